@@ -1,6 +1,6 @@
 """Which rules a file says that it proves or obeys.
 
-A citation is `rules S31, S87`, `rules S55a..f` or `threats C04` in a docstring or a comment. Strings elsewhere
+A citation is `rules S31, S87`, `rules S55a..f` or `threats C04` in a docstring or a comment. Strings
 do not count, so a test's data may look like a citation without being one.
 """
 
