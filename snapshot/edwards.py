@@ -1,0 +1,92 @@
+"""The curve of Ed25519, as far as a strict reader needs it: is this public key of full prime order? (threats D-9)
+
+pyca/cryptography accepts small-order and mixed-order keys, under which one signature can fit many messages. Public
+values only, so nothing here is constant-time.
+"""
+
+from functools import lru_cache
+
+P = 2**255 - 19
+L = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, P) % P
+_ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)
+
+# Extended coordinates: x = X/Z, y = Y/Z, x*y = T/Z.
+_Point = tuple[int, int, int, int]
+_IDENTITY: _Point = (0, 1, 1, 0)
+
+
+@lru_cache(maxsize=1024)
+def is_full_order(encoded: bytes) -> bool:
+    """Whether 32 bytes are the canonical encoding of a curve point other than the identity whose order is L."""
+    point = _decoded(encoded)
+    return point is not None and not _is_identity(point) and _is_identity(_multiplied(L, point))
+
+
+def is_canonical(encoded: bytes) -> bool:
+    """Whether the y that 32 bytes hold is reduced."""
+    return int.from_bytes(encoded, "little") & (2**255 - 1) < P
+
+
+def _small_order_encodings() -> frozenset[bytes]:
+    """The eight points whose order divides 8: the multiples of one of order 8."""
+    # y of a point of order 8: y^2 = (sqrt(1 + d) - 1) / d up to sign, found here by trial over the curve.
+    for y in range(2, 1_000):
+        point = _decoded(y.to_bytes(32, "little"))
+        torsion = _multiplied(L, point) if point else _IDENTITY
+        multiples = [_multiplied(factor, torsion) for factor in range(8)]
+        encodings = frozenset(map(_encoded, multiples))
+        if len(encodings) == 8:
+            return encodings
+    raise AssertionError("no point of order 8")
+
+
+def _decoded(encoded: bytes) -> _Point | None:
+    if len(encoded) != 32 or not is_canonical(encoded):
+        return None
+    number = int.from_bytes(encoded, "little")
+    sign, y = number >> 255, number & (2**255 - 1)
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if x * x % P != square:
+        x = x * _ROOT_OF_MINUS_ONE % P
+    if x * x % P != square or (x == 0 and sign):
+        return None
+    if x & 1 != sign:
+        x = P - x
+    return x, y, 1, x * y % P
+
+
+def _encoded(point: _Point) -> bytes:
+    x, y, z, _ = point
+    inverse = pow(z, -1, P)
+    x, y = x * inverse % P, y * inverse % P
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+def _is_identity(point: _Point) -> bool:
+    x, y, z, _ = point
+    return x % P == 0 and (y - z) % P == 0
+
+
+def _added(p: _Point, q: _Point) -> _Point:
+    """Complete addition for a = -1 (RFC 8032, 5.1.4)."""
+    a = (p[1] - p[0]) * (q[1] - q[0]) % P
+    b = (p[1] + p[0]) * (q[1] + q[0]) % P
+    c = 2 * p[3] * q[3] * _D % P
+    d = 2 * p[2] * q[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def _multiplied(factor: int, point: _Point) -> _Point:
+    product = _IDENTITY
+    while factor:
+        if factor & 1:
+            product = _added(product, point)
+        point = _added(point, point)
+        factor >>= 1
+    return product
+
+
+SMALL_ORDER = _small_order_encodings()
