@@ -4,9 +4,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test lint types fuzz clean
+.PHONY: test lint types faults bookworm trixie ci fuzz clean
 
 $(READY): pyproject.toml
+	tools/system-packages test
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[coordinator,test,lint]'
 	touch $@
@@ -20,6 +21,31 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# Minutes long, as root: power cuts, full and failing disks, kills.
+faults: $(READY)
+	tools/system-packages faults
+	$(BIN)/python -m pytest -m slow tests/faults $(ARGS)
+
+# The same code on Debian's library versions (tests/constraints/); a coordinator asks for Debian 13's.
+TEST_TOOLS := pytest pytest-trio hypothesis rfc8785 jsonpatch trustme
+OLD_bookworm := .
+OLD_trixie := '.[coordinator]' 'psycopg[binary]'
+
+.venv-%/.ready: tests/constraints/%.txt pyproject.toml
+	tools/system-packages test
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -c $< -e $(OLD_$*) $(TEST_TOOLS)
+	touch $@
+
+bookworm: .venv-bookworm/.ready
+	.venv-bookworm/bin/python -m pytest -m 'not slow' tests/snapshot tests/store tests/wire
+
+trixie: .venv-trixie/.ready
+	.venv-trixie/bin/python -m pytest -m 'not slow' tests/snapshot tests/store tests/wire tests/coordinator
+
+ci:
+	.ci/run
+
 # Coverage-guided, bounded: SECONDS_EACH for each target (container, envelope, sections).
 SECONDS_EACH ?= 60
 fuzz: $(READY)
@@ -27,4 +53,4 @@ fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS_EACH)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

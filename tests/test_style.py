@@ -1,0 +1,114 @@
+"""How the code is cut: files that fit a screen or three, functions that read at a glance, names of the field."""
+
+import ast
+import os
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.citations import ROOT
+from tests.source import PACKAGES, modules
+
+FILE_MEDIAN = 180
+FUNCTION_MEDIAN = 12
+LONG_FUNCTION = 40
+LONG_FUNCTIONS = 0.08
+
+NOT_OURS = {"__pycache__", "build", "dist"}
+"""Folders that commands make; those that begin with a dot or end in .egg-info likewise."""
+
+WORKPLACE = tuple(
+    start + end
+    for start, end in (
+        *(("/wo", "rk/"), ("/ro", "ot/"), ("/tmp/", "plan"), ("/opt/", "pypi"), ("/opt/", "wheels")),
+        *(("pypi", ".org"), ("pythonhosted", ".org"), ("deb.debian", ".org")),
+    )
+)
+"""Paths and hosts of one machine (in halves, since this file is searched too)."""
+
+
+def lengths(package):
+    return [len(module.source.splitlines()) for module in modules(package) if module.source.strip()]
+
+
+def function_lengths(package):
+    functions = [function for module in modules(package) for function in module.functions]
+    return [function.end_lineno - function.lineno + 1 for function in functions]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_files_are_short(package):
+    assert median(lengths(package) or [0]) <= FILE_MEDIAN
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_functions_are_short(package):
+    sizes = function_lengths(package) or [0]
+    assert median(sizes) <= FUNCTION_MEDIAN
+    assert sum(size > LONG_FUNCTION for size in sizes) / len(sizes) < LONG_FUNCTIONS
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_are_of_the_field(package):
+    classes = [
+        node.name for module in modules(package) for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name in classes if re.search(r"(Manager|Helper|Util)s?$", name)] == []
+    files = [module.name.rpartition(".")[2] for module in modules(package)]
+    assert {"util", "utils", "helper", "helpers", "misc", "common"}.isdisjoint(files)
+
+
+def test_tests_mirror_the_code():
+    """tests/<package>/test_<module>.py tests <package>/<module>.py; a longer name holds the module's."""
+    strays = []
+    for package in PACKAGES:
+        known = {module.name.rpartition(".")[2] for module in modules(package)}
+        for path in (ROOT / "tests" / package).glob("test_*.py"):
+            if not any(f"_{name}_" in f"_{path.stem}_" for name in known):
+                strays.append(str(path.relative_to(ROOT)))
+    assert strays == []
+
+
+def test_how_large_the_tests_are(capsys):
+    """A ratio to look at, not to reach: padding is easy, and worth nothing."""
+    with capsys.disabled():
+        for package in PACKAGES:
+            sizes, functions = lengths(package) or [0], function_lengths(package) or [0]
+            tests = sum(len(path.read_text().splitlines()) for path in (ROOT / "tests" / package).rglob("*.py"))
+            long = sum(size > LONG_FUNCTION for size in functions) / len(functions)
+            print(
+                f"\n  {package:12} {sum(sizes):6} lines, file median {median(sizes):4.0f}, "
+                f"function median {median(functions):3.0f}, {long:4.1%} over {LONG_FUNCTION}, "
+                f"test lines for each line {tests / max(sum(sizes), 1):.2f}",
+                end="",
+            )
+    assert len(modules()) > 0
+
+
+def repository():
+    """Every file of ours, binary ones too."""
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(name for name in folders if not _made_by_commands(name))
+        yield from (Path(folder, name) for name in sorted(files) if not _made_by_commands(name))
+
+
+def _made_by_commands(part):
+    hidden = part.startswith(".") and part not in (".ci", ".gitignore")
+    return hidden or part in NOT_OURS or part.endswith(".egg-info")
+
+
+def test_no_file_speaks_of_one_machine():
+    faults = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in repository()
+        for word in WORKPLACE
+        if word.encode() in path.read_bytes()
+    ]
+    assert faults == []
+
+
+def test_the_search_reaches_every_kind_of_file():
+    names = {str(path.relative_to(ROOT)) for path in repository()}
+    assert {"Makefile", ".ci/run", "docs/rules.toml", "tests/test_style.py", "pyproject.toml"} <= names
