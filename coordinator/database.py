@@ -1,0 +1,171 @@
+"""The engine, and what a transaction is: one change, one audit row at least, all of it or nothing.
+
+Changes of the authoritative state are made one at a time, on every replica: SQLite by BEGIN IMMEDIATE, PostgreSQL by
+one advisory lock held to the end of the transaction. So whatever a change has read still holds when it commits. Reports
+of nodes (`record`) do not take that lock; they never touch the same tables.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text
+from sqlalchemy.engine import URL, Row, make_url
+
+from coordinator import migrations, schema
+from coordinator.refusal import Code, Refused, bounded
+from snapshot import canonical
+
+# One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
+_CHANGES = 0x686F6C6466617374
+_LOCK_TIMEOUT_MS = 15_000  # rules, Numbers: local request
+_IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
+
+
+@dataclass
+class Transaction:
+    """An open transaction. Rows go in and out as plain mappings; nothing here outlives the transaction."""
+
+    connection: Connection
+    actor: str = ""
+    now: float = 0.0
+    audited: bool = field(default=False, init=False)
+
+    def rows(self, statement: Executable) -> Sequence[Row[Any]]:
+        return self.connection.execute(statement).all()
+
+    def row(self, statement: Executable) -> Row[Any] | None:
+        return self.connection.execute(statement).first()
+
+    def number(self, statement: Executable) -> int:
+        """The first column of the first row, a number; 0 where there is none."""
+        return int(self.connection.execute(statement).scalar() or 0)
+
+    def run(self, statement: Executable, values: Sequence[Mapping[str, object]] | None = None) -> int:
+        """Rows touched. With `values` the statement runs once for each; without any it does not run."""
+        if values is None:
+            return int(getattr(self.connection.execute(statement), "rowcount", 0))
+        if values:
+            self.connection.execute(statement, values)
+        return len(values)
+
+    def audit(
+        self, action: str, subject: str, before: object = None, after: object = None, outcome: str = "done"
+    ) -> None:
+        """Who, when, what, before, after. `before` and `after` are JSON values without secrets."""
+        self.audited = True
+        row = {"at": self.now, "actor": bounded(self.actor), "action": action, "subject": bounded(subject)}
+        states = {"before": canonical.dumps(before).decode(), "after": canonical.dumps(after).decode()}
+        self.run(insert(schema.audit).values(outcome=outcome, **row, **states))
+
+
+class Database:
+    """One cluster's database. Synchronous; every method is one transaction, begun and ended on the calling thread."""
+
+    def __init__(self, url: str | URL) -> None:
+        """`sqlite:////path/file.db` or `postgresql+psycopg://...`. Opens nothing yet."""
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine = _engine(self.url)
+        self._claim: int | None = None
+
+    def migrate(self) -> str:
+        """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
+        with self._begin(change=True) as connection:
+            return migrations.upgrade(connection)
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        """A change of the authoritative state. What does not audit itself is not committed."""
+        with self._begin(change=True) as connection:
+            transaction = Transaction(connection, actor, now)
+            yield transaction
+            if not transaction.audited:
+                raise AssertionError("a change without an audit row is not committed")
+
+    @contextmanager
+    def rehearse(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        """The same, stopped before the commit (`--dry-run`)."""
+        with self._begin(change=True) as connection:
+            yield Transaction(connection, actor, now)
+            connection.rollback()
+
+    @contextmanager
+    def record(self) -> Iterator[Transaction]:
+        """What nodes report: no authority, no audit row, no lock against changes."""
+        with self._begin(change=False, write=True) as connection:
+            yield Transaction(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """One consistent view."""
+        with self._begin(change=False, write=False) as connection:
+            if not self.is_sqlite:
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            yield Transaction(connection)
+
+    def claim(self) -> None:
+        """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""
+        if self.is_sqlite and self._claim is None:
+            self._claim = _locked(Path(f"{self.url.database}.lock"))
+
+    def close(self) -> None:
+        self.engine.dispose()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+    @contextmanager
+    def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
+            with connection.begin():
+                if change and not self.is_sqlite:
+                    connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CHANGES})
+                yield connection
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url)
+        event.listen(engine, "connect", _open_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
+        return create_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True)
+    raise Refused(
+        Code.INVALID_SETTINGS,
+        f"{url.drivername} is no database that the coordinator keeps its state in",
+        remedy="use sqlite:////absolute/path or postgresql+psycopg://",
+    )
+
+
+def _open_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """WAL for readers beside the writer; FULL so that a commit survives power loss (rules P7)."""
+    connection.isolation_level = None  # we begin; the driver's own BEGIN comes too late to lock
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 15000"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(_IMMEDIATE)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise Refused(
+            Code.IN_USE,
+            f"another coordinator works on {path.stem}",
+            remedy="stop it, or use PostgreSQL for several coordinators",
+        ) from error
+    return descriptor

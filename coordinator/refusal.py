@@ -1,0 +1,59 @@
+"""The one error of the coordinator: a stable code for the peer, a sentence for the operator (rules P10, X20)."""
+
+import enum
+
+
+class Code(enum.StrEnum):
+    # join and check-in, in the order of rules J7
+    BAD_PROOF = "bad_proof"
+    WRONG_CLUSTER = "wrong_cluster"
+    REVOKED = "revoked"
+    REMOVED = "removed"
+    BAD_TOKEN = "bad_token"
+    TOKEN_REVOKED = "token_revoked"
+    TOKEN_EXPIRED = "token_expired"
+    TOKEN_USED = "token_used"
+    UNAUTHORIZED_PEER = "unauthorized_peer"
+    KIND_MISMATCH = "kind_mismatch"
+    IDENTITY_CONFLICT = "identity_conflict"
+    WRONG_SITE = "wrong_site"
+    # requests
+    BAD_REQUEST = "bad_request"
+    NOT_FOUND = "not_found"
+    PERMISSION_DENIED = "permission_denied"
+    # the store and its state
+    CONFLICT = "conflict"
+    HASH_MISMATCH = "hash_mismatch"
+    TOO_LARGE = "too_large"
+    BAD_KEY = "bad_key"
+    ALREADY_INITIALISED = "already_initialised"
+    NO_STATE = "no_state"
+    STALE_STATE = "stale_state"
+    CONCURRENT_UPDATE = "concurrent_update"
+    IN_USE = "in_use"
+    SCHEMA_TOO_NEW = "schema_too_new"
+    # what an operator declares or asks for
+    INVALID_RESOURCES = "invalid_resources"
+    INVALID_SETTINGS = "invalid_settings"
+    UNKNOWN_SITE = "unknown_site"
+    CONTRADICTION = "contradiction"
+
+
+class Refused(Exception):
+    """A request that is not carried out; nothing of it remains.
+
+    `code` may go to the peer. `detail` and `remedy` are for the audit log and the operator alone (rules H-000-4);
+    they are bounded and hold no secret.
+    """
+
+    def __init__(self, code: Code, detail: str, *, remedy: str = "") -> None:
+        super().__init__(f"{code}: {detail}" + (f" ({remedy})" if remedy else ""))
+        self.code = code
+        self.detail = bounded(detail)
+        self.remedy = remedy
+
+
+def bounded(text: str, most: int = 256) -> str:
+    """Text from outside as it may stand in a log or a record: escaped, at most 256 characters (threats D-59)."""
+    shown = text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return shown if len(shown) <= most else shown[: most - 3] + "..."

@@ -1,0 +1,296 @@
+"""The tables, one schema for SQLite and PostgreSQL (rules S1). One database holds one cluster.
+
+Times are Unix seconds: BigInteger where a document carries them, Double where they were read from a clock. JSON is kept
+as canonical text. A change here needs a new file in migrations/; a test compares the two.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+Long = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself for INTEGER alone
+
+# --- the cluster's authority ---------------------------------------------------------------------------------------
+
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("cluster_id", Text, nullable=False),
+    Column("authority_epoch", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),  # raised by every change of declared state or membership
+    Column("revocations_version", BigInteger, nullable=False),
+    Column("last_issued_at", BigInteger, nullable=False),  # issued_at never goes back: rules K47
+    Column("nonce_key", LargeBinary, nullable=False),
+    Column("initialised_at", Double, nullable=False),
+)
+
+coordinators = Table(
+    "coordinators",
+    metadata,
+    Column("coordinator_id", Text, primary_key=True),
+    Column("site_id", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("certificate_sha256", Text, nullable=False),
+    Column("token_key_id", Text, nullable=False, unique=True),
+    Column("token_public_key", LargeBinary, nullable=False),  # SubjectPublicKeyInfo DER: rules K26
+    Column("added_at", Double, nullable=False),
+)
+
+sites = Table(
+    "sites",
+    metadata,
+    Column("site_id", Text, primary_key=True),
+    Column("generation", BigInteger, nullable=False),  # seed 002: any change to a site or its entries
+    Column("created_at", Double, nullable=False),
+)
+
+resources = Table(
+    "resources",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("audit_id", Long, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),  # "done", or the code of a refusal
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Index("audit_by_action", "action", "at"),
+)
+
+# --- membership ----------------------------------------------------------------------------------------------------
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("site_id", Text, nullable=False),
+    Column("certificate", LargeBinary, nullable=False),
+    Column("certificate_sha256", Text, nullable=False, unique=True),
+    Column("next_certificate", LargeBinary),
+    Column("next_certificate_sha256", Text, unique=True),
+    Column("direct_url", Text),
+    Column("incarnation", Text, nullable=False),
+    Column("first_seen", Double, nullable=False),
+    Column("generation", BigInteger, nullable=False),  # the head that this node should get: rules K21
+    Column("revoked_at", Double),
+    Column("reason", Text),
+)
+
+allowlist = Table(
+    "allowlist",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("site_id", Text, nullable=False),
+    Column("certificate_sha256", Text),
+    Column("added_at", Double, nullable=False),
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("code", Text, nullable=False),  # "removed" or "revoked"
+    Column("reason", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+retired_certificates = Table(  # a key that left the cluster does not come back under another name: rules P29
+    "retired_certificates",
+    metadata,
+    Column("certificate_sha256", Text, primary_key=True),
+    Column("node_id", Text, nullable=False),
+    Column("code", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("jti", Text, primary_key=True),
+    Column("site_id", Text, nullable=False),
+    Column("node_id", Text),
+    Column("issued_by", Text, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("revoked_at", Double),
+    Column("used_at", Double),
+    Column("used_by", Text),
+    Column("used_certificate_sha256", Text),
+)
+
+used_nonces = Table(
+    "used_nonces",
+    metadata,
+    Column("nonce", Text, primary_key=True),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+revocations = Table(
+    "revocations",
+    metadata,
+    Column("category", Text, primary_key=True),  # a member of a head's `revocations`: format.md 5
+    Column("value", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+# --- objects and pointers (rules H8) -------------------------------------------------------------------------------
+
+objects = Table(
+    "objects",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+pointers = Table(
+    "pointers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+# --- what was signed -----------------------------------------------------------------------------------------------
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("snapshot_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # a node id, or "*"
+    Column("scope", Text, nullable=False),
+    Column("authority_epoch", BigInteger, nullable=False),
+    Column("config_version", BigInteger, nullable=False),
+    Column("base_config_version", BigInteger),
+    Column("content_hash", Text, nullable=False),
+    Column("issued_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("published_at", Double, nullable=False),
+    Column("envelope", LargeBinary, nullable=False),
+    Column("signatures", Text, nullable=False),
+    Column("manifest", LargeBinary, nullable=False),
+    Index("documents_by_scope", "subject", "scope", "kind", "base_config_version"),
+)
+
+document_sections = Table(
+    "document_sections",
+    metadata,
+    Column("snapshot_id", Text, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("object_key", Text, nullable=False),
+    Index("document_sections_by_object", "object_key"),
+)
+
+published = Table(  # one content under one version, for ever: the key is the compare-and-swap
+    "published",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("authority_epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("config_version", BigInteger, primary_key=True, autoincrement=False),
+    Column("content_hash", Text, nullable=False),
+    Column("snapshot_id", Text, nullable=False),
+    Column("published_at", Double, nullable=False),
+    Index("published_by_document", "snapshot_id"),
+)
+
+heads = Table(
+    "heads",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("authority_epoch", BigInteger, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("snapshot_id", Text, nullable=False),
+    Column("refresh_after", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("listing", Text, nullable=False),
+)
+
+trust_bundles = Table(
+    "trust_bundles",
+    metadata,
+    Column("config_version", BigInteger, primary_key=True, autoincrement=False),
+    Column("authority_epoch", BigInteger, nullable=False),
+    Column("snapshot_id", Text, nullable=False, unique=True),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+recoveries = Table(
+    "recoveries",
+    metadata,
+    Column("snapshot_id", Text, primary_key=True),
+    Column("node_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("from_config_version", BigInteger, nullable=False),
+    Column("to_config_version", BigInteger, nullable=False),
+    Column("to_content_hash", Text, nullable=False),
+    Column("nonce", Text, nullable=False),
+    UniqueConstraint("node_id", "scope", "nonce", name="one_use_of_a_nonce"),
+)
+
+# --- what nodes report (never configuration: rules S70) ------------------------------------------------------------
+
+node_status = Table(
+    "node_status",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("last_seen", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("incarnation", Text, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("agent_version", Text, nullable=False),
+    Column("head_epoch", BigInteger, nullable=False),
+    Column("head_generation", BigInteger, nullable=False),
+    Column("head_grade", Text, nullable=False),
+    Column("behind", Boolean, nullable=False),
+    Column("recorded", Text, nullable=False),  # the highest mark ever reported for each scope: rules K41
+    Column("acknowledged_event", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+heartbeat_history = Table(  # a ring of time slots: bounded by its key
+    "heartbeat_history",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("head_generation", BigInteger, nullable=False),
+    Column("head_grade", Text, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("incarnation", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("received_at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("events_by_time", "received_at"),
+)

@@ -1,0 +1,68 @@
+"""One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL."""
+
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from coordinator.database import Database
+from tests.coordinator import postgresql
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        started = postgresql.server(tmp_path_factory.mktemp("postgresql"))
+        url = started.__enter__()
+    except postgresql.Unavailable as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(f"NO POSTGRESQL, HALF OF THESE TESTS ARE NOT RUN: {error}", stacklevel=1)
+        pytest.skip(f"NO POSTGRESQL: {error}")
+    try:
+        template = Database(url.format("postgres"))
+        template.migrate()
+        template.close()
+        yield url
+    finally:
+        started.__exit__(None, None, None)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a migrated database that belongs to this test."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/state.db"
+        database = Database(url)
+        database.migrate()
+        database.close()
+        return url
+    server: str = request.getfixturevalue("postgresql_url")
+    name = f"test{next(_numbers)}"
+    with psycopg.connect(_plain(server, "template1"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE postgres")
+    return server.format(name)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def second(database_url: str) -> Iterator[Database]:
+    """Another coordinator over the same database."""
+    opened = Database(database_url)
+    yield opened
+    opened.close()
+
+
+def _plain(url: str, name: str) -> str:
+    return url.format(name).replace("postgresql+psycopg", "postgresql")

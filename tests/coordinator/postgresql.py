@@ -1,0 +1,89 @@
+"""A real PostgreSQL for tests: Debian's, on a Unix socket in a temporary directory, gone with the test run.
+
+A program that calls itself postgres elsewhere on the path may be anything, so Debian's directory is looked at first. As
+root the server runs as `postgres` or `nobody`, since it refuses to be root.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_AS_OTHERS = ("postgres", "nobody")
+
+
+class Unavailable(Exception):
+    """PostgreSQL cannot be had here; the text says why."""
+
+
+def programs() -> Path:
+    """The directory of Debian's server programs, installing the package where we may."""
+    found = _newest()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = {"DEBIAN_FRONTEND": "noninteractive", "PATH": os.environ["PATH"]}
+        for command in (["apt-get", "-q", "update"], ["apt-get", "-q", "-y", "install", "postgresql"]):
+            subprocess.run(command, env=quiet, capture_output=True, timeout=600, check=False)
+        found = _newest()
+    if found is None:
+        raise Unavailable("no /usr/lib/postgresql/*/bin/postgres: install Debian's package `postgresql`")
+    return found
+
+
+@contextmanager
+def server(directory: Path) -> Iterator[str]:
+    """Start a server under `directory`; gives the URL of its database `postgres`, without the database's name."""
+    bin_directory = programs()
+    user = _runner()
+    base = _base(directory, user)
+    data = base / "data"
+    _run(user, bin_directory / "initdb", "-D", data, "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+    options = f"-k {base} -c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=64MB"
+    control = bin_directory / "pg_ctl"
+    _run(user, control, "start", "-w", "-D", data, "-l", base / "log", "-o", options)
+    try:
+        yield f"postgresql+psycopg://holdfast@/{{}}?host={base}"
+    finally:
+        _run(user, control, "stop", "-w", "-m", "immediate", "-D", data)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _newest() -> Path | None:
+    found = Path("/usr/lib/postgresql").glob("*/bin/postgres")
+    usable = [each for each in found if os.access(each, os.X_OK) and (each.parent / "initdb").exists()]
+    return max((each.parent for each in usable), key=lambda each: int(each.parent.name), default=None)
+
+
+def _runner() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    names = [entry.pw_name for entry in pwd.getpwall()]
+    return next(name for name in _AS_OTHERS if name in names)
+
+
+def _base(directory: Path, user: str | None) -> Path:
+    """A short path (a socket's may have 107 bytes) that the server's user can reach."""
+    base = Path(f"/tmp/holdfast-pg-{os.getpid()}") if user else directory / "pg"
+    base.mkdir(mode=0o700)
+    if user:
+        shutil.chown(base, user)
+    return base
+
+
+def _run(user: str | None, program: Path, *arguments: object) -> None:
+    become = ["setpriv", f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups"] if user else []
+    command = [*become, str(program), *map(str, arguments)]
+    # pg_ctl hands its output on to the server, so a pipe would never end.
+    done = subprocess.run(
+        command,
+        cwd="/",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode:
+        raise Unavailable(f"{program.name} failed with {done.returncode}")

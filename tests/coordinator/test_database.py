@@ -1,0 +1,103 @@
+"""The engine and its transactions, on both databases."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import insert, select, text
+
+from coordinator import schema
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+
+
+def test_migrations_lead_to_the_schema(database: Database) -> None:
+    """rules S1: one schema on both databases, and the migrations make exactly it."""
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+
+
+def test_migrating_again_changes_nothing(database: Database) -> None:
+    assert database.migrate() == database.migrate() == "m0001"
+
+
+def test_a_newer_schema_is_refused_untouched(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'm9999'"))
+    with pytest.raises(Refused) as refused:
+        database.migrate()
+    assert refused.value.code is Code.SCHEMA_TOO_NEW
+    with database.engine.begin() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "m9999"
+
+
+def test_a_change_has_its_audit_row(database: Database) -> None:
+    with database.change(actor="alice", now=5.5) as transaction:
+        transaction.run(insert(schema.sites).values(site_id="a", generation=1, created_at=5.5))
+        transaction.audit("site.add", "a", None, {"generation": 1})
+    with database.read() as transaction:
+        row = transaction.row(select(schema.audit))
+        assert row is not None
+        assert (row.actor, row.at, row.action, row.before, row.after) == (
+            "alice", 5.5, "site.add", "null", '{"generation":1}',
+        )  # fmt: skip
+
+
+def test_a_change_without_an_audit_row_is_not_committed(database: Database) -> None:
+    with pytest.raises(AssertionError), database.change(actor="alice", now=1) as transaction:
+        transaction.run(insert(schema.sites).values(site_id="a", generation=1, created_at=1))
+    assert _sites(database) == 0
+
+
+def test_an_error_rolls_everything_back(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError), database.change(actor="alice", now=1) as transaction:
+        transaction.run(insert(schema.sites).values(site_id="a", generation=1, created_at=1))
+        transaction.audit("site.add", "a")
+        raise ZeroDivisionError
+    assert _sites(database) == 0
+
+
+def test_a_rehearsal_commits_nothing(database: Database) -> None:
+    with database.rehearse(actor="alice", now=1) as transaction:
+        transaction.run(insert(schema.sites).values(site_id="a", generation=1, created_at=1))
+        transaction.audit("site.add", "a")
+        assert len(transaction.rows(select(schema.sites))) == 1
+    assert _sites(database) == 0
+
+
+def test_sqlite_is_durable_and_readable_while_written(tmp_path: Path) -> None:
+    """rules P7: WAL, synchronous FULL."""
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    database.migrate()
+    with database.read() as transaction:
+        assert transaction.connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert transaction.connection.execute(text("PRAGMA synchronous")).scalar() == 2
+    with database.change(actor="a", now=1) as writer:
+        writer.audit("nothing", "x")
+        with database.read() as reader:
+            assert reader.rows(select(schema.audit)) == []
+    database.close()
+
+
+def test_a_second_coordinator_on_one_sqlite_file_stops(tmp_path: Path) -> None:
+    """rules P8: the second stops; when the first is gone, it may."""
+    first, second = (Database(f"sqlite:///{tmp_path}/state.db") for _ in range(2))
+    first.claim()
+    with pytest.raises(Refused) as refused:
+        second.claim()
+    assert refused.value.code is Code.IN_USE
+    first.close()
+    second.claim()
+    second.close()
+
+
+def test_an_unknown_database_is_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        Database("mysql://localhost/x")
+    assert refused.value.code is Code.INVALID_SETTINGS
+
+
+def _sites(database: Database) -> int:
+    with database.read() as transaction:
+        return len(transaction.rows(select(schema.sites)))

@@ -1,0 +1,56 @@
+"""rules J39: numbers out of range, or at odds with each other, are refused when they are loaded."""
+
+from dataclasses import fields
+
+import pytest
+
+from coordinator.refusal import Code, Refused
+from coordinator.settings import DAY, Settings
+
+RANGED = [each for each in fields(Settings) if "least" in each.metadata]
+
+
+def test_the_defaults_hold() -> None:
+    settings = Settings()
+    assert settings.head_refresh_s == 900
+    assert settings.trim_window_s >= settings.snapshot_lifetime_s + 300
+
+
+@pytest.mark.parametrize("each", RANGED, ids=lambda each: each.name)
+def test_a_number_out_of_its_range_is_refused_by_name(each) -> None:
+    """rules J39"""
+    for value in (each.metadata["least"] - 1, each.metadata["most"] + 1, "7", True, 1.5, None):
+        with pytest.raises(Refused) as refused:
+            Settings.from_mapping({each.name: value})
+        assert refused.value.code is Code.INVALID_SETTINGS
+        assert each.name in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"head_lifetime_s": 899},
+        {"snapshot_lifetime_s": DAY, "snapshot_refresh_s": DAY},
+        {"snapshot_lifetime_s": 30 * DAY, "key_rollout_s": 29 * DAY},
+        {"snapshot_lifetime_s": 8 * DAY, "trim_window_s": 8 * DAY},
+        {"poll_after_s": 300, "head_lifetime_s": 20, "short_lifetimes": True},
+        {"head_lifetime_s": DAY, "snapshot_lifetime_s": 3_600, "snapshot_refresh_s": 60},
+        {"short_lifetimes": 1},
+    ],
+)
+def test_numbers_at_odds_are_refused(values) -> None:
+    """rules J39"""
+    with pytest.raises(Refused) as refused:
+        Settings.from_mapping(values)
+    assert refused.value.code is Code.INVALID_SETTINGS
+
+
+def test_short_lifetimes_must_be_asked_for() -> None:
+    settings = Settings.from_mapping({"head_lifetime_s": 20, "short_lifetimes": True})
+    assert settings.head_lifetime_s == 20
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(Refused) as refused:
+        Settings.from_mapping({"head_lifetime": 1800})
+    assert "head_lifetime_s" in refused.value.remedy
