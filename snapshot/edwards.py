@@ -16,6 +16,19 @@ _Point = tuple[int, int, int, int]
 _IDENTITY: _Point = (0, 1, 1, 0)
 
 
+# y of the eight points whose order divides 8, sign bit clear.
+_SMALL_ORDER = frozenset(
+    bytes.fromhex(y)
+    for y in (
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    )
+)
+
+
 @lru_cache(maxsize=1024)
 def is_full_order(encoded: bytes) -> bool:
     """Whether 32 bytes are the canonical encoding of a curve point other than the identity whose order is L."""
@@ -28,17 +41,9 @@ def is_canonical(encoded: bytes) -> bool:
     return int.from_bytes(encoded, "little") & (2**255 - 1) < P
 
 
-def _small_order_encodings() -> frozenset[bytes]:
-    """The eight points whose order divides 8: the multiples of one of order 8."""
-    # y of a point of order 8: y^2 = (sqrt(1 + d) - 1) / d up to sign, found here by trial over the curve.
-    for y in range(2, 1_000):
-        point = _decoded(y.to_bytes(32, "little"))
-        torsion = _multiplied(L, point) if point else _IDENTITY
-        multiples = [_multiplied(factor, torsion) for factor in range(8)]
-        encodings = frozenset(map(_encoded, multiples))
-        if len(encodings) == 8:
-            return encodings
-    raise AssertionError("no point of order 8")
+def is_small_order(encoded: bytes) -> bool:
+    """Whether 32 bytes with a reduced y are a point whose order divides 8, in whichever sign."""
+    return encoded[:31] + bytes([encoded[31] & 0x7F]) in _SMALL_ORDER
 
 
 def _decoded(encoded: bytes) -> _Point | None:
@@ -55,13 +60,6 @@ def _decoded(encoded: bytes) -> _Point | None:
     if x & 1 != sign:
         x = P - x
     return x, y, 1, x * y % P
-
-
-def _encoded(point: _Point) -> bytes:
-    x, y, z, _ = point
-    inverse = pow(z, -1, P)
-    x, y = x * inverse % P, y * inverse % P
-    return (y | (x & 1) << 255).to_bytes(32, "little")
 
 
 def _is_identity(point: _Point) -> bool:
@@ -88,5 +86,3 @@ def _multiplied(factor: int, point: _Point) -> _Point:
         factor >>= 1
     return product
 
-
-SMALL_ORDER = _small_order_encodings()

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from snapshot.edwards import SMALL_ORDER, L, is_canonical, is_full_order
+from snapshot.edwards import L, is_canonical, is_full_order, is_small_order
 
 ED25519 = "ed25519"
 RSA_PSS_SHA256 = "rsa-pss-sha256"
@@ -89,7 +89,7 @@ def _ed25519(spki: bytes) -> Verify:
 def _is_strict(signature: bytes) -> bool:
     """S < L, R canonical and not of small order."""
     r, s = signature[:32], signature[32:]
-    return int.from_bytes(s, "little") < L and is_canonical(r) and r not in SMALL_ORDER
+    return int.from_bytes(s, "little") < L and is_canonical(r) and not is_small_order(r)
 
 
 def _rsa(spki: bytes) -> Verify:

@@ -1,0 +1,110 @@
+"""What steps 11 and 12 ask of sections, gathered while they pass by one at a time, and said when their step comes.
+
+Within step 11 the order is that of format.md's text, whichever section came first (rules S88).
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from snapshot import canonical, secrets
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.canonical import Parsed
+from snapshot.envelope import Envelope
+from snapshot.identifiers import is_id
+from snapshot.limits import Limits
+from snapshot.manifest import bad_content
+from snapshot.reasons import Reason, Rejected
+
+# No snapshot carries such authority, in any scope type (format.md 7).
+FORBIDDEN_MEMBERS = frozenset({"query_grants", "audit_authority", "policy_mutations", "user_directory"})
+PEER_DIRECTORY = "peer_directory"
+
+
+class Order(IntEnum):
+    """The order of step 11's faults."""
+
+    CANONICAL = 0
+    STRUCTURE = 1
+    ORGANIZATION = 2
+    TOPOLOGY = 3
+    PATCH = 4
+    RESULT = 5
+
+
+class Content:
+    """The evidence of one document's sections."""
+
+    def __init__(self, envelope: Envelope, limits: Limits) -> None:
+        self._envelope = envelope
+        self._limits = limits
+        self._faults: dict[Order, Rejected] = {}
+        self.secret: Rejected | None = None
+        self.peers: set[str] = set()
+        self.values: dict[str, object] = {}  # of a trust bundle, which is read whole
+
+    @property
+    def fault(self) -> Rejected | None:
+        return self._faults[min(self._faults)] if self._faults else None
+
+    def note(self, order: Order, fault: Rejected) -> None:
+        self._faults.setdefault(order, fault)
+
+    def parse(self, name: str, data: bytes) -> Parsed | None:
+        """The section, or None with the fault noted."""
+        try:
+            return canonical.parse(data, self._limits)
+        except canonical.NotCanonical as error:
+            self.note(Order.CANONICAL, bad_content("canonical JSON within the limits", str(error), name))
+            return None
+
+    def inspect(self, name: str, data: bytes) -> None:
+        """Look at the final bytes of a section: set as they are, or a patch's result."""
+        section = self.parse(name, data)
+        if section is None:
+            return
+        self._note(Order.STRUCTURE, lambda: self._structure_holds(name, section))
+        self._note(Order.ORGANIZATION, lambda: self._organizations_are_listed(name, section))
+        finding = secrets.find_secret_in(section) if self.secret is None else None
+        if finding:
+            found = f"a raw secret ({finding.detector})"
+            where = f"{name}{finding.pointer}"
+            self.secret = Rejected(12, Reason.RAW_SECRET, expected="a secret_ref", found=found, where=where)
+
+    def count_peers(self, name: str, value: object) -> None:
+        if is_part(name, "peers") and isinstance(value, dict):
+            self.peers.update(value)
+
+    def _note(self, order: Order, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Rejected as fault:
+            self.note(order, fault)
+
+    def _structure_holds(self, name: str, section: Parsed) -> None:
+        forbidden = FORBIDDEN_MEMBERS & section.names
+        if forbidden:
+            raise bad_content("no member that grants authority", min(forbidden), name)
+        if self._envelope.scope_type == TRUST_BUNDLE:
+            self.values[name] = section.value
+        elif self._envelope.scope_type == PEER_DIRECTORY and is_part(name, "peers"):
+            if not isinstance(section.value, dict) or not all(map(is_id, section.value)):
+                raise bad_content("an object by node id", "something else", name)
+            self.count_peers(name, section.value)
+
+    def _organizations_are_listed(self, name: str, section: Parsed) -> None:
+        if "organization_id" not in section.names:
+            return
+        for item in section.objects:
+            if "organization_id" in item and item["organization_id"] not in self._envelope.organization_ids:
+                raise Rejected(
+                    11,
+                    Reason.UNRELATED_ORGANIZATION,
+                    expected="an organization_id that the envelope lists",
+                    found=item["organization_id"],
+                    where=name,
+                )
+
+
+def is_part(name: str, family: str) -> bool:
+    """`peers` or `peers.<part>` (format.md 10)."""
+    return name == family or name.startswith(f"{family}.")

@@ -1,0 +1,210 @@
+"""Raw secrets (format.md 9, step 12): by name, by structure, by shape; never by entropy.
+
+    find_secret         in a value that somebody is about to publish
+    find_secret_in      in a section that has been read: gates first, each a few searches in C, then a close look
+
+A gate only says where a close look is needed; what is a secret is said below it alone. A finding names the detector
+and where, never the value (threats D-55).
+"""
+
+import base64
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from snapshot.canonical import Parsed, walk
+
+# Names are compared as words; the last ones must be these.
+FORBIDDEN_NAMES = (
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "private_key",
+    "secret_key",
+    "api_key",
+    "access_key",
+    "psk",
+    "pre_shared_key",
+    "preshared_key",
+    "snmp_community",
+    "token",
+    "credentials",
+)
+REFERENCE = "secret_ref"
+
+_FORBIDDEN_WORDS = tuple(tuple(name.split("_")) for name in FORBIDDEN_NAMES)
+_LAST_WORDS = ("passw", "passphrase", "pwd", "secret", "key", "psk", "community", "token", "credentials")
+_CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=\d)(?=[A-Z])|(?<=[A-Z])(?=[A-Z][^\W\d_A-Z])")
+_SEPARATORS = re.compile(r"[_\-.\s]+")
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*:\S.*", re.DOTALL)
+_PRIVATE_JWK = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+
+_PEM = re.compile(r"-----\s*(?:BEGIN|END)[A-Z0-9 ]*PRIVATE KEY")
+_AGE = re.compile(r"AGE-SECRET-KEY-(?:PQ-)?1")
+_TOKENS = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22}"
+    r"|glpat-[A-Za-z0-9_-]{20}|AIza[A-Za-z0-9_-]{35}|xox[abprs]-[A-Za-z0-9-]{10}|dop_v1_[0-9a-f]{64}"
+    r"|AccountKey=[A-Za-z0-9+/]{86}==)"
+)
+# Three base64url parts; a lookahead, since a host name in front must not swallow the first of them.
+_JWT = re.compile(r"(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.)")
+_AUTHORITY = re.compile(r"//([^/?#\s]*)@")
+_WIREGUARD = re.compile(r"(?:^|\\n)[ \t]*(?:PrivateKey|PresharedKey)[ \t]*=[ \t]*\S", re.MULTILINE | re.IGNORECASE)
+
+# What must be in a text somewhere before a close look can find anything: all of one row.
+_GATES = (
+    ("PRIVATE KEY",),
+    ("AGE-SECRET-KEY-",),
+    ("A", "KIA"),
+    ("A", "SIA"),
+    ("A", "AIza"),
+    ("_", "gh"),
+    ("_", "github_pat_"),
+    ("-", "glpat-"),
+    ("-", "xox"),
+    ("_", "dop_v1_"),
+    ("=", "AccountKey="),
+    ("@", "//"),
+    ("=", "PrivateKey"),
+    ("=", "PresharedKey"),
+)
+_WIREGUARD_GATE = re.compile(r"P(?:rivate|reshared)Key", re.IGNORECASE)
+# The beginnings of a base64url part that can decode to a JSON object: `{`, or white space before it.
+_JWT_GATE = re.compile(r"(?:e[w-z0-3]|I[A-P]|C[Q-Za-v]|D[Q-Za-f])[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where (a JSON pointer) and by which detector."""
+
+    pointer: str
+    detector: str
+
+
+def find_secret(value: object) -> Finding | None:
+    return find_secret_in(walk(value))
+
+
+def find_secret_in(section: Parsed) -> Finding | None:
+    """The first raw secret of a section: by name, by structure, then by shape."""
+    for item, detector in _suspects(section):
+        return Finding(_pointer(section.value, item), detector)
+    return None
+
+
+def shape_of(text: str) -> str | None:
+    """The detector whose shape occurs anywhere in a string."""
+    if _PEM.search(text):
+        return "pem_private_key"
+    if _AGE.search(text):
+        return "age_secret_key"
+    if _TOKENS.search(text):
+        return "provider_token"
+    if any(_is_jwt_header(match[1]) for match in _JWT.finditer(text)):
+        return "jwt"
+    if any(_has_password(match[1]) for match in _AUTHORITY.finditer(text)):
+        return "url_credentials"
+    return "wireguard_key" if _WIREGUARD.search(text) else None
+
+
+def is_forbidden_name(name: str) -> bool:
+    """Whether a member name is, or ends with, a name under which only a reference may stand."""
+    words = _words(name)
+    return any(words[-len(forbidden) :] == forbidden for forbidden in _FORBIDDEN_WORDS)
+
+
+def is_reference(value: object) -> bool:
+    """`{"secret_ref": "<resolver>:<path>"}`, exactly."""
+    if not isinstance(value, dict) or value.keys() != {REFERENCE}:
+        return False
+    text = value[REFERENCE]
+    return isinstance(text, str) and bool(_REFERENCE.fullmatch(text))
+
+
+def _suspects(section: Parsed) -> Iterator[tuple[object, str]]:
+    """What is a secret, each with its detector; the object that holds it, or the string itself."""
+    forbidden = [name for name in _names_to_look_at(section.names) if is_forbidden_name(name)]
+    for item in section.objects:
+        for name in forbidden:
+            if name in item and _is_secret(item[name]):
+                yield item, "name"
+    if REFERENCE in section.names:
+        yield from ((item, "reference") for item in section.objects if REFERENCE in item and not is_reference(item))
+    if "kty" in section.names:
+        yield from ((item, "private_jwk") for item in section.objects if "kty" in item and _PRIVATE_JWK & item.keys())
+    texts = section.texts | section.names
+    if _may_hold_shape("\n".join(texts)):
+        for text in sorted(texts):
+            detector = shape_of(text)
+            if detector:
+                yield text, detector
+
+
+def _names_to_look_at(names: set[str]) -> set[str]:
+    """A gate: a forbidden name holds one of few words, or letters that fold into them."""
+    everything = " ".join(names)
+    lowered = everything.lower()
+    if everything.isascii() and not any(word in lowered for word in _LAST_WORDS):
+        return set()
+    return {name for name in names if not name.isascii() or any(word in name.lower() for word in _LAST_WORDS)}
+
+
+def _may_hold_shape(text: str) -> bool:
+    return (
+        any(all(needle in text for needle in gate) for gate in _GATES)
+        or ("=" in text and bool(_WIREGUARD_GATE.search(text)))
+        or ("." in text and bool(_JWT_GATE.search(text)))
+    )
+
+
+def _is_secret(value: object) -> bool:
+    """What must not stand under a forbidden name; an array is looked at element by element."""
+    if isinstance(value, list):
+        return any(map(_is_secret, value))
+    if isinstance(value, (str, dict)):
+        return bool(value) and not is_reference(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _words(name: str) -> tuple[str, ...]:
+    folded = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
+    spaced = _CAMEL.sub(" ", folded)
+    return tuple(word for word in _SEPARATORS.split(spaced.lower()) if word)
+
+
+def _is_jwt_header(part: str) -> bool:
+    """Whether a base64url part decodes to a JSON object with `alg`."""
+    try:
+        header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(header, dict) and "alg" in header
+
+
+def _has_password(userinfo: str) -> bool:
+    _, _, password = userinfo.partition(":")
+    return bool(password)
+
+
+def _pointer(value: object, wanted: object) -> str:
+    """The JSON pointer of the first place where `wanted` itself stands, or a name of that text."""
+    pending: list[tuple[object, str]] = [(value, "")]
+    while pending:
+        item, pointer = pending.pop()
+        if item is wanted or (isinstance(wanted, str) and item == wanted):
+            return pointer
+        if isinstance(item, dict):
+            if isinstance(wanted, str) and wanted in item:
+                return f"{pointer}/(a member name)"
+            pending += [(child, f"{pointer}/{_escaped(name)}") for name, child in reversed(item.items())]
+        elif isinstance(item, list):
+            pending += [(child, f"{pointer}/{index}") for index, child in reversed(list(enumerate(item)))]
+    return ""
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,68 @@
+"""Steps 4 and 5: whose signatures count. Authority is looked up anew for each document (threats D-39)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from snapshot import bundle as trust_bundle
+from snapshot.bundle import CONFIG, ROOT, KeyRecord, TrustBundle
+from snapshot.container import Opening
+from snapshot.envelope import RECOVERY, Envelope
+from snapshot.holder import Holder
+from snapshot.reasons import Reason
+from snapshot.signature import pae, verify_signature
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The keys that one document is judged by, at one time."""
+
+    keys: Mapping[str, KeyRecord]
+    threshold: int
+    purpose: str
+    holder: Holder
+    now: float
+
+    def fault(self, key_id: str, scope_type: str) -> Reason | None:
+        """Why this key does not sign such a document now; None where it may."""
+        record = self.keys.get(key_id)
+        if record is None:
+            return Reason.UNKNOWN_KEY
+        revoked = key_id in self.holder.revocations.key_ids
+        return record.fault(self.holder.cluster_id, self.now, scope_type, self.purpose, revoked)
+
+    def counted(self, envelope: Envelope, opening: Opening) -> tuple[str, ...]:
+        """The listed signers whose key may sign this and whose signature verifies; each public key once."""
+        return tuple(self._counted(envelope, opening))
+
+    def _counted(self, envelope: Envelope, opening: Opening) -> Iterator[str]:
+        signed = pae(envelope.kind, opening.envelope)
+        signatures = dict(opening.signatures)
+        for key_id in envelope.signers:
+            if key_id not in signatures or self.fault(key_id, envelope.scope_type) is not None:
+                continue
+            record = self.keys[key_id]
+            if verify_signature(record.algorithm, record.public_key, signed, signatures[key_id]):
+                yield key_id
+
+
+def authority_over(envelope: Envelope, holder: Holder, now: float) -> Authority:
+    """Our bundle's; for a first bundle that of the given roots; without either, nobody's."""
+    purpose = ROOT if is_root_signed(envelope) else CONFIG
+    if holder.bundle is not None:
+        return Authority(holder.bundle.keys, holder.bundle.thresholds[purpose], purpose, holder, now)
+    if holder.roots is not None:
+        return Authority(holder.roots.keys, holder.roots.threshold, purpose, holder, now)
+    return Authority({}, 1, purpose, holder, now)
+
+
+def own_authority(bundle: TrustBundle, holder: Holder, now: float) -> Authority:
+    """A bundle's authority over itself: it must meet the root threshold that it sets (format.md 8)."""
+    return Authority(bundle.keys, bundle.thresholds[ROOT], ROOT, holder, now)
+
+
+def is_root_signed(envelope: Envelope) -> bool:
+    return envelope.kind == RECOVERY or envelope.scope_type == trust_bundle.SCOPE
+
+
+def is_bundle(envelope: Envelope) -> bool:
+    return envelope.kind != RECOVERY and envelope.scope_type == trust_bundle.SCOPE
