@@ -1,0 +1,93 @@
+"""Content-addressed objects and named pointers over the database (rules H8, H9, H11, H13, H14, H38).
+
+    get(key)                           the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
+    put(kind, value) -> key            an object under `kind/<its SHA-256>`; again is the same
+    compare_and_swap(key, old, new)    a pointer; `old` None means absent, which is not the empty value: `conflict`
+
+All of them work inside a transaction of `coordinator.database`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from coordinator import schema
+from coordinator.database import Transaction
+from coordinator.refusal import Code, Refused
+
+VALUE_BYTES = 4 << 20
+
+_KEY = re.compile(r"[a-z]+/[a-z0-9._-]{1,128}", re.ASCII)
+_OBJECT_KEY = re.compile(r"[a-z]+/([0-9a-f]{64})", re.ASCII)
+
+
+def object_key(kind: str, value: bytes) -> str:
+    return f"{kind}/{hashlib.sha256(value).hexdigest()}"
+
+
+def get(transaction: Transaction, key: str) -> bytes:
+    _check_key(key)
+    address = _OBJECT_KEY.fullmatch(key)
+    table = schema.pointers if address is None else schema.objects
+    row = transaction.row(select(table.c.value).where(table.c.key == key))
+    if row is None:
+        raise Refused(Code.NOT_FOUND, f"nothing is kept under {key}")
+    value = bytes(row.value)
+    if address is not None and hashlib.sha256(value).hexdigest() != address[1]:
+        raise Refused(Code.HASH_MISMATCH, f"{key} does not hold what its name says", remedy="restore the database")
+    return value
+
+
+def put(transaction: Transaction, kind: str, value: bytes) -> str:
+    return put_all(transaction, kind, [value])[0]
+
+
+def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, most: int = VALUE_BYTES) -> list[str]:
+    """The keys, in the order of the values. Refused before anything is written when one is too large."""
+    keyed = [(object_key(kind, value), value) for value in values]
+    for key, value in keyed:
+        _check_key(key)
+        _check_size(key, value, most)
+    unique: Mapping[str, bytes] = dict(keyed)
+    transaction.run(_insert_new(transaction), [{"key": key, "value": value} for key, value in sorted(unique.items())])
+    return [key for key, _ in keyed]
+
+
+def compare_and_swap(
+    transaction: Transaction, key: str, old: bytes | None, new: bytes, *, most: int = VALUE_BYTES
+) -> None:
+    """Move a pointer from exactly `old` to `new`; another value there is `conflict`, and nothing changed."""
+    _check_key(key)
+    _check_size(key, new, most)
+    if _OBJECT_KEY.fullmatch(key):
+        raise Refused(Code.BAD_KEY, f"{key} names an object, which never changes", remedy="use put")
+    table = schema.pointers
+    if old is None:
+        moved = transaction.run(_insert_new(transaction, "pointers").values(key=key, value=new))
+    else:
+        moved = transaction.run(update(table).where(table.c.key == key, table.c.value == old).values(value=new))
+    if moved != 1:
+        raise Refused(Code.CONFLICT, f"{key} does not hold the value that this change was made from")
+
+
+def _insert_new(transaction: Transaction, name: str = "objects") -> postgresql.Insert | sqlite.Insert:
+    """INSERT that leaves what is there, in the dialect's own words."""
+    table = schema.metadata.tables[name]
+    if transaction.connection.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
+    return postgresql.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
+
+
+def _check_key(key: str) -> None:
+    if not _KEY.fullmatch(key) or ".." in key:
+        raise Refused(Code.BAD_KEY, "a key is [a-z]+/[a-z0-9._-]{1,128} without '..'")
+
+
+def _check_size(key: str, value: bytes, most: int) -> None:
+    if len(value) > most:
+        raise Refused(
+            Code.TOO_LARGE, f"{key} has {len(value)} bytes, the store takes {most}", remedy="split it into objects"
+        )

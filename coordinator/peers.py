@@ -1,0 +1,113 @@
+"""Which peers a node is told of: a bounded, spread, steady subset, never the whole topology (rules K1, X21).
+
+Members stand on a ring at hashes of their ids. A node throws as many points on the ring as it may have peers, also by
+hash; each point takes the next member that may be known and is not taken yet. So every replica chooses the same, the
+graph of peers is a random one (few hops across), and a member that comes or goes changes about as many directories as a
+directory has entries. A node sees the rings of its own organizations, and that of the members who serve none.
+"""
+
+import hashlib
+import struct
+from bisect import bisect_left
+from functools import lru_cache
+
+from coordinator.kinds import DEFAULT_PEERS, PeerPolicy
+from coordinator.model import Model, Ring, Subject, selects
+from snapshot.roles import THIN_PEERS
+
+_CIRCLE = 1 << 64
+NOBODYS = ""  # the ring of members that serve no organization
+
+
+def chosen(model: Model, subject: Subject) -> list[Subject]:
+    """The peers of one member, in the order of their ids."""
+    policy = policy_of(model, subject)
+    rings = [_ring(model, policy, organization) for organization in _seen(subject)]
+    taken = {subject.node_id}
+    for point in _points(subject.node_id, most(policy, subject)):
+        found = _next(rings, point, taken)
+        if found is None:
+            break
+        taken.add(found)
+    return [model.subjects[node_id] for node_id in sorted(taken - {subject.node_id})]
+
+
+def policy_of(model: Model, subject: Subject) -> PeerPolicy | None:
+    return next((each for each in model.peer_policies if selects(each.applies_to, subject)), None)
+
+
+def most(policy: PeerPolicy | None, subject: Subject) -> int:
+    bound = DEFAULT_PEERS if policy is None else policy.most
+    return min(bound, THIN_PEERS) if "thin" in subject.roles else bound
+
+
+def could_choose(model: Model, subject: Subject, other: Subject) -> bool:
+    """Whether `other` may be among the chosen of `subject`; never False when it is.
+
+    It is taken only from a point behind which every member up to it is taken already, and so only from a point among
+    its nearest predecessors: cheap to ask of thousands of nodes.
+    """
+    if not _is_candidate(other) or other.node_id == subject.node_id:
+        return False
+    policy = policy_of(model, subject)
+    if policy is not None and not selects(policy.peers, other):
+        return False
+    shared = [each for each in _home(other) if each in _seen(subject)]
+    if not shared:
+        return False
+    bound = most(policy, subject)
+    ring = _ring(model, policy, shared[0])
+    if len(ring.places) <= bound + 2:
+        return True
+    place = _place(other.node_id)
+    reach = (place - ring.places[bisect_left(ring.places, place) - bound - 2]) % _CIRCLE
+    return any((place - point) % _CIRCLE <= reach for point in _points(subject.node_id, bound))
+
+
+def _seen(subject: Subject) -> tuple[str, ...]:
+    return (NOBODYS, *subject.organizations)
+
+
+def _home(subject: Subject) -> tuple[str, ...]:
+    return subject.organizations or (NOBODYS,)
+
+
+def _is_candidate(subject: Subject) -> bool:
+    """A witness carries no traffic and is nobody's peer."""
+    return subject.member.kind != "witness"
+
+
+def _ring(model: Model, policy: PeerPolicy | None, organization: str) -> Ring:
+    key = (policy.id if policy else "", organization)
+    if key not in model.rings:
+        members = sorted(
+            (_place(each.node_id), each.node_id)
+            for each in model.subjects.values()
+            if _is_candidate(each) and organization in _home(each) and (not policy or selects(policy.peers, each))
+        )
+        model.rings[key] = Ring([place for place, _ in members], [node_id for _, node_id in members])
+    return model.rings[key]
+
+
+def _next(rings: list[Ring], point: int, taken: set[str]) -> str | None:
+    """The first member at or after a point, over all rings, that is not taken."""
+    nearest: tuple[int, str] | None = None
+    for ring in rings:
+        start = bisect_left(ring.places, point)
+        for step in range(len(ring.places)):
+            index = (start + step) % len(ring.places)
+            if ring.node_ids[index] not in taken:
+                found = ((ring.places[index] - point) % _CIRCLE, ring.node_ids[index])
+                nearest = found if nearest is None else min(nearest, found)
+                break
+    return nearest[1] if nearest else None
+
+
+@lru_cache(maxsize=65_536)
+def _place(node_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(node_id.encode()).digest()[:8], "big")
+
+
+@lru_cache(maxsize=65_536)
+def _points(node_id: str, count: int) -> tuple[int, ...]:
+    return struct.unpack(f">{count}Q", hashlib.shake_128(node_id.encode()).digest(8 * count))

@@ -1,0 +1,188 @@
+"""A directory of YAML files -> declared resources, or everything that is wrong with it: file, line, field, remedy.
+
+    read_directory(directory)            the texts
+    read(texts, cluster_id)              the resources, each valid in itself
+    check(resources, cluster_id)         whether they hold together, with what is already declared
+
+Secrets and content that no scope may carry are refused here already, by the detector of the nodes (rules S78, S23).
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator import hidden_keys, kinds, yaml_source
+from coordinator.forms import ID_REMEDY, Fault
+from coordinator.kinds import BY_NAME, Resource
+from coordinator.model import Key
+from coordinator.references import faults_of
+from coordinator.refusal import Code, Refused
+from coordinator.yaml_source import Source, Unreadable
+from snapshot import secrets
+from snapshot.content import FORBIDDEN_MEMBERS
+from snapshot.identifiers import is_id
+
+MAX_FILE_BYTES = 16 << 20
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong, where it is, and what to do."""
+
+    file: str
+    line: int
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.field}: {self.message} ({self.remedy})"
+
+
+class InvalidResources(Refused):
+    """Everything that is wrong at once; nothing was applied."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda each: (each.file, each.line, each.field)))
+        super().__init__(Code.INVALID_RESOURCES, f"{len(self.problems)} problems: {self.problems[0]}")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A resource and where it was written."""
+
+    resource: Resource
+    file: str
+    source: Source
+
+    def problem(self, fault: Fault) -> Problem:
+        return _problem(self.file, self.source, fault)
+
+
+def read_directory(directory: Path) -> dict[str, str]:
+    """The text of every .yaml and .yml file in a directory, by its name; of the one file, if it is one."""
+    paths = [directory] if directory.is_file() else sorted(directory.rglob("*"))
+    texts = {str(path): _text(path) for path in paths if path.suffix in SUFFIXES and path.is_file()}
+    if not texts:
+        raise InvalidResources([Problem(str(directory), 1, "", "no YAML file is here", "name a directory of *.yaml")])
+    return texts
+
+
+def read(texts: Mapping[str, str]) -> dict[Key, Declared]:
+    """Every resource of the texts (file name to YAML), by kind and id; InvalidResources with all that is wrong."""
+    declared: dict[Key, Declared] = {}
+    problems: list[Problem] = []
+    for file in sorted(texts):
+        for each in _read_file(file, texts[file], problems):
+            first = declared.setdefault(each.resource.key, each)
+            if first is not each:
+                where = f"{first.file}:{first.source.line(())}"
+                problems.append(each.problem(Fault(("id",), f"is declared at {where} already", "keep one of them")))
+    if problems:
+        raise InvalidResources(problems)
+    return declared
+
+
+def check(
+    declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluster_id: str, sites: Iterable[str]
+) -> None:
+    """Whether what is declared, with what is `kept` beside it, holds together; InvalidResources otherwise.
+
+    `kept`: resources of the database that stay as they are.
+    """
+    together = {**kept, **{key: each.resource for key, each in declared.items()}}
+    problems = []
+    for resource, fault in faults_of(together, cluster_id, frozenset(sites)):
+        origin = declared.get(resource.key)
+        if origin is not None:
+            problems.append(origin.problem(fault))
+        else:
+            field = _dotted(fault.path)
+            remedy = f"{fault.remedy}; or delete {resource.KIND} {resource.id} too"
+            problems.append(Problem(f"(declared) {resource.KIND} {resource.id}", 0, field, fault.message, remedy))
+    if problems:
+        raise InvalidResources(problems)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidResources([Problem(str(path), 1, "", "the file is too large", "split it")])
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidResources([Problem(str(path), 1, "", "the file is not UTF-8", "save it as UTF-8")]) from error
+
+
+def _read_file(file: str, text: str, problems: list[Problem]) -> Iterator[Declared]:
+    try:
+        for source in yaml_source.documents(text):
+            faults: list[Fault] = []
+            resource = _resource(source.value, faults)
+            problems += [_problem(file, source, fault) for fault in faults]
+            if resource is not None:
+                yield Declared(resource, file, source)
+    except Unreadable as error:
+        problems.append(Problem(file, error.line, _dotted(error.path), error.message, error.remedy))
+
+
+def _resource(value: object, faults: list[Fault]) -> Resource | None:
+    if not isinstance(value, dict) or not {"kind", "id", "spec"} >= value.keys() >= {"kind", "id"}:
+        faults.append(Fault((), "a resource has exactly `kind`, `id` and `spec`", "write these three members"))
+        return None
+    kind, id_, spec = value["kind"], value["id"], value.get("spec")
+    if kind not in BY_NAME:
+        near = difflib.get_close_matches(str(kind), BY_NAME, 1)
+        remedy = f"did you mean {near[0]}?" if near else "known kinds: " + ", ".join(BY_NAME)
+        faults.append(Fault(("kind",), f"{kind} is no kind of resource", remedy))
+        return None
+    if not is_id(id_):
+        faults.append(Fault(("id",), "must be an id", ID_REMEDY))
+        return None
+    resource = kinds.read(BY_NAME[kind], id_, spec if spec is not None else {}, ("spec",), faults)
+    faults += _forbidden(spec)
+    return None if faults else resource
+
+
+def _forbidden(spec: object) -> Iterator[Fault]:
+    """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
+    finding = secrets.find_secret(spec)
+    if finding is not None:
+        path = ("spec", *_path(finding.pointer))
+        message = f"holds a raw secret ({finding.detector})"
+        yield Fault(path, message, 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}')
+    hidden = hidden_keys.find(spec, ("spec",))
+    if hidden is not None:
+        yield Fault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
+    for at, name in _names(spec, ("spec",)):
+        if name in FORBIDDEN_MEMBERS:
+            yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
+
+
+def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.Path, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield (*path, name), name
+            yield from _names(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _names(inner, (*path, index))
+
+
+def _path(pointer: str) -> yaml_source.Path:
+    """A JSON pointer as a path."""
+    parts = pointer.split("/")[1:]
+    names = [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    return tuple(int(name) if name.isdecimal() else name for name in names)
+
+
+def _problem(file: str, source: Source, fault: Fault) -> Problem:
+    return Problem(file, source.line(fault.path), _dotted(fault.path), fault.message, fault.remedy)
+
+
+def _dotted(path: yaml_source.Path) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+    return text

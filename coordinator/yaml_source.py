@@ -1,0 +1,116 @@
+"""YAML as the operator wrote it: plain values, and the line of each (so that an error can name it).
+
+A small, plain YAML: no anchors, aliases or tags, no name twice; `true`, `false`, `null`, numbers as in JSON, and all
+the rest is text. So `no`, `1e3x`, `22:30` and `0755` stay what they look like.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from snapshot.identifiers import MAX_INTEGER
+
+Path = tuple[str | int, ...]
+
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,15})", re.ASCII)
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MAX_DEPTH = 24
+
+
+class Unreadable(ValueError):
+    """Text that is no such YAML: `line` (from 1), `path` of the member, what is wrong, and the remedy."""
+
+    def __init__(self, line: int, path: Path, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.line, self.path, self.message, self.remedy = line, path, message, remedy
+
+
+@dataclass(frozen=True)
+class Source:
+    """One YAML document: its value, and the line (from 1) of every member and element by its path."""
+
+    value: object
+    lines: Mapping[Path, int]
+
+    def line(self, path: Path) -> int:
+        """Of the member, or of the nearest one around it that was written."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def documents(text: str) -> Iterator[Source]:
+    """Every document of a YAML stream; an empty one is passed over. Unreadable for anything else."""
+    try:
+        _check_events(text)
+        nodes = list(yaml.compose_all(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise Unreadable(line, (), str(error.problem or error.context), "correct the YAML") from error
+    except yaml.YAMLError as error:
+        raise Unreadable(1, (), "this is no YAML", "correct the YAML") from error
+    for node in nodes:
+        lines: dict[Path, int] = {}
+        value = _value(node, (), lines)
+        if value is not None:
+            yield Source(value, lines)
+
+
+def _check_events(text: str) -> None:
+    """Before anything is built: no alias that could multiply (a billion laughs), no depth beyond recursion."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise Unreadable(line, (), "anchors and aliases are not taken", "write the value out")
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            depth += 1
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise Unreadable(line, (), "nested too deep", f"use at most {MAX_DEPTH} levels")
+
+
+def _value(node: Node, path: Path, lines: dict[Path, int]) -> object:
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, MappingNode):
+        return _mapping(node, path, lines)
+    if isinstance(node, SequenceNode):
+        return [_value(each, (*path, index), lines) for index, each in enumerate(node.value)]
+    return _scalar(node, path, lines[path])
+
+
+def _mapping(node: MappingNode, path: Path, lines: dict[Path, int]) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for name_node, value_node in node.value:
+        line = name_node.start_mark.line + 1
+        name = name_node.value
+        if not isinstance(name_node, ScalarNode) or not isinstance(name, str):
+            raise Unreadable(line, path, "a member name must be text", "write a plain name")
+        if name in value:
+            raise Unreadable(line, (*path, name), "this name was given before", "keep one of them")
+        value[name] = _value(value_node, (*path, name), lines)
+        lines[(*path, name)] = line
+    return value
+
+
+def _scalar(node: Node, path: Path, line: int) -> object:
+    text: str = node.value
+    if not node.tag.startswith("tag:yaml.org,2002:"):
+        raise Unreadable(line, path, f"the tag {node.tag} is not taken", "write a plain value")
+    if isinstance(node, ScalarNode) and node.style is not None:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        if abs(number) > MAX_INTEGER:
+            raise Unreadable(line, path, "an integer beyond 2^53-1", "write it as text, in quotes")
+        return number
+    return float(text) if _FLOAT.fullmatch(text) else text
