@@ -243,7 +243,8 @@ def _our_bundle_is_new_enough(case: _Case) -> None:
         wanted = f"version {document.min_trust_bundle_version} or later"
         _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, wanted, f"ours, version {held.version}", "trust bundle")
     elif case.now >= held.expires_at and not case.is_bundle:
-        _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "one that has not expired", format_time(held.expires_at), "trust bundle")
+        expired = f"ours, expired at {format_time(held.expires_at)}"
+        _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "one that has not expired", expired, "trust bundle")
 
 
 # 5
@@ -456,7 +457,8 @@ def _compare_with_mark(case: _Case) -> None:
         if case.recovery is None:
             _reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
     elif case.is_bundle and document.config_version != mark.config_version + 1:
-        _reject(9, Reason.BASE_MISMATCH, f"version {mark.config_version + 1}", document.config_version, "config_version")
+        expected = f"version {mark.config_version + 1}"
+        _reject(9, Reason.BASE_MISMATCH, expected, document.config_version, "config_version")
 
 
 def _recovery_for(case: _Case, mark: Mark) -> Recovery | None:

@@ -1,0 +1,1 @@
+"""How Holdfast is used: the client library for services (`holdfast.client`), and the command lines."""
