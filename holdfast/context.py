@@ -113,8 +113,9 @@ _KNOWN = (
 
 
 def _object(path: Path) -> dict[str, object]:
+    data = _read(path)
     try:
-        members = json.loads(_read(path))
+        members = json.loads(data)
     except (ValueError, RecursionError):
         raise BadContext(f"{path}: not JSON") from None
     if not isinstance(members, dict):

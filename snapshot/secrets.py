@@ -91,8 +91,8 @@ def find_secret(value: object) -> Finding | None:
 
 def find_secret_in(section: Parsed) -> Finding | None:
     """The first raw secret of a section: by name, by structure, then by shape."""
-    for item, detector in _suspects(section):
-        return Finding(_pointer(section.value, item), detector)
+    for item, member, detector in _suspects(section):
+        return Finding(_pointer(section.value, item) + member, detector)
     return None
 
 
@@ -125,23 +125,25 @@ def is_reference(value: object) -> bool:
     return isinstance(text, str) and bool(_REFERENCE.fullmatch(text))
 
 
-def _suspects(section: Parsed) -> Iterator[tuple[object, str]]:
-    """What is a secret, each with its detector; the object that holds it, or the string itself."""
+def _suspects(section: Parsed) -> Iterator[tuple[object, str, str]]:
+    """What is a secret: the object that holds it, or the string itself; the pointer from there; the detector."""
     forbidden = [name for name in _names_to_look_at(section.names) if is_forbidden_name(name)]
     for item in section.objects:
         for name in forbidden:
             if name in item and _is_secret(item[name]):
-                yield item, "name"
+                yield item, f"/{_escaped(name)}", "name"
     if REFERENCE in section.names:
-        yield from ((item, "reference") for item in section.objects if REFERENCE in item and not is_reference(item))
+        wrong = (item for item in section.objects if REFERENCE in item and not is_reference(item))
+        yield from ((item, f"/{REFERENCE}", "reference") for item in wrong)
     if "kty" in section.names:
-        yield from ((item, "private_jwk") for item in section.objects if "kty" in item and _PRIVATE_JWK & item.keys())
+        private = (item for item in section.objects if "kty" in item and _PRIVATE_JWK & item.keys())
+        yield from ((item, "", "private_jwk") for item in private)
     texts = section.texts | section.names
     if _may_hold_shape("\n".join(texts)):
         for text in sorted(texts):
             detector = shape_of(text)
             if detector:
-                yield text, detector
+                yield text, "", detector
 
 
 def _names_to_look_at(names: set[str]) -> set[str]:
