@@ -1,0 +1,273 @@
+"""The strict client: HTTPS to coordinators and storage, HTTP to a local Unix socket.
+
+    answer = await client.fetch(endpoint, Call("GET", path("v1", "head", wait=55), wait_s=55))
+    async with client.stream(endpoint, call) as answer: async for piece in answer.chunks(): ...
+
+h11 and our own connections rather than httpx or httpcore: httpcore 0.16 (Debian 12) keeps the connection of every
+cancelled request in its pool for good, and long polls are cancelled all the time; and the checks of threats D-46 and
+D-47 lie between name and connect(), and between the events of one answer, where neither has a place for them.
+Nothing is taken from the environment (threats N06).
+"""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import trio
+
+from wire.certificate import fingerprint
+from wire.contexts import Identity, alert_of, authority_context, is_tls, own_der, pinned_context
+from wire.endpoint import BadEndpointError, Endpoint
+from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
+from wire.messages import BadMessageError, ErrorBody
+
+KEPT_S = 60.0  # less than a server keeps an idle connection
+KEPT_EACH = 2
+ERROR_BODY_BYTES = 4096
+LOCAL_HOST = "localhost"
+
+__all__ = ["Answer", "Call", "Client", "ClientError", "ClientFault", "Deadlines", "HttpsConnector", "UnixConnector"]
+
+Place = TypeVar("Place", bound=Hashable)
+PlaceT_contra = TypeVar("PlaceT_contra", bound=Hashable, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success: 2xx, or 304 to a request with If-None-Match. `headers` by lower-case name; `server` is the
+    fingerprint of the certificate that the server showed (a join names it), "" on a local socket.
+    """
+
+    status: int
+    headers: dict[str, str]
+    server: str
+    body: bytes = b""
+
+
+class Streamed:
+    """An answer whose body is still to come."""
+
+    def __init__(self, exchange: Exchange, server: str) -> None:
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self.announced = exchange.announced
+        self.server = server
+        self._exchange = exchange
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._exchange.chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    stream: trio.abc.Stream
+    authority: str
+    server: str = ""
+
+
+class Connector(Protocol[PlaceT_contra]):
+    async def connect(self, place: PlaceT_contra, seconds: float) -> Connected:
+        """A stream to the place within that time; ClientError says why not."""
+
+
+@dataclass(slots=True)
+class Line:
+    """A connection and what is said over it, one exchange after the other."""
+
+    exchange: Exchange
+    stream: trio.abc.Stream
+    server: str
+    free_since: float = 0.0
+
+
+class Client(Generic[Place]):
+    """Keeps up to two idle connections to each place; `aclose` ends them."""
+
+    def __init__(self, connector: Connector[Place], deadlines: Deadlines | None = None) -> None:
+        self._connector = connector
+        self._deadlines = deadlines or Deadlines()
+        self._kept: dict[Place, list[Line]] = {}
+
+    async def fetch(self, place: Place, call: Call) -> Answer:
+        """The whole answer; ClientError for anything but a success."""
+        async with self.stream(place, call) as answer:
+            body = b"".join([piece async for piece in answer.chunks()])
+            return Answer(answer.status, answer.headers, answer.server, body)
+
+    @asynccontextmanager
+    async def stream(self, place: Place, call: Call) -> AsyncIterator[Streamed]:
+        """The answer with its body still to come. A body that is not read to its end costs the connection."""
+        line = await self._begun(place, call)
+        try:
+            await _refuse_failure(line.exchange)
+            yield Streamed(line.exchange, line.server)
+        except BaseException:
+            await trio.aclose_forcefully(line.stream)
+            raise
+        await self._put_back(place, line)
+
+    async def aclose(self) -> None:
+        for lines in self._kept.values():
+            for line in lines:
+                await trio.aclose_forcefully(line.stream)
+        self._kept.clear()
+
+    async def _begun(self, place: Place, call: Call) -> Line:
+        """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""
+        while isinstance(call.body, bytes) and (line := self._take(place)) is not None:
+            with contextlib.suppress(StaleConnectionError):
+                await _begin(line, call)
+                return line
+        connected = await self._connector.connect(place, self._deadlines.connect_s)
+        exchange = Exchange(connected.stream, connected.authority, self._deadlines)
+        line = Line(exchange, connected.stream, connected.server)
+        await _begin(line, call)
+        return line
+
+    def _take(self, place: Place) -> Line | None:
+        lines = self._kept.get(place, [])
+        return lines.pop() if lines else None
+
+    async def _put_back(self, place: Place, line: Line) -> None:
+        now = trio.current_time()
+        lines = self._kept.setdefault(place, [])
+        fresh = [kept for kept in lines if now - kept.free_since < KEPT_S]
+        for old in lines:
+            if old not in fresh:
+                await trio.aclose_forcefully(old.stream)
+        self._kept[place] = fresh
+        if not line.exchange.reusable or len(fresh) >= KEPT_EACH:
+            await trio.aclose_forcefully(line.stream)
+            return
+        line.free_since = now
+        fresh.append(line)
+
+
+class HttpsConnector:
+    """To coordinators and storage (`to_authority`), or to one other node (`to_node`)."""
+
+    def __init__(self, context: ssl.SSLContext, pins: Iterable[bytes] = (), own: bytes | None = None) -> None:
+        self._context = context
+        self._pins = frozenset(map(fingerprint, pins))
+        self._own = fingerprint(own) if own else None
+        self._last_working: dict[Endpoint, str] = {}
+
+    @classmethod
+    def to_authority(cls, authority: Path, identity: Identity | None = None) -> "HttpsConnector":
+        """The chain is checked against this CA file before anything is sent (rules K15, threats J14)."""
+        return cls(authority_context(authority, identity), own=own_der(identity))
+
+    @classmethod
+    def to_node(cls, pins: Iterable[bytes], identity: Identity) -> "HttpsConnector":
+        """That node's pinned certificates alone (threats D-31)."""
+        pins = list(pins)
+        return cls(pinned_context(pins, identity), pins, own_der(identity))
+
+    async def connect(self, place: Endpoint, seconds: float) -> Connected:
+        with trio.move_on_after(seconds):
+            addresses = await self._addresses(place)
+            failed = ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+            for address in addresses:
+                try:
+                    with trio.move_on_after(seconds / len(addresses)):
+                        return await self._connect(place, address)
+                except ClientError as error:
+                    failed = error
+            raise failed
+        raise ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
+
+    async def _addresses(self, endpoint: Endpoint) -> list[str]:
+        """DNS is asked each time; the last working address comes first, and serves when DNS is down (rules K50)."""
+        last = self._last_working.get(endpoint)
+        try:
+            addresses = await endpoint.resolve()
+        except BadEndpointError as error:
+            raise ClientError(ClientFault.BAD_ENDPOINT, str(error)) from error
+        except OSError as error:
+            if last is None:
+                raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint.host}: {error}") from error
+            return [last]
+        return sorted(addresses, key=lambda address: address != last)
+
+    async def _connect(self, endpoint: Endpoint, address: str) -> Connected:
+        try:
+            raw = await trio.open_tcp_stream(address, endpoint.port)
+        except OSError as error:
+            raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint} at {address}: {alert_of(error)}") from error
+        stream = trio.SSLStream(raw, self._context, server_hostname=endpoint.host)
+        try:
+            await stream.do_handshake()
+            server = self._judged(stream.getpeercert(binary_form=True) or b"")
+        except trio.BrokenResourceError as error:
+            await trio.aclose_forcefully(stream)
+            raise self._failure(endpoint, error) from error
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        self._last_working[endpoint] = address
+        return Connected(stream, endpoint.authority, server)
+
+    def _judged(self, der: bytes) -> str:
+        shown = fingerprint(der)
+        if shown == self._own:
+            raise ClientError(ClientFault.PEER_PIN_MISMATCH, "the server showed our own certificate")
+        if self._pins and shown not in self._pins:
+            raise ClientError(ClientFault.PEER_PIN_MISMATCH, f"the server showed {shown}")
+        return shown
+
+    def _failure(self, endpoint: Endpoint, error: BaseException) -> ClientError:
+        if self._pins and isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            return ClientError(ClientFault.PEER_PIN_MISMATCH, f"{endpoint} showed another certificate than its own")
+        fault = ClientFault.TLS_FAILED if is_tls(error) else ClientFault.CONNECT_FAILED
+        return ClientError(fault, f"{endpoint}: {alert_of(error)}")
+
+
+class UnixConnector:
+    """To a socket of this machine: an agent's, or a coordinator's admin socket."""
+
+    async def connect(self, place: Path, seconds: float) -> Connected:
+        with trio.move_on_after(seconds):
+            try:
+                return Connected(await trio.open_unix_socket(place), LOCAL_HOST)
+            except OSError as error:
+                raise ClientError(ClientFault.CONNECT_FAILED, f"{place}: {error.strerror}") from error
+        raise ClientError(ClientFault.TIMED_OUT, f"{place} does not take connections")
+
+
+async def _begin(line: Line, call: Call) -> None:
+    try:
+        await line.exchange.begin(call)
+    except BaseException:
+        await trio.aclose_forcefully(line.stream)
+        raise
+
+
+async def _refuse_failure(exchange: Exchange) -> None:
+    """ClientError `refused` for an error answer. What its body says is bounded, and may be nonsense (rules P6)."""
+    if 200 <= exchange.status < 300 or exchange.status == 304:
+        return
+    try:
+        error = ErrorBody.parse(await _error_body(exchange))
+    except BadMessageError:
+        error = ErrorBody("", "")
+    raise ClientError(
+        ClientFault.REFUSED,
+        f"{exchange.status} {error.code} {error.message}".strip(),
+        status=exchange.status,
+        code=error.code,
+        retry_after_s=retry_after_s(exchange.headers),
+    )
+
+
+async def _error_body(exchange: Exchange) -> bytes:
+    body = b""
+    with contextlib.suppress(ClientError):
+        async for piece in exchange.chunks():
+            body += piece
+            if len(body) > ERROR_BODY_BYTES:
+                break
+    return body

@@ -1,0 +1,54 @@
+"""The numbers that a listener holds its callers to, and the tally of how many there are."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Seconds, bytes and counts. A caller is a uid, an address or a node, as the transport says."""
+
+    connections: int = 8192
+    connections_each: int = 256
+    handshake_s: float = 5.0
+    idle_s: float = 75.0
+    head_s: float = 15.0
+    stall_s: float = 30.0  # one piece of an answer not taken, or of a body not sent
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 256 * 1024
+    deadline_s: float = 30.0  # from the end of the head until the handler has answered
+    grace_s: float = 10.0  # for running requests, once the listener stops
+    backlog: int = 1024
+
+
+# threats D-51, and the rows "local request" and "request body" of the rules' numbers.
+LOCAL = ListenerLimits(connections=64, connections_each=16, head_s=15, body_bytes=64 * 1024, deadline_s=15, backlog=64)
+REMOTE = ListenerLimits()
+
+
+class Tally:
+    """How many connections each caller has, within a limit for each and a limit in all."""
+
+    def __init__(self, each: int, in_all: int) -> None:
+        self._each = each
+        self._in_all = in_all
+        self._counts: dict[Hashable, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    def take(self, caller: Hashable) -> bool:
+        """Counts one more, or says no."""
+        count = self._counts.get(caller, 0)
+        if self._total >= self._in_all or count >= self._each:
+            return False
+        self._counts[caller] = count + 1
+        self._total += 1
+        return True
+
+    def give_back(self, caller: Hashable) -> None:
+        self._total -= 1
+        self._counts[caller] -= 1
+        if not self._counts[caller]:
+            del self._counts[caller]

@@ -1,0 +1,259 @@
+"""The JSON bodies of protocol.md: closed, bounded, free of control characters (rules K53, X14).
+
+    JoinNonce, JoinRequest, JoinGrant      GET /v1/join/nonce, POST /v1/join
+    Heartbeat, HeartbeatAnswer             POST /v1/heartbeat
+    TrustList                              GET /v1/trust
+    MayRequest, MayAnswer, WatchAnswer     the local API
+    ErrorBody                              every refusal
+
+Times are Unix seconds here and `YYYY-MM-DDTHH:MM:SSZ` on the wire; documents are bytes here and base64 there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar, Self
+
+from snapshot import canonical
+from wire.forms import (
+    BOOLEAN,
+    HASH,
+    IDENTIFIER,
+    SCOPE,
+    TIME,
+    BadMessageError,
+    array,
+    binary,
+    integer,
+    member,
+    message,
+    nullable,
+    one_of,
+    parse_json,
+    record,
+    table,
+    text,
+)
+
+__all__ = ["BadMessageError"]
+
+SMALL_BYTES = 64 * 1024
+HEARTBEAT_BYTES = 64 * 1024
+CERTIFICATE_BYTES = 8 * 1024
+DOCUMENT_BYTES = 16 << 20
+DOCUMENTS_MAX = 256  # the steps of one walk over trust bundles (format.md 8)
+SCOPES_MAX = 256
+EVENTS_MAX = 1024
+NAME = text(128, 1)
+SHORT = text(256)
+
+
+class Message:
+    """Read by `parse` (BadMessageError for anything out of form), written by `to_bytes` as canonical JSON."""
+
+    MOST_BYTES: ClassVar[int] = SMALL_BYTES
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        return record(cls).read(parse_json(data, cls.MOST_BYTES), "the message")
+
+    def to_value(self) -> object:
+        return record(type(self)).write(self)
+
+    def to_bytes(self) -> bytes:
+        return canonical.dumps(self.to_value())
+
+
+@message
+class ErrorBody(Message):
+    code: str = member(text(64))
+    message: str = member(text(1024))
+
+
+@message
+class JoinNonce(Message):
+    nonce: str = member(NAME)
+
+
+@message
+class JoinRequest(Message):
+    """`certificate` is DER. `server` is the fingerprint of what the coordinator showed. No token for a member."""
+
+    cluster_id: str = member(text(64, 1))  # J25: a wrong form is told apart from another cluster by the coordinator
+    node_id: str = member(text(64, 1))
+    kind: str = member(text(64, 1))
+    certificate: bytes = member(binary(CERTIFICATE_BYTES))
+    incarnation: str = member(NAME)
+    nonce: str = member(NAME)
+    server: str = member(HASH)
+    token_sha256: str | None = member(HASH, default=None)
+    direct_url: str | None = member(text(320, 1), default=None)
+
+
+@message
+class JoinGrant(Message):
+    MOST_BYTES: ClassVar[int] = DOCUMENT_BYTES
+
+    outcome: str = member(one_of("admitted", "already_member"))
+    coordinator_id: str = member(IDENTIFIER)
+    documents: tuple[bytes, ...] = member(array(binary(DOCUMENT_BYTES), DOCUMENTS_MAX))
+
+
+@message
+class TrustList(Message):
+    """The trust bundles asked for, in order."""
+
+    MOST_BYTES: ClassVar[int] = DOCUMENT_BYTES
+
+    documents: tuple[bytes, ...] = member(array(binary(DOCUMENT_BYTES), DOCUMENTS_MAX))
+
+
+@message
+class ClockReport(Message):
+    """`synchronised` is None where it cannot be known."""
+
+    synchronised: bool | None = member(nullable(BOOLEAN))
+    offset_floor_s: int = member(integer(-(2**53 - 1)))
+
+
+@message
+class HeadReport(Message):
+    generation: int = member(integer(1))
+    authority_epoch: int = member(integer(1))
+    age_s: int = member(integer())
+    grade: str = member(one_of("fresh", "stale", "expired"))
+
+
+@message
+class Held(Message):
+    """A version in the previous or pending slot."""
+
+    authority_epoch: int = member(integer(1))
+    config_version: int = member(integer(1))
+    content_hash: str = member(HASH)
+    snapshot_id: str = member(IDENTIFIER)
+
+
+@message
+class Active(Message):
+    authority_epoch: int = member(integer(1))
+    config_version: int = member(integer(1))
+    content_hash: str = member(HASH)
+    snapshot_id: str = member(IDENTIFIER)
+    signer_key_id: str = member(HASH)
+    applied_at: int = member(TIME)
+    expires_at: int = member(TIME)
+    grade: str = member(one_of("fresh", "stale", "expired"))
+
+
+@message
+class LastRejected(Message):
+    """What the refused document claimed of itself may be unknown."""
+
+    config_version: int | None = member(nullable(integer(1)))
+    snapshot_id: str | None = member(nullable(IDENTIFIER))
+    reason: str = member(text(64, 1))
+    step: int = member(integer(0, 12))
+    at: int = member(TIME)
+
+
+@message
+class Notified(Message):
+    version: int = member(integer())
+    ok: bool = member(BOOLEAN)
+
+
+@message
+class ScopeReport(Message):
+    active: Active | None = member(nullable(record(Active)))
+    previous: Held | None = member(nullable(record(Held)))
+    pending: Held | None = member(nullable(record(Held)))
+    last_rejected: LastRejected | None = member(nullable(record(LastRejected)))
+    notified: Mapping[str, Notified] = member(table(NAME, record(Notified), 256))
+
+
+@message
+class Event(Message):
+    sequence: int = member(integer(1))
+    at: int = member(TIME)
+    event: str = member(text(64, 1))
+    scope: str = member(text(4300))
+    detail: str = member(SHORT)
+
+
+@message
+class Heartbeat(Message):
+    """A report of the node (protocol.md 3), never a configuration write (rules S70)."""
+
+    MOST_BYTES: ClassVar[int] = HEARTBEAT_BYTES
+
+    node_id: str = member(IDENTIFIER)
+    cluster_id: str = member(IDENTIFIER)
+    incarnation: str = member(NAME)
+    boot_id: str = member(NAME)
+    agent_version: str = member(text(64, 1))
+    sent_at: int = member(TIME)
+    uptime_s: int = member(integer())
+    state: str = member(text(32, 1))
+    mode: str = member(one_of("normal", "degraded", "fenced"))
+    degraded_since: int | None = member(nullable(TIME))
+    clock: ClockReport = member(record(ClockReport))
+    head: HeadReport | None = member(nullable(record(HeadReport)))
+    scopes: Mapping[str, ScopeReport] = member(table(SCOPE, record(ScopeReport), SCOPES_MAX))
+    trust_bundle_version: int = member(integer())
+    counters: Mapping[str, int] = member(table(NAME, integer(), 256))
+    journal: tuple[Event, ...] = member(array(record(Event), EVENTS_MAX))
+
+    def with_journal(self, events: Iterable[Event]) -> "Heartbeat":
+        """With as many of the events, oldest first, as the message has room for."""
+        room = HEARTBEAT_BYTES - len(replace(self, journal=()).to_bytes())
+        fitting: list[Event] = []
+        for event in events:
+            room -= len(event.to_bytes()) + 1
+            if room < 0 or len(fitting) == EVENTS_MAX:
+                break
+            fitting.append(event)
+        return replace(self, journal=tuple(fitting))
+
+
+@message
+class Recorded(Message):
+    authority_epoch: int = member(integer(1))
+    config_version: int = member(integer(1))
+
+
+@message
+class HeartbeatAnswer(Message):
+    """`directives` is always empty in version 1."""
+
+    generation: int = member(integer())
+    acknowledged_event: int = member(integer())
+    recorded: Mapping[str, Recorded] = member(table(SCOPE, record(Recorded), SCOPES_MAX))
+    directives: tuple[str, ...] = member(array(NAME, 0))
+
+
+@message
+class MayRequest(Message):
+    action: str = member(text(64, 1))
+    scope: str | None = member(SCOPE, default=None)
+    resource: str | None = member(SHORT, default=None)
+    running_since: int | None = member(TIME, default=None)
+
+
+@message
+class MayAnswer(Message):
+    """`until` is when the permission ends at the latest."""
+
+    allowed: bool = member(BOOLEAN)
+    reason: str = member(text(64, 1))
+    mode: str = member(one_of("normal", "degraded", "fenced"))
+    until: int | None = member(nullable(TIME))
+
+
+@message
+class WatchAnswer(Message):
+    """The new generation, and for each changed scope the sections that changed."""
+
+    MOST_BYTES: ClassVar[int] = 4 << 20
+
+    generation: int = member(integer())
+    scopes: Mapping[str, tuple[str, ...]] = member(table(SCOPE, array(NAME, 20_000), SCOPES_MAX))

@@ -1,0 +1,156 @@
+"""What a handler is given, what it gives back, and how it refuses."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from snapshot import canonical
+from wire.peer import Peer
+from wire.target import BadTarget, Target
+
+Headers = Sequence[tuple[str, str]]
+
+JSON = ("content-type", "application/json")
+
+
+class HttpError(Exception):
+    """A refusal: status, a stable `code` for programs and a `message` for people (protocol.md 1).
+
+    `retry_after` is in seconds. Over TLS the message says nothing that the caller may not know (rules X20).
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after: int | None = None, headers: Headers = ()
+    ) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+        self.headers = headers
+
+    def response(self) -> "Response":
+        headers = [JSON, *self.headers]
+        if self.retry_after is not None:
+            headers.append(("retry-after", str(self.retry_after)))
+        body = canonical.dumps({"code": self.code, "message": self.message})
+        return Response(self.status, headers, body)
+
+
+@dataclass(slots=True)
+class Response:
+    """`body` is all of it, or an iterator whose pieces are sent as they come (it is closed in any case)."""
+
+    status: int = 200
+    headers: Headers = ()
+    body: bytes | AsyncIterable[bytes] = b""
+
+    @classmethod
+    def json(cls, value: object, status: int = 200, headers: Headers = ()) -> "Response":
+        return cls(status, [JSON, *headers], canonical.dumps(value))
+
+
+class Incoming(Protocol):
+    """What a request needs of its connection."""
+
+    def announced(self) -> int | None:
+        """The body's Content-Length, when it has one."""
+
+    async def receive(self) -> bytes:
+        """The next piece of the body; empty at its end."""
+
+    def waiting(self) -> AbstractContextManager[None]: ...
+
+
+class Request:
+    """One request of a caller whose connection has been let in. Only the connection makes one (rules J2)."""
+
+    __slots__ = ("_headers", "_incoming", "_query", "_target", "body_limit", "method", "parameters", "peer")
+
+    def __init__(
+        self,
+        method: str,
+        target: Target,
+        headers: Sequence[tuple[bytes, bytes]],
+        peer: Peer,
+        incoming: Incoming,
+    ) -> None:
+        self.method = method
+        self.peer = peer
+        self.parameters: dict[str, str] = {}
+        self.body_limit = 0
+        self._target = target
+        self._headers = headers
+        self._incoming = incoming
+        self._query: list[tuple[str, str]] | None = None
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return self._target.segments
+
+    @property
+    def path(self) -> str:
+        """For logs: the decoded segments, joined again."""
+        return "/" + "/".join(self._target.segments)
+
+    def header(self, name: str) -> str | None:
+        """The value of a header, `name` in lower case; given more than once, it is refused."""
+        wanted = name.encode()
+        found = [value for header, value in self._headers if header == wanted]
+        if len(found) > 1:
+            raise HttpError(400, "bad_request", f"the header {name} stands there more than once")
+        return found[0].decode("latin-1") if found else None
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        if self._query is None:
+            try:
+                self._query = self._target.query()
+            except BadTarget as error:
+                raise HttpError(400, "bad_request", str(error)) from error
+        return self._query
+
+    def query_all(self, name: str) -> list[str]:
+        return [value for member, value in self.query if member == name]
+
+    def query_one(self, name: str) -> str | None:
+        values = self.query_all(name)
+        if len(values) > 1:
+            raise HttpError(400, "bad_request", f"the query member {name} stands there more than once")
+        return values[0] if values else None
+
+    def query_integer(self, name: str, default: int, least: int, most: int) -> int:
+        text = self.query_one(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 16 and least <= int(text) <= most):
+            raise HttpError(400, "bad_request", f"{name} must be an integer from {least} to {most}")
+        return int(text)
+
+    async def chunks(self, limit: int | None = None) -> AsyncIterator[bytes]:
+        """The body as it arrives; HttpError 413 as soon as it is known to be more than `limit` bytes."""
+        most = self.body_limit if limit is None else limit
+        announced = self._incoming.announced()
+        if announced is not None and announced > most:
+            raise _too_large(most)
+        received = 0
+        while piece := await self._incoming.receive():
+            received += len(piece)
+            if received > most:
+                raise _too_large(most)
+            yield piece
+
+    async def body(self, limit: int | None = None) -> bytes:
+        return b"".join([piece async for piece in self.chunks(limit)])
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """`with request.waiting(): await news` for a long poll: meanwhile the request holds no slot.
+
+        If the caller goes away, the handler is cancelled; if the listener stops, it is too, and the caller is told.
+        """
+        return self._incoming.waiting()
+
+
+def _too_large(most: int) -> HttpError:
+    return HttpError(413, "too_large", f"the body is larger than {most} bytes")

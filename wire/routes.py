@@ -1,0 +1,85 @@
+"""The table of what a listener answers: method and path template -> handler and its limits.
+
+A template's segments are fixed, or `{name}` for one segment that is not empty. Nothing else matches: no trailing
+slash, no doubled slash (threats N11).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from wire.peer import PinState
+from wire.request import HttpError, Request, Response
+from wire.shedding import Concern, Rate
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+ACTIVE_ONLY = frozenset({PinState.ACTIVE})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`body_bytes` and `deadline_s` default to the listener's; a long poll's deadline covers its wait.
+
+    `most` requests may be worked on at once (`concern` None: only this limit holds, as for probes).
+    `states` are the pinned nodes who are answered; others get `revoked` or `removed` before a handler runs.
+    `rate` is asked for each caller's address.
+    """
+
+    method: str
+    template: str
+    handler: Handler
+    body_bytes: int | None = None
+    deadline_s: float | None = None
+    concern: Concern | None = None
+    most: int | None = None
+    states: frozenset[PinState] = ACTIVE_ONLY
+    rate: Rate | None = None
+    segments: tuple[str, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.template.startswith("/"):
+            raise ValueError(f"the template {self.template!r} must begin with a slash")
+        object.__setattr__(self, "segments", tuple(self.template[1:].split("/")))
+
+    def parameters(self, segments: tuple[str, ...]) -> dict[str, str] | None:
+        """The named segments, when the path is one of this template."""
+        found: dict[str, str] = {}
+        for expected, segment in zip(self.segments, segments, strict=True):
+            if expected.startswith("{"):
+                if not segment:
+                    return None
+                found[expected[1:-1]] = segment
+            elif expected != segment:
+                return None
+        return found
+
+
+class Routes:
+    def __init__(self, *routes: Route) -> None:
+        self._by_length: dict[int, list[Route]] = {}
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        same_length = self._by_length.setdefault(len(route.segments), [])
+        if any((other.method, other.template) == (route.method, route.template) for other in same_length):
+            raise ValueError(f"{route.method} {route.template} is routed twice")
+        same_length.append(route)
+        same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
+
+    def find(self, request: Request) -> Route:
+        """The route of a request, whose parameters are set; HttpError 404 or 405. HEAD is answered as GET."""
+        method = "GET" if request.method == "HEAD" else request.method
+        allowed = set()
+        for route in self._by_length.get(len(request.segments), ()):
+            parameters = route.parameters(request.segments)
+            if parameters is None:
+                continue
+            if route.method == method:
+                request.parameters = parameters
+                return route
+            allowed.add(route.method)
+        if allowed:
+            allow = ("allow", ", ".join(sorted(allowed)))
+            raise HttpError(405, "method_not_allowed", "this path has other methods", headers=[allow])
+        raise HttpError(404, "not_found", "there is nothing at this path")

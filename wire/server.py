@@ -1,0 +1,162 @@
+"""A listener: who may come in, how many, until when. One nursery, one task for each connection.
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve, listener)
+        ...
+        server.stop()        # no more callers; running requests finish within `grace_s`, waiting ones are told
+
+Cancelling `serve` ends all of it at once.
+"""
+
+import contextlib
+import random
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+import trio
+
+from wire.connection import Cause, Connection, Service, Statistics
+from wire.limits import ListenerLimits, Tally
+from wire.peer import Peer
+from wire.routes import Routes
+from wire.shedding import Gate
+
+CAPACITY = 256
+
+log = structlog.get_logger(__name__)
+
+
+class TurnedAwayError(Exception):
+    """A connection that is not let in: its handshake failed, or its caller is nobody we know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A connection that is let in. `end` is told for which connection, so that it can be ended from outside."""
+
+    stream: trio.abc.Stream
+    peer: Peer
+
+
+class Transport(Protocol):
+    """How a raw connection becomes a stream with a known peer."""
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        """Whom the connection counts for, before it is opened: a uid or an address."""
+
+    async def open(self, raw: trio.SocketStream) -> Opened:
+        """TurnedAwayError if it is not let in; what can be said to the caller has been said then."""
+
+    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+        """While it is open, the transport may end it (its pin is taken away)."""
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        """Says that there are too many connections, as far as the transport can."""
+
+    async def follow(self) -> None:
+        """What the transport does beside its connections, until cancelled."""
+
+
+class Server:
+    """`hosts`: the only Host headers that are answered, for local sockets (threats U12)."""
+
+    def __init__(
+        self,
+        name: str,
+        routes: Routes,
+        transport: Transport,
+        limits: ListenerLimits,
+        *,
+        gate: Gate | None = None,
+        hosts: frozenset[str] | None = None,
+    ) -> None:
+        # Chance spreads the return of callers; it keeps no secret.
+        gate = gate or Gate(CAPACITY, random.random)
+        self._service = Service(name, routes, limits, gate, hosts)
+        self._transport = transport
+        self._limits = limits
+        self._tally = Tally(limits.connections_each, limits.connections)
+        self._connections: set[Connection] = set()
+        self._accepting = trio.CancelScope()
+        self._left = trio.Event()
+
+    @property
+    def connections(self) -> int:
+        """Open ones, those in their handshake included."""
+        return len(self._tally)
+
+    def statistics(self) -> Statistics:
+        """A copy."""
+        now = self._service.statistics
+        return replace(now, refused=dict(now.refused))
+
+    def stop(self) -> None:
+        """Stops accepting and winds down; `serve` returns when that is done."""
+        self._accepting.cancel()
+
+    async def serve(
+        self,
+        listener: trio.SocketListener,
+        *,
+        task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Until stopped or cancelled. The listener is closed in either case."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._service.gone.run)
+            nursery.start_soon(self._transport.follow)
+            async with listener:
+                with self._accepting:
+                    task_status.started()
+                    # It also knows what to do when the process is out of descriptors.
+                    await trio.serve_listeners(self._connected, [listener], handler_nursery=nursery)
+            await self._wind_down()
+            nursery.cancel_scope.cancel()
+
+    async def _wind_down(self) -> None:
+        self._service.stopping = True
+        for connection in self._connections:
+            if connection.unoccupied:
+                connection.end(Cause.STOPPING)
+        with trio.move_on_after(self._limits.grace_s):
+            while len(self._tally):
+                self._left = trio.Event()
+                await self._left.wait()
+
+    async def _connected(self, raw: trio.SocketStream) -> None:
+        """The outermost edge of a connection's task: whatever happens in one, the listener lives."""
+        caller = self._transport.caller(raw)
+        if not self._tally.take(caller):
+            await self._refuse(raw)
+            return
+        try:
+            await self._serve_one(raw)
+        except TurnedAwayError as reason:
+            self._service.statistics.handshakes_failed += 1
+            log.info("connection turned away", listener=self._service.name, caller=caller, reason=str(reason))
+        except Exception:
+            self._service.statistics.faults += 1
+            log.exception("connection failed", listener=self._service.name, caller=caller)
+        finally:
+            self._tally.give_back(caller)
+            self._left.set()
+            raw.socket.close()
+
+    async def _serve_one(self, raw: trio.SocketStream) -> None:
+        opened = await self._transport.open(raw)
+        self._service.statistics.accepted += 1
+        connection = Connection(opened.stream, raw.socket.fileno(), opened.peer, self._service)
+        self._connections.add(connection)
+        try:
+            with self._transport.following(opened, connection):
+                await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def _refuse(self, raw: trio.SocketStream) -> None:
+        self._service.statistics.turned_away += 1
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._transport.refuse(raw)
+        raw.socket.close()

@@ -1,0 +1,59 @@
+"""The request target: the path split at its slashes first and percent-decoded then, the query as its members.
+
+So a scope, written with %2F, stays one segment (protocol.md 1).
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+MAX_QUERY_MEMBERS = 256
+
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class BadTarget(ValueError):
+    """A target that is no path with an optional query, or whose escapes are wrong. The text never quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    segments: tuple[str, ...]
+    raw_query: bytes
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "Target":
+        path, _, query = raw.partition(b"?")
+        if not path.startswith(b"/"):
+            raise BadTarget("the request target must be a path")
+        if b"#" in raw:
+            raise BadTarget("the request target has a fragment")
+        segments = tuple(path.decode("ascii", "replace")[1:].split("/"))
+        if b"%" in path:
+            segments = tuple(_decoded(segment.encode()) for segment in segments)
+        if "." in segments or ".." in segments:
+            raise BadTarget("the path has a dot segment")
+        return cls(segments, query)
+
+    def query(self) -> list[tuple[str, str]]:
+        """The members in their order; a name may stand there more than once. A plus sign is a plus sign."""
+        if not self.raw_query:
+            return []
+        parts = self.raw_query.split(b"&")
+        if len(parts) > MAX_QUERY_MEMBERS:
+            raise BadTarget(f"the query has more than {MAX_QUERY_MEMBERS} members")
+        pairs = (part.partition(b"=") for part in parts)
+        return [(_decoded(name), _decoded(value)) for name, _, value in pairs]
+
+
+def _decoded(part: bytes) -> str:
+    if _BAD_ESCAPE.search(part):
+        raise BadTarget("a percent sign must be followed by two hex digits")
+    try:
+        text = unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise BadTarget("an escape that is not UTF-8") from None
+    if _CONTROL.search(text):
+        raise BadTarget("an escaped control character")
+    return text

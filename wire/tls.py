@@ -1,0 +1,182 @@
+"""The listeners over TCP: with pinned client certificates, with none, and plain ones for probes.
+
+OpenSSL judges a client's certificate by a trust store from which nothing can be taken out. So the pin table decides,
+after each handshake and before the first byte; the trust store follows it: a new pin goes into the live context, and
+when one has been taken away a new context is built in a thread, for the next handshake.
+"""
+
+import ssl
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
+
+import trio
+
+from wire.connection import Cause, Connection
+from wire.contexts import Identity, alert_of, pinned_server_context, server_context
+from wire.limits import ListenerLimits
+from wire.peer import AnonymousPeer, TlsPeer
+from wire.pins import Pin, PinTable
+from wire.server import Opened, TurnedAwayError
+
+ALERT_S = 1.0
+CONNECTIONS_EACH_NODE = 16
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class PinnedTransport:
+    """Lets in the holders of pinned certificates, in whatever state; each request says which (routes.py).
+
+    Before the handshake a connection counts for its address, afterwards for its node too.
+    """
+
+    def __init__(
+        self,
+        table: PinTable,
+        identity: Identity,
+        limits: ListenerLimits,
+        *,
+        connections_each_node: int = CONNECTIONS_EACH_NODE,
+    ) -> None:
+        self._table = table
+        self._identity = identity
+        self._limits = limits
+        self._each_node = connections_each_node
+        self._outdated = trio.Event()
+        self._context = self._build([pin.der for pin in table])
+        table.attach(self)
+
+    def reload_identity(self) -> None:
+        """After a renewal: the next handshakes show the new certificate."""
+        self._outdated.set()
+
+    def pin_added(self, pin: Pin) -> None:
+        self._context.load_verify_locations(cadata=pin.der)
+
+    def pin_removed(self, pin: Pin) -> None:
+        self._outdated.set()
+
+    async def follow(self) -> None:
+        """Builds a new context whenever the present one trusts too much; changes meanwhile make one more round."""
+        while True:
+            await self._outdated.wait()
+            self._outdated = trio.Event()
+            ders = {pin.fingerprint: pin.der for pin in self._table}
+            # Only memory is touched, so nothing is lost if it is cancelled.
+            context = await trio.to_thread.run_sync(self._build, list(ders.values()))  # noqa: TID251
+            for pin in self._table:
+                if pin.fingerprint not in ders:
+                    context.load_verify_locations(cadata=pin.der)
+            self._context = context
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        return _address_of(raw)
+
+    async def open(self, raw: trio.SocketStream) -> Opened:
+        stream = await _handshake(raw, self._context, self._limits.handshake_s)
+        pin = self._table.find(stream.getpeercert(binary_form=True) or b"")
+        if pin is None:
+            # Taken away a moment ago, or signed by a pinned certificate (threats M02, M07).
+            raise TurnedAwayError("a certificate that TLS took, and that is not pinned")
+        if self._table.connections_of(pin.node_id) >= self._each_node:
+            raise TurnedAwayError(f"too many connections of {pin.node_id}")
+        return Opened(stream, TlsPeer(pin.fingerprint, pin.node_id, pin.state, _address_of(raw)))
+
+    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+        if not isinstance(opened.peer, TlsPeer):
+            return nullcontext()
+        return self._table.open_connection(opened.peer.fingerprint, lambda: connection.end(Cause.DISMISSED))
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        """Nothing can be said before a handshake, and that is what there are too many of."""
+
+    def _build(self, ders: list[bytes]) -> ssl.SSLContext:
+        return pinned_server_context(self._identity, ders)
+
+
+class ServerAuthTransport:
+    """TLS that asks for no client certificate: joins, where none is pinned yet, and static files."""
+
+    def __init__(self, identity: Identity, limits: ListenerLimits) -> None:
+        self._identity = identity
+        self._limits = limits
+        self._context = server_context(identity)
+
+    def reload_identity(self) -> None:
+        self._context = server_context(self._identity)
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        return _address_of(raw)
+
+    async def open(self, raw: trio.SocketStream) -> Opened:
+        stream = await _handshake(raw, self._context, self._limits.handshake_s)
+        return Opened(stream, AnonymousPeer(_address_of(raw)))
+
+    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        """As above: nothing can be said."""
+
+    async def follow(self) -> None:
+        """There is nothing to follow."""
+
+
+class PlainTransport:
+    """Plain HTTP for probes and metrics on a listener of their own (rules J46); it knows nobody."""
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        return _address_of(raw)
+
+    async def open(self, raw: trio.SocketStream) -> Opened:
+        return Opened(raw, AnonymousPeer(_address_of(raw)))
+
+    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        """A probe that is turned away has its answer."""
+
+    async def follow(self) -> None:
+        """There is nothing to follow."""
+
+
+async def send_alert(raw: trio.SocketStream, stream: "trio.SSLStream[trio.SocketStream]") -> None:
+    """trio keeps the alert of a failed handshake back (0.22 to 0.35): the other end would see a bare reset."""
+    outgoing = getattr(stream, "_outgoing", None)
+    alert = outgoing.read() if outgoing is not None else b""
+    if not alert:
+        return
+    with trio.move_on_after(ALERT_S):
+        try:
+            await raw.send_all(alert)
+            await raw.send_eof()
+            while await raw.receive_some(4096):  # unread data at close would be a reset again
+                pass
+        except _GONE:
+            return
+
+
+async def _handshake(
+    raw: trio.SocketStream, context: ssl.SSLContext, seconds: float
+) -> "trio.SSLStream[trio.SocketStream]":
+    stream = trio.SSLStream(raw, context, server_side=True)  # https_compatible would send no close_notify
+    error: BaseException | None = None
+    with trio.move_on_after(seconds) as scope:
+        try:
+            await stream.do_handshake()
+        except _GONE as failed:
+            error = failed
+    if scope.cancelled_caught:
+        raise TurnedAwayError("the handshake took too long")
+    if error is not None:
+        await send_alert(raw, stream)
+        raise TurnedAwayError(alert_of(error)) from error
+    return stream
+
+
+def _address_of(raw: trio.SocketStream) -> str:
+    try:
+        address: str = raw.socket.getpeername()[0]
+    except OSError:
+        return "unknown"
+    return address

@@ -1,0 +1,250 @@
+"""Unix sockets: made so that they are never open to the wrong people, and their callers known by the kernel."""
+
+import array
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+
+import trio
+
+from wire.connection import Connection
+from wire.peer import OVERFLOW_UID, UnixPeer
+from wire.server import Opened, TurnedAwayError
+
+MAX_PATH_BYTES = 107
+SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
+MAX_GROUPS = 65536  # NGROUPS_MAX
+NO_UID = 2**32 - 1
+HOSTS = frozenset({"localhost", "holdfast"})
+
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
+    b"content-type: application/json\r\ncontent-length: 66\r\n\r\n"
+    b'{"code":"overloaded","message":"too many connections of this user"}'
+)
+
+
+class SocketFault(StrEnum):
+    PATH_TOO_LONG = "path_too_long"
+    UNSAFE_DIRECTORY = "unsafe_directory"
+    IN_USE = "in_use"
+    NOT_A_SOCKET = "not_a_socket"
+    NOT_OURS = "not_ours"
+    NOT_PERMITTED = "not_permitted"
+    NOT_LISTENING = "not_listening"
+
+
+class SocketError(Exception):
+    """The socket cannot be made as configured; the text names the path and the remedy."""
+
+    def __init__(self, reason: SocketFault, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@contextmanager
+def unix_listener(
+    path: Path, *, mode: int = 0o660, group: int | None = None, backlog: int = 64
+) -> Iterator[trio.SocketListener]:
+    """A listening socket at `path`, of `mode` and `group` (a gid) from its first moment; removed at the end.
+
+    The directory must exist, be ours or root's, and not writable by others. What stands at `path` is replaced only
+    under our lock (`<path>.lock`), and only when it is a socket, ours, and nobody answers there (threats D-51).
+    """
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise SocketError(
+            SocketFault.PATH_TOO_LONG,
+            f"the socket path {path} has more than {MAX_PATH_BYTES} bytes: configure a shorter one",
+        )
+    _check_directory(path.parent)
+    with _locked(path):
+        _check_old(path)
+        listening = _bound(path, mode, group, backlog)
+        made = path.lstat()
+        try:
+            yield trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+        finally:
+            listening.close()
+            _unlink_if_same(path, made)
+
+
+def passed_listener(passed: socket.socket) -> trio.SocketListener:
+    """The listener of a socket that systemd made: it is neither bound nor unlinked by us."""
+    is_stream = passed.family == socket.AF_UNIX and passed.type == socket.SOCK_STREAM
+    if not is_stream or not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        raise SocketError(
+            SocketFault.NOT_LISTENING, "the socket unit must pass a listening stream socket (ListenStream=)"
+        )
+    passed.setblocking(False)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(passed))
+
+
+def peer_of(connected: socket.socket) -> UnixPeer:
+    """Uid, groups and pid at the time of connect()."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, gid = struct.unpack("iII", credentials)
+    return UnixPeer(uid, frozenset({gid, *_supplementary_groups(connected)}), pid)
+
+
+class UnixTransport:
+    """Lets in everyone whom the socket's mode lets in, but nobody whom the kernel cannot name (threats U06)."""
+
+    def caller(self, raw: trio.SocketStream) -> Hashable:
+        return _uid_of(raw)
+
+    async def open(self, raw: trio.SocketStream) -> Opened:
+        if _uid_of(raw) in (OVERFLOW_UID, NO_UID):
+            raise TurnedAwayError("a user that this namespace cannot name")
+        return Opened(raw, peer_of(_plain(raw)))
+
+    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def refuse(self, raw: trio.SocketStream) -> None:
+        with trio.move_on_after(1):
+            await raw.send_all(_TOO_MANY)
+            await raw.send_eof()
+            await raw.receive_some(4096)
+
+    async def follow(self) -> None:
+        """There is nothing to follow."""
+
+
+def _check_directory(directory: Path) -> None:
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        raise SocketError(
+            SocketFault.UNSAFE_DIRECTORY, f"the socket's directory {directory} does not exist: make it first"
+        ) from None
+    owned = found.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(found.st_mode) or not owned or found.st_mode & 0o022:
+        raise SocketError(
+            SocketFault.UNSAFE_DIRECTORY,
+            f"{directory} must be a directory of ours or of root, writable by its owner alone",
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(f"{path}.lock", flags, 0o600)
+    try:
+        _flock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SocketError(SocketFault.IN_USE, f"another process serves {path}: stop it first") from None
+
+
+def _check_old(path: Path) -> None:
+    try:
+        old = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(old.st_mode):
+        raise SocketError(SocketFault.NOT_A_SOCKET, f"{path} is no socket: move it away first")
+    if old.st_uid != os.geteuid():
+        raise SocketError(SocketFault.NOT_OURS, f"the socket {path} is of another user: remove it first")
+    if _answers(path):
+        raise SocketError(SocketFault.IN_USE, f"another process answers at {path}: stop it first")
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        # A full backlog (EAGAIN) is somebody, too.
+        return probe.connect_ex(os.fsencode(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
+
+
+def _bound(path: Path, mode: int, group: int | None, backlog: int) -> socket.socket:
+    """Bound where nobody else can look, opened to its users there, and renamed: never open to others (U02)."""
+    with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as private:
+        temporary = Path(private) / "socket"
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            _bind_short(listening, Path(private), temporary.name)
+            _set_owner(temporary, mode, group)
+            listening.listen(backlog)
+            listening.setblocking(False)
+            temporary.rename(path)
+        except BaseException:
+            listening.close()
+            raise
+    return listening
+
+
+def _bind_short(listening: socket.socket, directory: Path, name: str) -> None:
+    """By the directory's descriptor: the temporary path may be too long where the final one is not."""
+    descriptor = os.open(directory, os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listening.bind(f"/proc/self/fd/{descriptor}/{name}")
+    finally:
+        os.close(descriptor)
+
+
+def _set_owner(temporary: Path, mode: int, group: int | None) -> None:
+    try:
+        if group is not None:
+            os.chown(temporary, -1, group, follow_symlinks=False)
+    except PermissionError:
+        raise SocketError(
+            SocketFault.NOT_PERMITTED,
+            f"the socket may not be given to group {group}: make it a group of this service, or use a socket unit",
+        ) from None
+    temporary.chmod(mode)
+
+
+def _unlink_if_same(path: Path, made: os.stat_result) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(path.lstat(), made):
+            path.unlink()
+
+
+def _plain(raw: trio.SocketStream) -> socket.socket:
+    """trio's socket, for the options that both kinds have."""
+    connected: socket.socket = raw.socket  # type: ignore[assignment]
+    return connected
+
+
+def _uid_of(raw: trio.SocketStream) -> int:
+    credentials = raw.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    uid: int = struct.unpack("iII", credentials)[1]
+    return uid
+
+
+def _supplementary_groups(connected: socket.socket) -> "array.array[int]":
+    groups = array.array("I")
+    try:
+        groups.frombytes(connected.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024))
+    except OSError as error:
+        if error.errno != errno.ERANGE:
+            return groups
+        # Python asks for 1 KiB at most, which is 256 groups; this caller has more (threats U05).
+        groups.frombytes(_long_option(connected.fileno(), SO_PEERGROUPS, MAX_GROUPS * groups.itemsize))
+    return groups
+
+
+def _long_option(descriptor: int, option: int, most: int) -> bytes:
+    buffer = ctypes.create_string_buffer(most)
+    length = ctypes.c_uint32(most)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.getsockopt(descriptor, socket.SOL_SOCKET, option, buffer, ctypes.byref(length)) != 0:
+        return b""
+    return buffer.raw[: length.value]
