@@ -1,0 +1,224 @@
+"""Pending becomes active: floors first, then one transaction (rules S67, L28, L32; threats D-24).
+
+    1  everything that the new state needs is durable in the pending slot
+    2  the floors name the new envelopes                    `raise_floors`
+    3  one transaction: active -> previous, new -> active, mark, nonce, pending cleared, journal   `swap`
+
+A crash before 2 leaves the old one, a crash after 2 goes forward at the next start: the floor names an envelope that
+lies in a slot. The puts of 3 are made before 2 and committed after it, so that a full map refuses before anything
+is raised.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from snapshot.bundle import TrustBundle
+from snapshot.envelope import INCREMENT, RECOVERY, Envelope
+from snapshot.holder import Mark
+from snapshot.manifest import Entry
+from snapshot.verify import Verified
+from store import blobs, journal, meta, pending, trust
+from store.documents import document, is_lost, put_document, put_scope, scope_record
+from store.environment import Transaction
+from store.errors import StoreError, StoreFault
+from store.floors import Activating, FloorRecord, ScopeFloor
+from store.records import DocumentRecord, ScopeRecord, digest_named, name_of
+from store.timefloor import Boot, TimeFloor, reset, risen
+
+BUNDLE_SCOPE = "trust_bundle"
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What one document changes; made of a `Verified`, or at start of a slot that the floors name."""
+
+    scope: str
+    envelope: Envelope
+    record: DocumentRecord
+    manifest_bytes: bytes
+    state: Mapping[str, Entry]
+    state_bytes: bytes
+    nonce: str = ""  # of the recovery that allowed to go back
+
+    @property
+    def digest(self) -> bytes:
+        return blobs.digest_of(self.record.envelope)
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(*self.envelope.version, self.record.content_hash)
+
+
+def of_verified(verified: Verified) -> Promotion:
+    """StoreError conflict for a recovery, which is kept and never active."""
+    if verified.kind == RECOVERY:
+        raise StoreError(StoreFault.CONFLICT, f"a recovery of {verified.scope} is kept, not activated")
+    record = DocumentRecord(
+        scope=verified.scope,
+        kind=verified.kind,
+        envelope=verified.envelope_bytes,
+        signatures=verified.signatures,
+        manifest=blobs.digest_of(verified.manifest_bytes),
+        state=digest_named(verified.content_hash),
+        signers=verified.signers,
+        judged_at=verified.judged_at,
+    )
+    nonce = verified.recovery.nonce if verified.recovery else ""
+    return Promotion(
+        verified.scope,
+        verified.envelope,
+        record,
+        verified.manifest_bytes,
+        verified.state,
+        verified.state_bytes,
+        nonce,
+    )
+
+
+def swap(transaction: Transaction, promotions: Sequence[Promotion], now: float, event: str) -> int:
+    """Put everything that the promotions change; returns the new generation. Nothing is durable before the commit."""
+    for promotion in promotions:
+        _refuse_conflict(transaction, promotion)
+        _require_sections(transaction, promotion)
+    generation = meta.read(transaction).generation + 1
+    meta.change(transaction, generation=generation)
+    for promotion in promotions:
+        _promote(transaction, promotion, generation, now)
+        journal.append(transaction, event, now, promotion.scope, _in_words(promotion))
+    return generation
+
+
+def _promote(transaction: Transaction, promotion: Promotion, generation: int, now: float) -> None:
+    before = scope_record(transaction, promotion.scope) or ScopeRecord(promotion.scope)
+    blobs.put(transaction, promotion.manifest_bytes)
+    blobs.put(transaction, promotion.state_bytes)
+    digest = put_document(transaction, promotion.record)
+    mark = _higher(before, promotion)
+    put_scope(
+        transaction,
+        ScopeRecord(
+            scope=promotion.scope,
+            active=digest,
+            previous=before.active if before.active != digest else before.previous,
+            accepted=digest,
+            epoch=mark.authority_epoch,
+            version=mark.config_version,
+            content_hash=mark.content_hash,
+            generation=generation,
+            activated_at=now,
+            refresh_after=promotion.envelope.refresh_after,
+            expires_at=promotion.envelope.expires_at,
+        ),
+    )
+    if promotion.nonce:
+        trust.spend(transaction, promotion.scope, promotion.nonce)
+    elif promotion.envelope.version > before.order:
+        trust.drop_recoveries(transaction, promotion.scope)
+    pending.discard_promoted(transaction, promotion.scope, digest)
+
+
+def _higher(before: ScopeRecord, promotion: Promotion) -> Mark:
+    """The mark stays where a recovery went below it (rules S87)."""
+    if before.mark is not None and before.order > promotion.envelope.version:
+        return before.mark
+    return promotion.mark
+
+
+def _refuse_conflict(transaction: Transaction, promotion: Promotion) -> None:
+    """What is active is what the document was verified against, or nothing is swapped (rules L28)."""
+    record = scope_record(transaction, promotion.scope)
+    if record is not None and promotion.envelope.version < record.order and not promotion.nonce:
+        raise StoreError(
+            StoreFault.CONFLICT, f"{promotion.scope}: {promotion.envelope.version} is below {record.order}"
+        )
+    if record is not None and promotion.envelope.version == record.order:
+        if not is_lost(record):
+            raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} is accepted already")
+        if record.content_hash != promotion.record.content_hash:
+            raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} was accepted with other content")
+    if promotion.record.kind == INCREMENT:
+        _refuse_other_base(transaction, promotion, record)
+
+
+def _refuse_other_base(transaction: Transaction, promotion: Promotion, record: ScopeRecord | None) -> None:
+    active = record.active if record else None
+    held = document(transaction, active, partial(blobs.get, transaction)) if active else None
+    wanted = promotion.envelope.base_content_hash
+    if held is None or held.content_hash != wanted:
+        raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: the increment's base {wanted} is not active")
+
+
+def _require_sections(transaction: Transaction, promotion: Promotion) -> None:
+    """Every section of the new state is there. What it shares with the active state was there when that came."""
+    record = scope_record(transaction, promotion.scope)
+    held: Mapping[str, Entry] = {}
+    if record is not None and record.active is not None and promotion.record.kind == INCREMENT:
+        held = document(transaction, record.active, partial(blobs.get, transaction)).sections
+    for name, entry in promotion.state.items():
+        if held.get(name) != entry and not blobs.has(transaction, bytes.fromhex(entry.sha256)):
+            raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
+
+
+@dataclass(frozen=True)
+class BundleFacts:
+    """What the floors need to know of a trust bundle: of the one being activated, else of the active one."""
+
+    version: int
+    announced_epoch: int
+    issued_at: int
+    expires_at: int
+
+
+def raised(
+    floors: FloorRecord, promotions: Iterable[Promotion], generation: int, bundle: BundleFacts | None, boot: Boot
+) -> FloorRecord:
+    """The floors that must be durable before the promotions are: marks, envelopes, nonces, bundle, time."""
+    promoted = tuple(promotions)
+    scopes = dict(floors.scopes)
+    for promotion in promoted:
+        scopes[promotion.scope] = _scope_floor(scopes.get(promotion.scope), promotion)
+    return replace(
+        floors,
+        generation=generation,
+        authority_epoch=max(floors.authority_epoch, bundle.announced_epoch if bundle else 0),
+        bundle_version=max(floors.bundle_version, bundle.version if bundle else 0),
+        time_floor=_time_floor(floors, promoted, bundle, boot),
+        used_nonces=floors.used_nonces | {promotion.nonce for promotion in promoted if promotion.nonce},
+        scopes=scopes,
+        activating=tuple(_activating(promotion) for promotion in promoted),
+    )
+
+
+def bundle_facts(bundle: TrustBundle) -> BundleFacts:
+    return BundleFacts(bundle.version, bundle.authority_epoch, bundle.issued_at, bundle.expires_at)
+
+
+def _scope_floor(present: ScopeFloor | None, promotion: Promotion) -> ScopeFloor:
+    mark = promotion.mark
+    if present is not None and present.order > promotion.envelope.version:
+        mark = present.mark
+    return ScopeFloor(mark, name_of(promotion.digest))
+
+
+def _time_floor(
+    floors: FloorRecord, promotions: Iterable[Promotion], bundle: BundleFacts | None, boot: Boot
+) -> TimeFloor | None:
+    """rules A16: raised by each `issued_at`, at most to the bundle's end; a bundle of a higher epoch sets it back."""
+    floor = floors.time_floor
+    if bundle is not None and bundle.announced_epoch > max(floors.authority_epoch, floor.epoch if floor else 0):
+        floor = reset(bundle.issued_at, bundle.announced_epoch, boot)
+    ceiling = bundle.expires_at if bundle else None
+    for promotion in promotions:
+        floor = risen(floor, promotion.envelope.issued_at, ceiling, boot)
+    return floor
+
+
+def _activating(promotion: Promotion) -> Activating:
+    record = promotion.record
+    return Activating(promotion.scope, name_of(promotion.digest), record.signers, record.judged_at, promotion.nonce)
+
+
+def _in_words(promotion: Promotion) -> str:
+    epoch, version = promotion.envelope.version
+    return f"{promotion.record.kind} {promotion.envelope.snapshot_id} epoch {epoch} version {version}"

@@ -1,0 +1,164 @@
+"""Floors and store brought together: what is unfinished is finished, what is above is held (rules L32).
+
+roll_forward    an activation that the floors name and the store has not made, from its pending slots
+hold            a floor above the store stays: the store was put back, or is new
+floor_of_store  the floors, raised by what the store has accepted
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from snapshot import envelope as envelopes
+from store import blobs, meta, pending, trust
+from store.activation import Promotion, swap
+from store.documents import document, known_good, put_scope, scope_record, scope_records, state_after
+from store.environment import Transaction
+from store.errors import StoreError, StoreFault
+from store.floors import Activating, FloorRecord, ScopeFloor
+from store.journal import Happened
+from store.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of, unpack
+
+
+def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> tuple[str, ...]:
+    """Finish the activation that the floors name, if it is unfinished and all of it lies in slots; else nothing."""
+    if not unfinished(transaction, record):
+        return ()
+    try:
+        promotions = [_promotion(transaction, entry) for entry in record.activating]
+        swap(transaction, promotions, now, Happened.ROLLED_FORWARD)
+    except StoreError as error:
+        if error.fault is StoreFault.STORE_FULL:
+            raise
+        return ()
+    return tuple(entry.scope for entry in record.activating)
+
+
+def unfinished(transaction: Transaction, record: FloorRecord) -> bool:
+    """Whether the floors name an activation that the store has not made."""
+    return bool(record.activating) and all(
+        entry.scope in record.scopes and is_above(transaction, entry.scope, record.scopes[entry.scope], record)
+        for entry in record.activating
+    )
+
+
+def _promotion(transaction: Transaction, entry: Activating) -> Promotion:
+    """The promotion of a slot that the floors name: it was verified, and everything in it is hashed again."""
+    slot = pending.find(transaction, entry.scope, digest_named(entry.envelope_hash))
+    if slot is None:
+        raise StoreError(StoreFault.NOT_DURABLE, f"no slot of {entry.scope} holds {entry.envelope_hash}")
+    promotion = _promotion_of(transaction, slot[1], entry)
+    for section in promotion.state.values():
+        blobs.get(transaction, bytes.fromhex(section.sha256))
+    return promotion
+
+
+def _promotion_of(transaction: Transaction, record: PendingRecord, entry: Activating) -> Promotion:
+    kind = _kind(record.envelope)
+    envelope = known_good(lambda: envelopes.parse(record.envelope, kind), entry.scope)
+    manifest = blobs.get(transaction, record.manifest)
+    scope = scope_record(transaction, entry.scope)
+    base = None
+    if scope is not None and scope.active is not None:
+        base = document(transaction, scope.active, partial(blobs.get, transaction))
+    state, data = state_after(kind, manifest, base, entry.scope)
+    if name_of(blobs.digest_of(data)) != envelope.state_hash:
+        raise StoreError(StoreFault.STORE_CORRUPT, f"{entry.scope}: the pending state is not the signed one")
+    document_record = DocumentRecord(
+        entry.scope,
+        kind,
+        record.envelope,
+        record.signatures,
+        record.manifest,
+        blobs.digest_of(data),
+        entry.signers,
+        entry.judged_at,
+    )
+    return Promotion(entry.scope, envelope, document_record, manifest, state, data, entry.nonce)
+
+
+def _kind(envelope: bytes) -> str:
+    """The kind that a verified envelope names."""
+    for kind in envelopes.KINDS:
+        if f'"kind":"{kind}"'.encode() in envelope:
+            return kind
+    raise StoreError(StoreFault.STORE_CORRUPT, "an envelope without a kind")
+
+
+def hold(transaction: Transaction, record: FloorRecord) -> list[str]:
+    """Take over every mark and nonce of the floors that is above the store; the scopes that it concerns."""
+    regressed = []
+    for scope, floor in record.scopes.items():
+        if is_above(transaction, scope, floor, record):
+            present = scope_record(transaction, scope) or ScopeRecord(scope)
+            accepted = digest_named(floor.envelope_hash)
+            put_scope(
+                transaction,
+                replace(
+                    present,
+                    epoch=floor.mark.authority_epoch,
+                    version=floor.mark.config_version,
+                    content_hash=floor.mark.content_hash,
+                    accepted=accepted,
+                ),
+            )
+            regressed.append(scope)
+    for nonce in record.used_nonces.difference(trust.nonces(transaction)):
+        trust.spend(transaction, "", nonce)
+    present_generation = meta.read(transaction).generation
+    if record.generation > present_generation:
+        meta.change(transaction, generation=record.generation + 1)
+    return regressed
+
+
+def is_above(transaction: Transaction, scope: str, floor: ScopeFloor, record: FloorRecord) -> bool:
+    """Whether the floor of a scope is ahead of the store: by its mark, or by a recovery that the store lacks."""
+    try:
+        present = scope_record(transaction, scope)
+    except StoreError:
+        return True
+    if present is None or floor.order > present.order:
+        return True
+    other = present.accepted is None or name_of(present.accepted) != floor.envelope_hash
+    return floor.order == present.order and other and record.generation > meta.read(transaction).generation
+
+
+def floor_of_store(transaction: Transaction, floors: FloorRecord) -> FloorRecord:
+    """The floors, raised by what the store has accepted."""
+    own = meta.read(transaction)
+    floors = floors.merge(meta.read_floor(transaction, floors.cluster_id))
+    scopes = dict(floors.scopes)
+    for record in scope_records(transaction):
+        if record.mark is None or record.accepted is None:
+            continue
+        present = scopes.get(record.scope)
+        if present is None or record.order >= present.order:
+            scopes[record.scope] = ScopeFloor(record.mark, name_of(record.accepted))
+    return replace(
+        floors,
+        generation=max(own.generation, floors.generation),
+        scopes=scopes,
+        used_nonces=floors.used_nonces | frozenset(trust.nonces(transaction)),
+    )
+
+
+def behind_store(transaction: Transaction, floors: FloorRecord) -> list[str]:
+    """The scopes whose floor is below what the store has accepted, in words: the files were put back."""
+    return [
+        f"the floor of {record.scope} is below the store"
+        for record in scope_records(transaction)
+        if record.mark is not None
+        and (record.scope not in floors.scopes or floors.scopes[record.scope].order < record.order)
+    ]
+
+
+def unreadable_scopes(transaction: Transaction) -> list[bytes]:
+    """The keys of scope records that are damaged."""
+    return [key for key, data in transaction.items("scopes") if _is_unreadable(data)]
+
+
+def _is_unreadable(data: bytes) -> bool:
+    try:
+        unpack(ScopeRecord, data)
+    except StoreError:
+        return True
+    return False

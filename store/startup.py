@@ -1,0 +1,225 @@
+"""From what lies on the disk to an open store: nothing here ends the process for damage (rules A14, L30..L34).
+
+usable          size check, then a child process reads everything
+rebuild         what cannot be used is set aside; a new store takes over floors and generation
+reconcile       finish what the floors name, hold what is above the store, repair what is below it
+leave_damaged   scopes whose active is damaged fall back to previous
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from store import enrolment, journal, meta, trust
+from store.disk import Disk
+from store.enrolment import Enrolment
+from store.environment import Environment, Transaction
+from store.errors import StoreError
+from store.fallback import leave_damaged
+from store.floors import FloorRecord, Floors
+from store.journal import Happened
+from store.layout import ClusterPaths
+from store.metapage import FileState, inspect
+from store.migration import FORMAT, migrate, require_known
+from store.probe import Findings, probe
+from store.quarantine import set_aside
+from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, unreadable_scopes
+from store.timefloor import TimeFloor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that the start met. It is in the journal too."""
+
+    happened: Happened
+    scope: str = ""
+    detail: str = ""
+
+
+@dataclass
+class Start:
+    """What one start works on and what it found."""
+
+    paths: ClusterPaths
+    disk: Disk
+    now: float
+    map_bytes: int
+    probe_deadline_s: float
+    found: list[Finding] = field(default_factory=list)
+    damaged: frozenset[bytes] = frozenset()
+
+    def note(self, happened: Happened, scope: str = "", detail: str = "") -> None:
+        self.found.append(Finding(happened, scope, detail))
+
+
+def start(work: Start) -> tuple[Environment, Floors, Enrolment | None]:
+    """The open environment and its floors. StoreError: store_format_newer, store_full, store_io."""
+    _empty(work.paths.temporary, work.disk)
+    enrolled = _enrolment(work)
+    floors = Floors.load(work.paths.floors, work.paths.temporary, work.disk, work.paths.cluster_id)
+    environment = _open(work, floors, established=_established(floors, enrolled))
+    try:
+        _migrate(work, environment)
+        _settle(work, environment, floors, enrolled)
+    except BaseException:
+        environment.close()
+        raise
+    return environment, floors, enrolled
+
+
+def _enrolment(work: Start) -> Enrolment | None:
+    try:
+        return enrolment.read(work.paths.identity)
+    except StoreError as error:
+        work.note(Happened.RECORD_LOST, detail=error.detail)
+        return None
+
+
+def _established(floors: Floors, enrolled: Enrolment | None) -> bool:
+    """Whether this cluster was here before: then a missing store is damage, and no first start (rules L31)."""
+    return floors.found or bool(floors.faults) or enrolled is not None
+
+
+# ---- the environment
+
+
+def _open(work: Start, floors: Floors, *, established: bool) -> Environment:
+    cause = _unusable(work)
+    if cause is not None:
+        if work.paths.store.exists():
+            established = established or inspect(work.paths.store / "data.mdb").state is not FileState.ABSENT
+            set_aside(work.paths, work.disk, work.now)
+        _create(work, floors.record.generation + (1 if established else 0))
+        if established:
+            work.note(Happened.STORE_REBUILT, detail=cause)
+    return Environment(work.paths.store, work.disk, work.map_bytes)
+
+
+def _unusable(work: Start) -> str | None:
+    """Why the store cannot be opened as it is; None when it can. A newer format is no damage: StoreError."""
+    inspection = inspect(work.paths.store / "data.mdb")
+    if not inspection.opens:
+        return inspection.state.value
+    findings = probe(work.paths.store, work.probe_deadline_s)
+    if findings.fault:
+        return _with_length(findings, inspection.pages_missing)
+    require_known(findings.format)
+    if findings.cluster_id != work.paths.cluster_id:
+        return f"it is of cluster {findings.cluster_id}"
+    work.damaged = frozenset(map(bytes.fromhex, findings.damaged))
+    return None
+
+
+def _with_length(findings: Findings, pages_missing: int) -> str:
+    return f"{findings.fault}; {pages_missing} pages are missing at its end" if pages_missing else findings.fault
+
+
+def _create(work: Start, generation: int) -> None:
+    """A new store, made aside and moved into place, so that a crash leaves none or a whole one."""
+    new = work.paths.temporary / "store.new"
+    work.disk.make_directory(new)
+    environment = Environment(new, work.disk, work.map_bytes)
+    try:
+        with environment.write() as transaction:
+            meta.create(transaction, work.paths.cluster_id, generation)
+    finally:
+        environment.close()
+    work.disk.sync_directory(new)
+    work.disk.rename(new, work.paths.store)
+
+
+def _empty(directory: Path, disk: Disk) -> None:
+    """rules L8: what a dead process left."""
+    for entry in directory.iterdir():
+        disk.remove(entry)
+
+
+def _migrate(work: Start, environment: Environment) -> None:
+    with environment.read() as transaction:
+        found = meta.read_format(transaction)
+    if found != FORMAT:
+        with environment.write() as transaction:
+            migrate(transaction.lmdb, found)
+            meta.write_format(transaction, FORMAT)
+        work.note(Happened.STORE_MIGRATED, detail=f"format {found} to {FORMAT}")
+
+
+# ---- floors and store
+
+
+def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enrolment | None) -> None:
+    """Bring floors and store together; one transaction when anything is to be changed, none when nothing is."""
+    with environment.read() as transaction:
+        _note_floors(work, transaction, floors, lost=_floors_lost(transaction, floors, enrolled))
+        quiet = not (work.found or work.damaged or _unsettled(transaction, floors.record))
+    if not quiet:
+        with environment.write() as transaction:
+            _reconcile(transaction, work, floors)
+    with environment.read() as transaction:
+        effective = with_minimum(floor_of_store(transaction, floors.record), enrolled)
+    _write_floors(floors, effective)
+
+
+def _floors_lost(transaction: Transaction, floors: Floors, enrolled: Enrolment | None) -> bool:
+    if floors.found:
+        return False
+    return bool(floors.faults) or enrolled is not None or transaction.count("scopes") > 0
+
+
+def _unsettled(transaction: Transaction, record: FloorRecord) -> bool:
+    """Whether the store lacks anything that the floors have, or has a record that cannot be read."""
+    if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
+        return True
+    if any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items()):
+        return True
+    return bool(unreadable_scopes(transaction))
+
+
+def _note_floors(work: Start, transaction: Transaction, floors: Floors, *, lost: bool) -> None:
+    faults = "; ".join([*floors.faults, *behind_store(transaction, floors.record)])
+    if lost:
+        work.note(Happened.FLOOR_LOST, detail=faults or "no floor file is there")
+    elif faults:
+        work.note(Happened.FLOOR_REPAIRED, detail=faults)
+
+
+def _reconcile(transaction: Transaction, work: Start, floors: Floors) -> None:
+    """Every change that a start makes, and its events."""
+    met = {finding.happened for finding in work.found}
+    if Happened.FLOOR_LOST in met:
+        meta.change(transaction, floor_lost=True)
+    for key in unreadable_scopes(transaction):
+        transaction.delete("scopes", key)
+        work.note(Happened.RECORD_LOST, detail=f"the record of scope {key.hex()}")
+    finished = roll_forward(transaction, floors.record, work.now)
+    for scope in hold(transaction, floors.record):
+        if Happened.STORE_REBUILT not in met:
+            work.note(Happened.STORE_REGRESSED, scope, "the floor is above the store")
+    for finding in work.found:
+        journal.append(transaction, finding.happened, work.now, finding.scope, finding.detail)
+    # These two have written their events themselves.
+    fallen = leave_damaged(transaction, work.damaged, work.now)
+    work.found += [Finding(Happened.ROLLED_FORWARD, scope) for scope in finished]
+    work.found += [Finding(happened, scope) for scope, happened in fallen.items()]
+
+
+def with_minimum(record: FloorRecord, enrolled: Enrolment | None) -> FloorRecord:
+    """Never below what enrolment fixed (threats D-19)."""
+    if enrolled is None:
+        return record
+    minimum = TimeFloor(enrolled.minimum_epoch, float(enrolled.minimum_time), "", 0.0)
+    present = record.time_floor
+    return replace(
+        record,
+        authority_epoch=max(record.authority_epoch, enrolled.minimum_epoch),
+        bundle_version=max(record.bundle_version, enrolled.minimum_bundle_version),
+        time_floor=minimum if present is None or present.order < minimum.order else present,
+    )
+
+
+def _write_floors(floors: Floors, effective: FloorRecord) -> None:
+    """Write what the files lack. A new pair is written twice, so that both are there from the first day."""
+    created = not floors.found
+    if created or floors.faults or not floors.record.covers(effective):
+        floors.write(effective)
+    if created:
+        floors.write(effective)

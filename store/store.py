@@ -1,0 +1,378 @@
+"""The durable store of one cluster: what is kept, and the one way to change it.
+
+    with Root.open(path) as root:
+        store = Store.open(root, cluster_id, now=now)
+        slot = store.receive(scope)                 bytes into the pending slot
+        verified = verify(slot.parts(), holder, ...)
+        store.activate(verified, now=now, boot=boot)    floors raised, then one transaction
+        with store.read() as reading: ...           one consistent view, with its generation
+
+Synchronous and for one writing thread; reads may come from any. Nothing here reads a clock. Reading the source:
+`activation.py` (the swap), `startup.py` (from the disk to an open store), `reconcile.py` (floors and store),
+`pending.py` (a document on its way in), `fallback.py` (damage), `garbage.py`.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
+
+from snapshot.envelope import RECOVERY
+from snapshot.holder import Mark
+from snapshot.limits import DEFAULT, Limits
+from snapshot.verify import Verified
+from store import activation, blobs, enrolment, fallback, meta, pending, reconcile, trust
+from store.activation import BundleFacts
+from store.disk import refusal
+from store.documents import Reading, StoredDocument, document, put_scope, scope_record
+from store.enrolment import Enrolment
+from store.environment import MAP_BYTES, Environment, Transaction
+from store.errors import StoreError, StoreFault
+from store.floors import FloorRecord, Floors
+from store.garbage import Collector
+from store.journal import Happened, Journal, append
+from store.layout import ClusterPaths, Root
+from store.pending import Held, Pending
+from store.probe import DEADLINE_S
+from store.records import PendingRecord, digest_named, name_of
+from store.rejections import Rejections
+from store.scrub import Scrubber
+from store.startup import Finding, Start, start, with_minimum
+from store.tables import Name, Table
+from store.timefloor import Boot, TimeFloor
+from store.watch import Change, Watch
+
+T = TypeVar("T")
+
+MOST_PARSED = 256
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What `snapshot.holder.Holder` asks of a store, read in one transaction."""
+
+    generation: int
+    marks: Mapping[str, Mark]
+    active: Mapping[str, StoredDocument]
+    recoveries: tuple[bytes, ...]
+    used_nonces: frozenset[str]
+    lost: frozenset[str]
+
+
+class Store:
+    """The public face. Made by `Store.open`; `findings` says what the start met."""
+
+    def __init__(self, root: Root, paths: ClusterPaths, environment: Environment, floors: Floors) -> None:
+        self.paths = paths
+        self.findings: tuple[Finding, ...] = ()
+        self._root = root
+        self._environment = environment
+        self._floors = floors
+        self._documents: dict[bytes, StoredDocument] = {}
+        self._slots: dict[str, Pending] = {}  # the last one that was opened in each scope
+        self.journal = Journal(environment)
+        self.rejections = Rejections(environment)
+        self.garbage = Collector(environment)
+        self.scrub = Scrubber(environment)
+        with self.read() as reading:
+            self.incarnation = reading.incarnation
+            self.watch = Watch(reading.generation)
+
+    @classmethod
+    def open(
+        cls,
+        root: Root,
+        cluster_id: str,
+        *,
+        now: float,
+        map_bytes: int = MAP_BYTES,
+        probe_deadline_s: float = DEADLINE_S,
+    ) -> Self:
+        """The store, whatever state the disk is in. StoreError: bad_identifier, bad_permissions, store_locked,
+        store_format_newer, store_full, store_io; damage is no error but a finding.
+        """
+        paths = root.make_cluster(cluster_id)
+        root.enter(cluster_id)
+        try:
+            work = Start(paths, root.disk, now, map_bytes, probe_deadline_s)
+            environment, floors, _ = start(work)
+        except BaseException:
+            root.leave(cluster_id)
+            raise
+        store = cls(root, paths, environment, floors)
+        store.findings = tuple(work.found)
+        return store
+
+    def close(self) -> None:
+        self._environment.close()
+        self._root.leave(self.paths.cluster_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- reading
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Reading]:
+        """One consistent view. Keep the block short, on one thread, without an `await`."""
+        with self._environment.read() as transaction:
+            yield Reading(transaction)
+
+    def active(self, scope: str) -> StoredDocument | None:
+        """The active document; it may be kept and read from after the next swap, until its blobs are garbage."""
+        with self.read() as reading:
+            record = reading.scope(scope)
+            return self._held(reading, record.active) if record and record.active else None
+
+    def standing(self) -> Standing:
+        """Marks, active documents, recoveries, nonces and lost scopes at one moment.
+
+        A mark is the higher of store and floors, so one whose swap failed counts as accepted: `resume` finishes it.
+        """
+        with self._environment.read() as transaction:
+            reading = Reading(transaction)
+            scopes = reading.scopes()
+            floors = reconcile.floor_of_store(transaction, self._floors.record)
+            return Standing(
+                reading.generation,
+                {scope: floor.mark for scope, floor in floors.scopes.items()},
+                {name: self._held(reading, one.active) for name, one in scopes.items() if one.active},
+                trust.containers(transaction),
+                floors.used_nonces,
+                reading.lost(),
+            )
+
+    def get(self, content_hash: str) -> bytes:
+        """A blob by `sha256:<hex>`, hashed now. StoreError: not_found, store_corrupt."""
+        return self._blob(digest_named(content_hash))
+
+    def set(self, data: bytes) -> str:
+        """Keep bytes durably under their hash. Garbage unless a document or slot refers to them."""
+        return name_of(self._write(lambda transaction: blobs.put(transaction, data)))
+
+    def table(self, name: Name) -> Table:
+        return Table(self._environment, name)
+
+    def filled(self) -> float:
+        """The share of the map in use, 0..1; garbage is collected from 0.8 (rules, Numbers)."""
+        return self._environment.filled()
+
+    # ---- pending
+
+    def receive(self, scope: str, *, now: float, limits: Limits = DEFAULT) -> Pending:
+        """A fresh slot. An activation that the floors name is finished first, so that its slot is not lost."""
+        if self.unfinished:
+            self.resume(now)
+        slot, record = self._write(lambda transaction: pending.begin(transaction, scope))
+        return self._opened(slot, record, limits)
+
+    def pending(self) -> list[Held]:
+        with self._environment.read() as transaction:
+            return pending.held(transaction)
+
+    def slot(self, scope: str, envelope_hash: str, limits: Limits = DEFAULT) -> Pending | None:
+        """The slot that holds that envelope, for a second verification; None when none does."""
+        with self._environment.read() as transaction:
+            found = pending.find(transaction, scope, digest_named(envelope_hash))
+        return self._opened(found[0], found[1], limits) if found else None
+
+    def _opened(self, slot: int, record: PendingRecord, limits: Limits) -> Pending:
+        opened = Pending(self._environment, self._write, slot, record, limits)
+        self._slots[record.scope] = opened
+        return opened
+
+    # ---- changing what is active
+
+    def activate(
+        self, *verified: Verified, now: float, boot: Boot, expected: Mapping[str, str | None] | None = None
+    ) -> int:
+        """Make one or several documents active, all or none; returns the new generation.
+
+        `expected` names for a scope the envelope hash that must be active now (None: nothing), as compare-and-swap.
+        StoreError: conflict, not_durable, store_full, store_io; then active, previous and marks are as before, and
+        if only the last step failed, `unfinished` is true and `resume` finishes it.
+        """
+        if not verified or not all(isinstance(one, Verified) for one in verified):
+            raise TypeError("the store activates what snapshot.verify has verified, and nothing else")
+        promotions = [activation.of_verified(one) for one in verified]
+        facts = next((activation.bundle_facts(one.bundle) for one in verified if one.bundle), None)
+        for one in verified:
+            self._seal(one, now)
+
+        def swap(transaction: Transaction) -> int:
+            _refuse_unexpected(transaction, expected or {})
+            generation = activation.swap(transaction, promotions, now, Happened.APPLIED)
+            ceiling = facts or self._bundle_facts(transaction)
+            record = activation.raised(self._floors.record, promotions, generation, ceiling, boot)
+            meta.write_floor(transaction, record)
+            transaction.refuse_full()
+            self._raise_floors(record)
+            return generation
+
+        return self._changed(self._write(swap), tuple(promotion.scope for promotion in promotions))
+
+    def compare_and_swap(self, expected: Mapping[str, str | None], *verified: Verified, now: float, boot: Boot) -> int:
+        """`activate`, if exactly the expected envelopes are active; absent (None) differs from any. Conflict if not."""
+        missing = {one.scope for one in verified} - set(expected)
+        if missing:
+            raise StoreError(StoreFault.CONFLICT, f"nothing is said of what is expected in {sorted(missing)}")
+        return self.activate(*verified, now=now, boot=boot, expected=expected)
+
+    @property
+    def unfinished(self) -> bool:
+        """The floors name an activation that the store could not make: its slots wait for `resume`."""
+        with self._environment.read() as transaction:
+            return reconcile.unfinished(transaction, self._floors.record)
+
+    def resume(self, now: float) -> tuple[str, ...]:
+        """Finish what the floors name, if its slots are whole; the scopes that are active now because of it."""
+        scopes = self._write(lambda transaction: reconcile.roll_forward(transaction, self._floors.record, now))
+        if scopes:
+            with self.read() as reading:
+                self._changed(reading.generation, scopes)
+        return scopes
+
+    def withdraw(self, *scopes: str, now: float) -> int:
+        """The head no longer lists them: gone in one transaction, marks stay (rules S3). The generation then."""
+
+        def leave(transaction: Transaction) -> int:
+            generation = meta.read(transaction).generation + 1
+            meta.change(transaction, generation=generation)
+            for scope in scopes:
+                record = scope_record(transaction, scope)
+                pending.discard_scope(transaction, scope)
+                if record is not None:
+                    gone = replace(record, active=None, previous=None, generation=generation, withdrawn=True)
+                    put_scope(transaction, replace(gone, on_previous=False))
+                    append(transaction, Happened.WITHDRAWN, now, scope)
+            return generation
+
+        return self._changed(self._write(leave), scopes)
+
+    def fall_back(self, scope: str, *, now: float, cause: str) -> Happened | None:
+        """The active document turned out to be damaged: previous serves by rules L34, or nothing does."""
+        happened = self._write(lambda transaction: fallback.fall_back(transaction, scope, now, cause))
+        if happened is not None:
+            with self.read() as reading:
+                self._changed(reading.generation, (scope,))
+        return happened
+
+    # ---- trust, time and floors
+
+    def keep_recovery(self, verified: Verified, *, now: float) -> None:
+        """A verified recovery is kept as it came, for the swap that it allows and the check at start (rules S87)."""
+        if verified.kind != RECOVERY:
+            raise TypeError("only a recovery is kept; other documents are activated")
+        self._write(lambda transaction: trust.keep_recovery(transaction, verified, now))
+
+    @property
+    def floors(self) -> FloorRecord:
+        return self._floors.record
+
+    @property
+    def time_floor(self) -> TimeFloor | None:
+        return self._floors.record.time_floor
+
+    def save_time_floor(self, boot: Boot) -> None:
+        """At each check-in: how far the floor has come in this boot (rules A17)."""
+        floor = self._floors.record.time_floor
+        if floor is not None:
+            reached = TimeFloor(floor.epoch, floor.at(boot), boot.boot_id, boot.elapsed)
+            self._raise_floors(replace(self._floors.record, time_floor=reached))
+
+    @property
+    def floor_lost(self) -> bool:
+        """Both floor files were lost: no increments until a full snapshot has been confirmed (threats D-24)."""
+        with self.read() as reading:
+            return reading.meta.floor_lost
+
+    def confirm_floors(self) -> None:
+        """The coordinator has confirmed what is active."""
+        self._write(lambda transaction: meta.change(transaction, floor_lost=False))
+
+    @property
+    def enrolment(self) -> Enrolment | None:
+        """StoreError store_corrupt when it is damaged."""
+        return enrolment.read(self.paths.identity)
+
+    def enrol(self, enrolled: Enrolment) -> None:
+        """Keep what enrolment fixed, once, outside of LMDB. StoreError conflict where another stands."""
+        if enrolled.cluster_id != self.paths.cluster_id:
+            raise StoreError(StoreFault.CONFLICT, f"an enrolment in {enrolled.cluster_id}")
+        try:
+            enrolment.write(self.paths.identity, self.paths.temporary, self._root.disk, enrolled)
+        except OSError as error:
+            raise refusal(error) from error
+        self._raise_floors(with_minimum(self._floors.record, enrolled))
+
+    # ---- inside
+
+    def _write(self, change: Callable[[Transaction], T]) -> T:
+        """One transaction. When it finds no room, garbage goes and it is tried once more (rules L35)."""
+        try:
+            with self._environment.write() as transaction:
+                return change(transaction)
+        except StoreError as error:
+            if error.fault is not StoreFault.STORE_FULL or not self._made_room():
+                raise
+        with self._environment.write() as transaction:
+            return change(transaction)
+
+    def _made_room(self) -> bool:
+        try:
+            return self.garbage.run().removed > 0
+        except StoreError:
+            return False
+
+    def _raise_floors(self, record: FloorRecord) -> None:
+        try:
+            self._floors.write(record)
+        except OSError as error:
+            raise refusal(error) from error
+
+    def _seal(self, verified: Verified, now: float) -> None:
+        """What is promoted lies in a slot, whole and durable, before the floors name it."""
+        slot = self._slots.pop(verified.scope, None)
+        if slot is not None and slot.envelope_hash == verified.envelope_hash and slot.record.sealed:
+            slot.flush()
+        elif slot is not None and slot.envelope_hash in ("", verified.envelope_hash):
+            slot.complete(verified)
+        with self._environment.read() as transaction:
+            found = pending.find(transaction, verified.scope, digest_named(verified.envelope_hash))
+        if found is None or not found[1].sealed:
+            self.receive(verified.scope, now=now).complete(verified)
+
+    def _bundle_facts(self, transaction: Transaction) -> BundleFacts | None:
+        record = scope_record(transaction, activation.BUNDLE_SCOPE)
+        if record is None or record.active is None:
+            return None
+        held = document(transaction, record.active, self._blob).envelope
+        return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
+
+    def _changed(self, generation: int, scopes: tuple[str, ...]) -> int:
+        self.watch.tell(Change(generation, scopes))
+        return generation
+
+    def _held(self, reading: Reading, digest: bytes) -> StoredDocument:
+        """Documents are immutable, so what was parsed once is kept while it is active."""
+        if len(self._documents) > MOST_PARSED:
+            self._documents.clear()
+        if digest not in self._documents:
+            found = reading.document(digest)
+            self._documents[digest] = StoredDocument(found.record, digest, self._blob)
+        return self._documents[digest]
+
+    def _blob(self, digest: bytes) -> bytes:
+        with self._environment.read() as transaction:
+            return blobs.get(transaction, digest)
+
+
+def _refuse_unexpected(transaction: Transaction, expected: Mapping[str, str | None]) -> None:
+    for scope, envelope_hash in expected.items():
+        record = scope_record(transaction, scope)
+        active = name_of(record.active) if record and record.active else None
+        if active != envelope_hash:
+            raise StoreError(StoreFault.CONFLICT, f"{scope}: {active} is active, expected was {envelope_hash}")
