@@ -42,12 +42,14 @@ def affected(before: Model, after: Model) -> frozenset[Scope]:
 
 def changed_resources(before: Model, after: Model) -> set[Key]:
     keys = before.resources.keys() | after.resources.keys()
-    return {key for key in keys if before.resources.get(key) != after.resources.get(key)}
+    pairs = ((key, before.resources.get(key), after.resources.get(key)) for key in keys)
+    return {key for key, old, new in pairs if old is not new and old != new}
 
 
 def changed_members(before: Model, after: Model) -> set[str]:
     ids = before.members.keys() | after.members.keys()
-    return {node_id for node_id in ids if before.members.get(node_id) != after.members.get(node_id)}
+    pairs = ((node_id, before.members.get(node_id), after.members.get(node_id)) for node_id in ids)
+    return {node_id for node_id, old, new in pairs if old is not new and old != new}
 
 
 def _of_node(model: Model, node_id: str) -> Iterator[Scope]:

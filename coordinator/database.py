@@ -35,6 +35,9 @@ class Transaction:
     actor: str = ""
     now: float = 0.0
     audited: bool = field(default=False, init=False)
+    # What was read of a state that has a name, so that it need not be read again (catalog.py).
+    remembered: dict[str, object] = field(default_factory=dict)
+    to_remember: dict[str, object] = field(default_factory=dict, init=False)
 
     def rows(self, statement: Executable) -> Sequence[Row[Any]]:
         return self.connection.execute(statement).all()
@@ -73,6 +76,7 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url)
         self._claim: int | None = None
+        self._remembered: dict[str, object] = {}
 
     def migrate(self) -> str:
         """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
@@ -83,16 +87,18 @@ class Database:
     def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
         """A change of the authoritative state. What does not audit itself is not committed."""
         with self._begin(change=True) as connection:
-            transaction = Transaction(connection, actor, now)
+            transaction = Transaction(connection, actor, now, self._remembered)
             yield transaction
             if not transaction.audited:
                 raise AssertionError("a change without an audit row is not committed")
+        if transaction.to_remember:  # committed, so it may be remembered; one state is enough
+            self._remembered = transaction.to_remember
 
     @contextmanager
     def rehearse(self, *, actor: str, now: float) -> Iterator[Transaction]:
         """The same, stopped before the commit (`--dry-run`)."""
         with self._begin(change=True) as connection:
-            yield Transaction(connection, actor, now)
+            yield Transaction(connection, actor, now, self._remembered)
             connection.rollback()
 
     @contextmanager
@@ -107,7 +113,10 @@ class Database:
         with self._begin(change=False, write=False) as connection:
             if not self.is_sqlite:
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-            yield Transaction(connection)
+            transaction = Transaction(connection, remembered=self._remembered)
+            yield transaction
+        if transaction.to_remember:
+            self._remembered = transaction.to_remember
 
     def claim(self) -> None:
         """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""

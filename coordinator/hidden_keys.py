@@ -1,4 +1,4 @@
-"""Private keys in base64, which the format's step 12 does not look into: our own check before we sign (threats D-53)."""
+"""Private keys in base64, which step 12 does not look into: our own check before anything is signed (threats D-53)."""
 
 import base64
 import binascii

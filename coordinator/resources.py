@@ -149,7 +149,7 @@ def _forbidden(spec: object) -> Iterator[Fault]:
     """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
     finding = secrets.find_secret(spec)
     if finding is not None:
-        path = ("spec", *_path(finding.pointer))
+        path = _named(spec, ("spec", *_path(finding.pointer)), finding.detector)
         message = f"holds a raw secret ({finding.detector})"
         yield Fault(path, message, 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}')
     hidden = hidden_keys.find(spec, ("spec",))
@@ -158,6 +158,16 @@ def _forbidden(spec: object) -> Iterator[Fault]:
     for at, name in _names(spec, ("spec",)):
         if name in FORBIDDEN_MEMBERS:
             yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
+
+
+def _named(spec: object, path: yaml_source.Path, detector: str) -> yaml_source.Path:
+    """The member itself, where a finding by name gives the object that holds it."""
+    holder = spec
+    for part in path[1:]:
+        holder = holder[part] if isinstance(holder, (dict, list)) else None  # type: ignore[index]
+    if detector != "name" or not isinstance(holder, dict):
+        return path
+    return (*path, next(name for name in sorted(holder) if secrets.is_forbidden_name(name)))
 
 
 def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.Path, str]]:

@@ -30,6 +30,7 @@ cluster = Table(
     Column("cluster_id", Text, nullable=False),
     Column("authority_epoch", BigInteger, nullable=False),
     Column("revision", BigInteger, nullable=False),  # raised by every change of declared state or membership
+    Column("state_id", Text, nullable=False),  # random, new with each revision: names exactly this state
     Column("revocations_version", BigInteger, nullable=False),
     Column("last_issued_at", BigInteger, nullable=False),  # issued_at never goes back: rules K47
     Column("nonce_key", LargeBinary, nullable=False),

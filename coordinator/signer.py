@@ -1,8 +1,8 @@
 """Signing: what `snapshot/verify.py` believes, made. The agent's process never holds this module.
 
-    snapshot increment head recovery      a Document of that kind
-    sign                                  any envelope over any content, as it is given
-    trust_bundle_sections, key_record     the sections of a trust bundle
+snapshot increment head recovery      a Document of that kind
+sign                                  any envelope over any content, as it is given
+trust_bundle_sections, key_record     the sections of a trust bundle
 """
 
 import base64

@@ -66,9 +66,7 @@ class SigningKey:
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if passphrase:
             encryption = serialization.BestAvailableEncryption(passphrase)
-        return self._private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
-        )
+        return self._private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
     def __repr__(self) -> str:
         return f"<SigningKey {self.algorithm} {self.key_id}>"

@@ -87,7 +87,12 @@ def issue(claims: Claims, key: Ed25519PrivateKey) -> str:
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    return "sha256:" + hashlib.sha256(spki(key)).hexdigest()
+    return key_id_of(spki(key))
+
+
+def key_id_of(public_key: bytes) -> str:
+    """Of the key's SubjectPublicKeyInfo, DER."""
+    return "sha256:" + hashlib.sha256(public_key).hexdigest()
 
 
 def spki(key: Ed25519PublicKey) -> bytes:
@@ -128,6 +133,17 @@ def judge(claims: Claims, record: TokenRecord | None, *, node_id: str, certifica
     used_with = record.used_certificate_sha256
     if used_with is not None and (used_with, record.used_by) != (certificate_sha256, node_id):
         raise Refused(Code.TOKEN_USED, f"token {claims.jti} was used by {record.used_by}")
+
+
+def jti_of(token: str) -> str | None:
+    """The `jti` that a token claims, unverified: good for looking up its record and for nothing else."""
+    if len(token) > MAX_BYTES or not token.isascii() or token.count(".") != 2:
+        return None
+    try:
+        jti = requests.parse(_base64url(token.split(".")[1]), MAX_BYTES).get("jti")
+    except Refused:
+        return None
+    return jti if isinstance(jti, str) and _JTI.fullmatch(jti) else None
 
 
 def _verify_signature(token: str, public_key: bytes | None) -> None:

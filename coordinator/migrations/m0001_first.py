@@ -38,6 +38,7 @@ def upgrade() -> None:
         sa.Column("cluster_id", sa.Text(), nullable=False),
         sa.Column("authority_epoch", sa.BigInteger(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("state_id", sa.Text(), nullable=False),
         sa.Column("revocations_version", sa.BigInteger(), nullable=False),
         sa.Column("last_issued_at", sa.BigInteger(), nullable=False),
         sa.Column("nonce_key", sa.LargeBinary(), nullable=False),

@@ -1,0 +1,177 @@
+"""The cluster's one row of authority: made by `init`, raised by every change (rules J34, K12, K21, H37, K47)."""
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import func, insert, select, update
+
+from coordinator import schema
+from coordinator.database import Database, Transaction
+from coordinator.references import DEFAULT_SITE
+from coordinator.refusal import Code, Refused
+from coordinator.tokens import key_id_of
+from snapshot.identifiers import is_endpoint, is_hash, is_id
+
+_CHUNK = 500  # names in one statement
+
+
+@dataclass(frozen=True)
+class Founding:
+    """What `init` is given: the cluster, and the first coordinator's own entry (rules K12, K26)."""
+
+    cluster_id: str
+    coordinator_id: str
+    url: str
+    certificate_sha256: str
+    token_public_key: bytes  # Ed25519 SubjectPublicKeyInfo, DER
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the state stands."""
+
+    cluster_id: str
+    authority_epoch: int
+    revision: int
+    state_id: str
+    revocations_version: int
+    last_issued_at: int
+    nonce_key: bytes
+
+
+def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
+    """Make the first state on an absent history; `already_initialised` on any other (rules J34, P28)."""
+    _check(founding)
+    with database.change(actor=actor, now=now) as transaction:
+        if transaction.row(select(schema.cluster.c.id)) is not None:
+            raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
+        row = {"id": 1, "cluster_id": founding.cluster_id, "authority_epoch": 1, "revision": 1}
+        secret = {"nonce_key": secrets.token_bytes(32), "state_id": secrets.token_hex(16)}
+        times = {"last_issued_at": 0, "initialised_at": now, "revocations_version": 0}
+        transaction.run(insert(schema.cluster).values(**row, **secret, **times))
+        transaction.run(insert(schema.sites).values(site_id=DEFAULT_SITE, generation=1, created_at=now))
+        _add_coordinator(transaction, founding)
+        transaction.audit("init", founding.cluster_id, None, {"coordinator_id": founding.coordinator_id})
+        return standing(transaction)
+
+
+def add_coordinator(database: Database, founding: Founding, *, actor: str, now: float) -> None:
+    """Another replica over the same database: its certificate and the public half of its token key."""
+    _check(founding)
+    with database.change(actor=actor, now=now) as transaction:
+        if standing(transaction).cluster_id != founding.cluster_id:
+            raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
+        own = schema.coordinators.c.coordinator_id == founding.coordinator_id
+        transaction.run(schema.coordinators.delete().where(own))
+        _add_coordinator(transaction, founding)
+        transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
+
+
+def standing(transaction: Transaction) -> Standing:
+    """`no_state` where nothing was initialised: such a coordinator issues nothing (rules J34, H37)."""
+    row = transaction.row(select(schema.cluster))
+    if row is None:
+        raise Refused(Code.NO_STATE, "this database holds no cluster", remedy="holdfastctl init")
+    return Standing(
+        row.cluster_id,
+        row.authority_epoch,
+        row.revision,
+        row.state_id,
+        row.revocations_version,
+        row.last_issued_at,
+        bytes(row.nonce_key),
+    )
+
+
+def check_current(transaction: Transaction, known: Standing) -> None:
+    """Whether `known` is the state that is persisted: `no_state`, `stale_state`, or nothing (rules H37)."""
+    latest = standing(transaction)
+    if latest.state_id == known.state_id:
+        return
+    if (latest.authority_epoch, latest.revision) < (known.authority_epoch, known.revision):
+        remedy = "the database was put back: raise the epoch with holdfastctl recover"
+        raise Refused(
+            Code.STALE_STATE, f"the database is at {latest.revision}, we knew {known.revision}", remedy=remedy
+        )
+    raise Refused(Code.STALE_STATE, f"the state has moved from {known.revision} to {latest.revision}", remedy="reload")
+
+
+def raise_revision(transaction: Transaction) -> str:
+    """The state has changed: its next number and its new name."""
+    state_id = secrets.token_hex(16)
+    revision = schema.cluster.c.revision + 1
+    transaction.run(update(schema.cluster).values(revision=revision, state_id=state_id))
+    return state_id
+
+
+def raise_generations(transaction: Transaction, node_ids: Iterable[str], *, everybody: bool = False) -> None:
+    """Each node touched is to get a new head, and each site touched has changed (rules K21)."""
+    nodes, sites = schema.nodes, schema.sites
+    if everybody:
+        transaction.run(update(nodes).values(generation=nodes.c.generation + 1))
+        transaction.run(update(sites).values(generation=sites.c.generation + 1))
+        return
+    ids = sorted(set(node_ids))
+    for start in range(0, len(ids), _CHUNK):
+        chunk = nodes.c.node_id.in_(ids[start : start + _CHUNK])
+        transaction.run(update(nodes).where(chunk).values(generation=nodes.c.generation + 1))
+    if ids:
+        transaction.run(update(sites).values(generation=sites.c.generation + 1))
+
+
+def issue_time(transaction: Transaction, now: float) -> int:
+    """The `issued_at` of what is about to be signed: never behind the last one (rules K47)."""
+    return max(int(now), standing(transaction).last_issued_at)
+
+
+def server_certificates(transaction: Transaction) -> frozenset[str]:
+    """The pins of the coordinators' own certificates: no node may show one (rules K34)."""
+    return frozenset(row[0] for row in transaction.rows(select(schema.coordinators.c.certificate_sha256)))
+
+
+def token_keys(transaction: Transaction) -> dict[str, bytes]:
+    """The public keys of tokens by key id, of every replica."""
+    table = schema.coordinators
+    rows = transaction.rows(select(table.c.token_key_id, table.c.token_public_key))
+    return {row.token_key_id: bytes(row.token_public_key) for row in rows}
+
+
+def site_ids(transaction: Transaction) -> frozenset[str]:
+    return frozenset(row[0] for row in transaction.rows(select(schema.sites.c.site_id)))
+
+
+def site_generations(transaction: Transaction) -> dict[str, int]:
+    return {row.site_id: row.generation for row in transaction.rows(select(schema.sites))}
+
+
+def count(transaction: Transaction, action: str, since: float = 0.0) -> int:
+    """Audit rows of one action."""
+    table = schema.audit
+    chosen = select(func.count()).select_from(table).where(table.c.action == action, table.c.at >= since)
+    return transaction.number(chosen)
+
+
+def _add_coordinator(transaction: Transaction, founding: Founding) -> None:
+    transaction.run(
+        insert(schema.coordinators).values(
+            coordinator_id=founding.coordinator_id,
+            site_id=DEFAULT_SITE,
+            url=founding.url,
+            certificate_sha256=founding.certificate_sha256,
+            token_key_id=key_id_of(founding.token_public_key),
+            token_public_key=founding.token_public_key,
+            added_at=transaction.now,
+        )
+    )
+
+
+def _check(founding: Founding) -> None:
+    """rules J25: an id that is blank, padded or in upper case is refused, never trimmed."""
+    for name, value in (("cluster_id", founding.cluster_id), ("coordinator_id", founding.coordinator_id)):
+        if not is_id(value):
+            raise Refused(Code.BAD_REQUEST, f"{name} is no id", remedy="use a-z 0-9 . _ -")
+    if not is_endpoint(founding.url):
+        raise Refused(Code.BAD_REQUEST, "the coordinator's URL is not https://host:port")
+    if not is_hash(founding.certificate_sha256):
+        raise Refused(Code.BAD_REQUEST, "the certificate's hash is not sha256:...")

@@ -1,0 +1,70 @@
+"""Collects heartbeats for a few milliseconds and commits them together; each is answered after its commit.
+
+Level-triggered and without a timer while nothing comes: the first report opens a batch, the batch is written when it is
+full or `wait_s` has passed, and meanwhile the next one fills. A failed commit fails the reports of that batch alone.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.heartbeats import Answer, Heartbeat
+
+Write = Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]
+_log = structlog.get_logger()
+WAIT_S = 0.004
+MOST = 512
+
+
+class NotRecorded(Exception):
+    """The batch could not be written: the node is told to try again, and nothing was acknowledged."""
+
+
+@dataclass
+class _Waiting:
+    heartbeat: Heartbeat
+    done: trio.Event = field(default_factory=trio.Event)
+    answer: Answer | None = None
+
+
+class Collector:
+    """`write` is given each batch, on the loop: usually `heartbeats.record` through `threads.in_database`."""
+
+    def __init__(self, write: Write, *, wait_s: float = WAIT_S, most: int = MOST, queue: int = 4_096) -> None:
+        self._write = write
+        self._wait_s = wait_s
+        self._most = most
+        self._inbox, self._outbox = trio.open_memory_channel[_Waiting](queue)
+
+    async def report(self, heartbeat: Heartbeat) -> Answer:
+        """The answer, once the heartbeat is durable; NotRecorded when it is not. Waits while the queue is full."""
+        waiting = _Waiting(heartbeat)
+        await self._inbox.send(waiting)
+        await waiting.done.wait()
+        if waiting.answer is None:
+            raise NotRecorded
+        return waiting.answer
+
+    async def run(self) -> None:
+        """Write batches until cancelled."""
+        while True:
+            batch = await self._gather()
+            try:
+                answers = await self._write([each.heartbeat for each in batch])
+                for each, answer in zip(batch, answers, strict=True):
+                    each.answer = answer
+            except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
+                _log.error("heartbeats not recorded", reports=len(batch), error=type(error).__name__)
+            finally:
+                for each in batch:
+                    each.done.set()
+
+    async def _gather(self) -> list[_Waiting]:
+        batch = [await self._outbox.receive()]
+        with trio.move_on_after(self._wait_s):
+            while len(batch) < self._most:
+                batch.append(await self._outbox.receive())
+        return batch

@@ -1,0 +1,116 @@
+"""Applying declared resources as a whole, in one transaction (protocol 2; rules S69, K21, H38).
+
+apply(database, texts, ...)    `holdfastctl apply -f DIR`: the plan, carried out
+with dry_run=True              the same code, stopped before the commit: `diff` and `--dry-run`
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import delete, insert, select
+
+from coordinator import authority, catalog, plans, resources, schema
+from coordinator.affected import Scope
+from coordinator.database import Database, Transaction
+from coordinator.forms import Fault
+from coordinator.kinds import Node, Resource
+from coordinator.model import Key, Model
+from coordinator.plans import Change
+from coordinator.refusal import Code, Refused
+from coordinator.resources import Declared, InvalidResources
+from snapshot import canonical
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an apply does: its changes, what stays, and the scopes that have to be compiled again."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    touched: frozenset[Scope]
+    based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
+
+    def lines(self) -> list[str]:
+        nodes = len({node_id for node_id, _ in self.touched})
+        made = [line for change in self.changes for line in change.lines()]
+        return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
+
+
+def apply(
+    database: Database,
+    texts: Mapping[str, str],
+    *,
+    actor: str,
+    now: float,
+    prune: bool = False,
+    dry_run: bool = False,
+    based_on: str | None = None,
+) -> Plan:
+    """Apply the YAML of `texts` (file name to text) as a whole.
+
+    InvalidResources with every problem; `concurrent_update` when the state is no longer the one that `based_on` names
+    (rules H38): nothing of the loser remains.
+    """
+    declared = resources.read(texts)
+    enter = database.rehearse if dry_run else database.change
+    with enter(actor=actor, now=now) as transaction:
+        standing = authority.standing(transaction)
+        if based_on is not None and based_on != standing.state_id:
+            raise Refused(Code.CONCURRENT_UPDATE, "the state has changed since this plan was made", remedy="diff again")
+        before = catalog.load(transaction)
+        return _carry_out(transaction, before, declared, prune=prune, state_id=standing.state_id)
+
+
+def kept(database: Database) -> list[Resource]:
+    """Everything that is declared, in the order of kind and id."""
+    with database.read() as transaction:
+        return [resource for _, resource in sorted(catalog.resources(transaction).items())]
+
+
+def _carry_out(
+    transaction: Transaction, before: Model, declared: Mapping[Key, Declared], *, prune: bool, state_id: str
+) -> Plan:
+    wanted = {key: each.resource for key, each in declared.items()}
+    made = plans.changes(before.resources, wanted, prune=prune)
+    after = plans.result(before.resources, made)
+    staying = {key: resource for key, resource in after.items() if key not in declared}
+    resources.check(declared, staying, before.cluster_id, authority.site_ids(transaction))
+    _check_catalog(transaction, declared)
+    for change in made:
+        _write(transaction, change)
+    touched: frozenset[Scope] = frozenset()
+    if made:
+        touched = catalog.changed(transaction, before, replace(before, resources=after))
+    transaction.audit("apply", before.cluster_id, None, {"changes": len(made), "prune": prune})
+    return Plan(made, len(after) - sum(change.after is not None for change in made), touched, state_id)
+
+
+def _write(transaction: Transaction, change: Change) -> None:
+    table, (kind, id_) = schema.resources, change.key
+    transaction.run(delete(table).where(table.c.kind == kind, table.c.id == id_))
+    old = None if change.before is None else change.before.spec()
+    new = None if change.after is None else change.after.spec()
+    if new is not None:
+        revision = authority.standing(transaction).revision + 1
+        body = canonical.dumps(new).decode()
+        transaction.run(insert(table).values(kind=kind, id=id_, body=body, revision=revision))
+    transaction.audit(f"resource.{change.verb}", f"{kind} {id_}", old, new)
+
+
+def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:
+    """What is declared of a node may not contradict what it is, or is allowed as (rules H-000-1)."""
+    problems = []
+    for table, what in ((schema.nodes, "a member"), (schema.allowlist, "on the allowlist")):
+        for row in transaction.rows(select(table.c.node_id, table.c.kind, table.c.site_id)):
+            each = declared.get((Node.KIND, row.node_id))
+            if each is None or not isinstance(each.resource, Node):
+                continue
+            for field, given, there in (
+                ("kind", each.resource.kind, row.kind),
+                ("site", each.resource.site, row.site_id),
+            ):
+                if given != there:
+                    message = f"{row.node_id} is {what} with {field} {there}"
+                    problems.append(each.problem(Fault(("spec", field), message, "remove it first, or declare it so")))
+    if problems:
+        raise InvalidResources(problems)

@@ -1,0 +1,194 @@
+"""The state of the fleet: counts, spread, lag and names, never one boolean (rules J28, K30; seed 002). Pure.
+
+assess(members, published, reports, now, ...)   -> Fleet
+observe(database, now)                          the same, from one consistent read
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import func, select
+
+from coordinator import documents, schema
+from coordinator.checkin import Pair
+from coordinator.database import Database, Transaction
+from coordinator.settings import Settings
+from snapshot import canonical
+
+UNSEEN = "unseen"
+SILENT = "silent"  # no report for three intervals
+MOST_NAMED = 50
+
+
+@dataclass(frozen=True)
+class FleetMember:
+    """What the catalog says of one member."""
+
+    node_id: str
+    kind: str
+    revoked: bool = False
+    published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
+
+
+@dataclass(frozen=True)
+class Report:
+    """The last report of one member."""
+
+    node_id: str
+    last_seen: float
+    state: str
+    mode: str
+    head_grade: str
+    behind: bool
+    active: Mapping[str, Pair]  # scope -> what it applied
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A member that does not hold what it should, and why."""
+
+    node_id: str
+    reason: str
+    seconds_since_seen: float | None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """How the fleet stands at one time. Lags are in versions; times in seconds."""
+
+    at: float
+    members: int
+    data_members: int
+    baseline_shortfall: int
+    states: Mapping[str, int]
+    grades: Mapping[str, int]
+    versions: Mapping[str, Mapping[str, int]]  # scope -> "epoch.version" -> nodes
+    lag_versions: Mapping[str, int]  # "p50" "p90" "p99" "max", over every scope of every node that reports
+    seconds_since_seen: Mapping[str, float]
+    stragglers: tuple[Straggler, ...]  # the longest unseen first, at most 50
+    stragglers_total: int
+    rejected_joins: Mapping[str, int]  # by code
+
+
+def assess(
+    members: Sequence[FleetMember],
+    reports: Mapping[str, Report],
+    rejected_joins: Mapping[str, int],
+    *,
+    now: float,
+    settings: Settings,
+) -> Fleet:
+    """Revoked members are counted as such and belong to nothing else."""
+    living = [member for member in members if not member.revoked]
+    data = sum(member.kind == "data" for member in living)
+    found = [each for each in (_straggler(m, reports.get(m.node_id), now, settings) for m in living) if each]
+    found.sort(key=lambda each: (-(each.seconds_since_seen or float("inf")), each.node_id))
+    states = Counter(_state(m, reports.get(m.node_id), now, settings) for m in members)
+    heard = [reports[member.node_id] for member in living if member.node_id in reports]
+    return Fleet(
+        at=now,
+        members=len(living),
+        data_members=data,
+        baseline_shortfall=max(0, settings.baseline_data_members - data),
+        states=dict(sorted(states.items())),
+        grades=dict(sorted(Counter(report.head_grade for report in heard).items())),
+        versions=_versions(heard),
+        lag_versions=quantiles(_lags(living, reports)),
+        seconds_since_seen=quantiles([now - report.last_seen for report in heard]),
+        stragglers=tuple(found[:MOST_NAMED]),
+        stragglers_total=len(found),
+        rejected_joins=dict(sorted(rejected_joins.items())),
+    )
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float]:
+    """p50, p90, p99 and max by the nearest rank; empty without values."""
+    ordered = sorted(values)
+    if not ordered:
+        return {}
+    ranks = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
+    return {name: ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for name, percent in ranks.items()}
+
+
+def observe(database: Database, *, now: float, settings: Settings, since: float = 0.0) -> Fleet:
+    """`since`: rejected joins from then on."""
+    with database.read() as transaction:
+        members = _members(transaction)
+        reports = {report.node_id: report for report in _reports(transaction)}
+        return assess(members, reports, _rejected(transaction, since), now=now, settings=settings)
+
+
+def _state(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
+    if member.revoked:
+        return "REVOKED"
+    if report is None:
+        return UNSEEN
+    return SILENT if _is_silent(report, now, settings) else report.state
+
+
+def _is_silent(report: Report, now: float, settings: Settings) -> bool:
+    return now - report.last_seen > 3 * settings.heartbeat_interval_s
+
+
+def _straggler(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
+    if report is None:
+        return Straggler(member.node_id, UNSEEN, None)
+    since = now - report.last_seen
+    if _is_silent(report, now, settings):
+        return Straggler(member.node_id, SILENT, since)
+    if report.behind:
+        return Straggler(member.node_id, "node_behind", since)
+    late = sorted(scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
+    return Straggler(member.node_id, f"late: {late[0]}", since) if late else None
+
+
+def _lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
+    """How many versions each scope of each reporting node is behind; another epoch counts as all of them."""
+    lags = []
+    for member in members:
+        report = reports.get(member.node_id)
+        for scope, (epoch, version) in member.published.items() if report else ():
+            held_epoch, held = report.active.get(scope, (0, 0)) if report else (0, 0)
+            lags.append(max(0, version - held) if held_epoch == epoch else version)
+    return lags
+
+
+def _versions(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+    spread: dict[str, Counter[str]] = {}
+    for report in reports:
+        for scope, (epoch, version) in report.active.items():
+            spread.setdefault(scope, Counter())[f"{epoch}.{version}"] += 1
+    return {scope: dict(sorted(spread[scope].items())) for scope in sorted(spread)}
+
+
+def _members(transaction: Transaction) -> list[FleetMember]:
+    nodes = schema.nodes
+    rows = transaction.rows(select(nodes.c.node_id, nodes.c.kind, nodes.c.revoked_at))
+    announced = {
+        node_id: {scope: entry.pair for scope, entry in listed.items()}
+        for node_id, listed in documents.listings(transaction).items()
+    }
+    return [
+        FleetMember(row.node_id, row.kind, row.revoked_at is not None, announced.get(row.node_id, {})) for row in rows
+    ]
+
+
+def _reports(transaction: Transaction) -> Iterable[Report]:
+    for row in transaction.rows(select(schema.node_status)):
+        marks = _last_active(row.body)
+        yield Report(row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind, marks)
+
+
+def _last_active(body: str) -> dict[str, Pair]:
+    value = canonical.loads(body.encode())
+    scopes = value.get("scopes", {}) if isinstance(value, dict) else {}
+    actives = {scope: each["active"] for scope, each in scopes.items() if each["active"] is not None}
+    return {scope: (mark["authority_epoch"], mark["config_version"]) for scope, mark in actives.items()}
+
+
+def _rejected(transaction: Transaction, since: float) -> dict[str, int]:
+    table = schema.audit
+    refused = (table.c.action == "join") & (table.c.outcome != "done") & (table.c.at >= since)
+    counted = select(table.c.outcome, func.count()).where(refused).group_by(table.c.outcome)
+    return {row.outcome: row[1] for row in transaction.rows(counted)}

@@ -1,0 +1,65 @@
+"""What applying a set of resources would change: the declared against the kept. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from coordinator.kinds import Resource
+from coordinator.model import Key
+
+
+@dataclass(frozen=True)
+class Change:
+    """One resource before and after; None where it is not."""
+
+    before: Resource | None
+    after: Resource | None
+
+    @property
+    def key(self) -> Key:
+        resource = self.after or self.before
+        if resource is None:
+            raise AssertionError("a change has at least one side")
+        return resource.key
+
+    @property
+    def verb(self) -> str:
+        if self.before is None:
+            return "create"
+        return "delete" if self.after is None else "change"
+
+    def lines(self) -> Iterator[str]:
+        """For people: `~ Node n1` and one line for each member that differs."""
+        sign = {"create": "+", "delete": "-", "change": "~"}[self.verb]
+        yield f"{sign} {' '.join(self.key)}"
+        old = {} if self.before is None else self.before.spec()
+        new = {} if self.after is None else self.after.spec()
+        if self.verb == "change":
+            yield from (f"    {path}: {before} -> {after}" for path, before, after in differences(old, new))
+
+
+def changes(kept: Mapping[Key, Resource], declared: Mapping[Key, Resource], *, prune: bool) -> tuple[Change, ...]:
+    """In the order of kind and id. Without `prune` what is not declared stays."""
+    found = [Change(kept.get(key), resource) for key, resource in sorted(declared.items()) if kept.get(key) != resource]
+    if prune:
+        found += [Change(resource, None) for key, resource in sorted(kept.items()) if key not in declared]
+    return tuple(sorted(found, key=lambda each: each.key))
+
+
+def result(kept: Mapping[Key, Resource], made: tuple[Change, ...]) -> dict[Key, Resource]:
+    """The resources after the changes."""
+    after = dict(kept)
+    for change in made:
+        if change.after is None:
+            after.pop(change.key)
+        else:
+            after[change.key] = change.after
+    return after
+
+
+def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[str, object, object]]:
+    """Each member that differs: its path, the old value, the new one (None where there is none)."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in sorted(old.keys() | new.keys(), key=str):
+            yield from differences(old.get(name), new.get(name), f"{path}.{name}")
+    elif old != new:
+        yield path, old, new
