@@ -7,6 +7,7 @@ a listener that stops. What is then said to the caller follows from the cause an
 
 import contextlib
 import math
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -19,7 +20,7 @@ import trio
 from wire.gone import GoneWatch
 from wire.limits import ListenerLimits
 from wire.peer import AnonymousPeer, Peer, TlsPeer
-from wire.request import HttpError, Request, Response
+from wire.request import Headers, HttpError, Request, Response
 from wire.routes import Route, Routes
 from wire.shedding import Gate
 from wire.target import BadTarget, Target
@@ -30,6 +31,8 @@ DRAIN_S = 5.0
 FAREWELL_S = 1.0
 NO_BODY = frozenset({204, 304})
 
+_FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "upgrade"})
+_HEADER_LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*+")
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 log = structlog.get_logger(__name__)
@@ -296,12 +299,12 @@ class Connection:
 
     async def _send(self, response: Response, head: h11.Request) -> None:
         body = response.body
-        headers = [(name.encode(), value.encode()) for name, value in response.headers]
+        framing, lines = _divided(response.headers)
         if self._service.stopping:
-            headers.append((b"connection", b"close"))
+            framing.append((b"connection", b"close"))
         if response.status not in NO_BODY and isinstance(body, bytes):
-            headers.append((b"content-length", b"%d" % len(body)))
-        start = h11.Response(status_code=response.status, headers=headers, reason=_PHRASES.get(response.status, b""))
+            framing.append((b"content-length", b"%d" % len(body)))
+        start = self._start(response.status, framing, lines)
         self._phase = Phase.ANSWER
         if isinstance(body, bytes):
             without = response.status in NO_BODY or head.method == b"HEAD"
@@ -310,17 +313,19 @@ class Connection:
             await self._send_stream(start, body, head)
         self._service.statistics.answered += 1
 
-    async def _send_whole(self, start: h11.Response, body: bytes) -> None:
-        pieces = [self._http.send(start)]
-        if body:
-            pieces.append(self._http.send(h11.Data(data=body)))
-        pieces.append(self._http.send(h11.EndOfMessage()))
-        data = b"".join([piece for piece in pieces if piece])
-        await self._write(data)
+    def _start(self, status: int, framing: list[tuple[bytes, bytes]], lines: bytes) -> bytes:
+        """The head of an answer. h11 sees what it must know, the framing; the other lines go in before its end."""
+        start = self._http.send(h11.Response(status_code=status, headers=framing, reason=_PHRASES.get(status, b"")))
+        return (start or b"")[:-2] + lines + b"\r\n"
 
-    async def _send_stream(self, start: h11.Response, body: AsyncIterable[bytes], head: h11.Request) -> None:
+    async def _send_whole(self, start: bytes, body: bytes) -> None:
+        data = self._http.send(h11.Data(data=body)) if body else b""
+        end = self._http.send(h11.EndOfMessage())
+        await self._write(b"".join([start, data or b"", end or b""]))
+
+    async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], head: h11.Request) -> None:
         async with contextlib.aclosing(_iterator(body)) as pieces:
-            await self._write_piece(self._http.send(start))
+            await self._write_piece(start)
             if head.method != b"HEAD":
                 async for piece in pieces:
                     if piece:
@@ -391,8 +396,9 @@ class Connection:
             return
         response = refusal.response()
         body = response.body if isinstance(response.body, bytes) else b""
-        headers = [*response.headers, ("connection", "close"), ("content-length", str(len(body)))]
-        await self._send_whole(h11.Response(status_code=refusal.status, headers=headers), body)
+        framing, lines = _divided(response.headers)
+        framing += [(b"connection", b"close"), (b"content-length", b"%d" % len(body))]
+        await self._send_whole(self._start(refusal.status, framing, lines), body)
 
     async def _drain(self) -> bool:
         """An unread body that is small goes, so that the connection can live on."""
@@ -424,6 +430,24 @@ class Connection:
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):
             await self._stream.aclose()
+
+
+def _divided(headers: Headers) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """The headers that decide how the message is framed, and the lines of the others.
+
+    Writing the lines ourselves, checked at once, costs a fifth of h11's checks one by one.
+    """
+    framing, lines = [], []
+    for name, value in headers:
+        if name.lower() in _FRAMING:
+            framing.append((name.encode(), value.encode()))
+        else:
+            lines.append(f"{name}: {value}\r\n")
+    written = "".join(lines).encode("latin-1")
+    # As many lines as headers: a value with a line of its own would match, too.
+    if written.count(b"\r\n") != len(lines) or not _HEADER_LINES.fullmatch(written):
+        raise ValueError("a header of the handler's that HTTP does not allow")
+    return framing, written
 
 
 async def _iterator(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

@@ -9,6 +9,9 @@ from pathlib import Path
 from wire.certificate import pem_to_der
 
 NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME; Python has no name for it
+# With a partial chain OpenSSL looks for the certificate itself; without, for an issuer of its name, and of two
+# self-signed certificates with one subject it then takes the first and refuses the other (threats M11).
+PINNED = NO_CHECK_TIME | ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def pinned_server_context(identity: Identity, ders: Iterable[bytes]) -> ssl.SSLC
     """Asks for a client certificate and trusts these alone, whatever dates they bear (threats M05)."""
     context = server_context(identity)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= NO_CHECK_TIME
+    context.verify_flags |= PINNED
     trust(context, ders)
     return context
 
@@ -61,7 +64,7 @@ def pinned_context(pins: Iterable[bytes], identity: Identity | None = None) -> s
         raise EmptyTrustError("no pinned certificate of this node is known")
     context = _client_context(identity)
     context.check_hostname = False
-    context.verify_flags |= NO_CHECK_TIME
+    context.verify_flags |= PINNED
     trust(context, ders)
     return context
 

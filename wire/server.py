@@ -97,6 +97,12 @@ class Server:
         """Stops accepting and winds down; `serve` returns when that is done."""
         self._accepting.cancel()
 
+    async def wait_empty(self) -> None:
+        """Until there is no connection."""
+        while len(self._tally):
+            self._left = trio.Event()
+            await self._left.wait()
+
     async def serve(
         self,
         listener: trio.SocketListener,
@@ -121,9 +127,7 @@ class Server:
             if connection.unoccupied:
                 connection.end(Cause.STOPPING)
         with trio.move_on_after(self._limits.grace_s):
-            while len(self._tally):
-                self._left = trio.Event()
-                await self._left.wait()
+            await self.wait_empty()
 
     async def _connected(self, raw: trio.SocketStream) -> None:
         """The outermost edge of a connection's task: whatever happens in one, the listener lives."""

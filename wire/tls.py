@@ -42,18 +42,24 @@ class PinnedTransport:
         self._limits = limits
         self._each_node = connections_each_node
         self._outdated = trio.Event()
+        self._settled = trio.Event()
+        self._settled.set()
         self._context = self._build([pin.der for pin in table])
         table.attach(self)
 
     def reload_identity(self) -> None:
         """After a renewal: the next handshakes show the new certificate."""
-        self._outdated.set()
+        self._outdate()
 
     def pin_added(self, pin: Pin) -> None:
         self._context.load_verify_locations(cadata=pin.der)
 
     def pin_removed(self, pin: Pin) -> None:
-        self._outdated.set()
+        self._outdate()
+
+    async def wait_settled(self) -> None:
+        """Until TLS trusts what the table holds, and nothing more."""
+        await self._settled.wait()
 
     async def follow(self) -> None:
         """Builds a new context whenever the present one trusts too much; changes meanwhile make one more round."""
@@ -67,6 +73,8 @@ class PinnedTransport:
                 if pin.fingerprint not in ders:
                     context.load_verify_locations(cadata=pin.der)
             self._context = context
+            if not self._outdated.is_set():
+                self._settled.set()
 
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _address_of(raw)
@@ -88,6 +96,11 @@ class PinnedTransport:
 
     async def refuse(self, raw: trio.SocketStream) -> None:
         """Nothing can be said before a handshake, and that is what there are too many of."""
+
+    def _outdate(self) -> None:
+        self._outdated.set()
+        if self._settled.is_set():
+            self._settled = trio.Event()
 
     def _build(self, ders: list[bytes]) -> ssl.SSLContext:
         return pinned_server_context(self._identity, ders)

@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,10 +179,8 @@ async def once(path: Path, data: bytes) -> bytes:
 
 
 async def _send(stream: trio.abc.SendStream, data: bytes) -> None:
-    try:
+    with suppress(trio.BrokenResourceError):
         await stream.send_all(data)
-    except trio.BrokenResourceError:
-        pass
 
 
 def plain_client(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
