@@ -56,6 +56,15 @@ def has(transaction: Transaction, digest: bytes) -> bool:
     return next(_keys(transaction, digest), None) is not None
 
 
+def is_whole(transaction: Transaction, digest: bytes) -> bool:
+    """Whether its bytes are what its hash says."""
+    try:
+        get(transaction, digest)
+    except StoreError:
+        return False
+    return True
+
+
 def remove(transaction: Transaction, digest: bytes) -> None:
     for key in list(_keys(transaction, digest)):
         transaction.delete(_TABLE, key)

@@ -1,6 +1,6 @@
 """A damaged active falls back to previous (rules L34, X18); what neither can serve is lost and asked for again."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -58,35 +58,37 @@ def leave_damaged(transaction: Transaction, damaged: Collection[bytes], now: flo
     return happened
 
 
-def whole(transaction: Transaction, digest: bytes, damaged: Collection[bytes] = ()) -> str:
+def fault_of(transaction: Transaction, digest: bytes, damaged: Collection[bytes] = ()) -> str:
     """Why the document cannot be served, in words; empty when it can. Blobs in `damaged` count as missing."""
     try:
         held = document(transaction, digest, partial(blobs.get, transaction))
-        return _missing(held, lambda wanted: wanted not in damaged and blobs.has(transaction, wanted))
+        return next(missing(held, lambda wanted: wanted not in damaged and blobs.has(transaction, wanted)), "")
     except StoreError as error:
         return error.detail
 
 
-def _missing(held: StoredDocument, present: Callable[[bytes], bool]) -> str:
-    """The first thing that a document refers to and the store lacks, in words."""
-    for blob, what in ((held.record.manifest, "manifest"), (held.record.state, "state")):
+def missing(held: StoredDocument, present: Callable[[bytes], bool]) -> Iterator[str]:
+    """What a document refers to and the store lacks, in words."""
+    record, lacks = held.record, False
+    for blob, what in ((record.manifest, "manifest"), (record.state, "state")):
         if not present(blob):
-            return f"its {what} is damaged"
-    held.envelope  # noqa: B018 - parsing it is the check
+            lacks = True
+            yield f"its {what} is damaged"
+    if lacks:
+        return
     for name, entry in held.sections.items():
         if not present(bytes.fromhex(entry.sha256)):
-            return f"section {name} is damaged"
-    return ""
+            yield f"section {name} is damaged"
 
 
 def _damage(transaction: Transaction, record: ScopeRecord | None, damaged: Collection[bytes]) -> str | None:
     if record is None or record.active is None:
         return None
-    return whole(transaction, record.active, damaged) or None
+    return fault_of(transaction, record.active, damaged) or None
 
 
 def _serviceable_previous(transaction: Transaction, record: ScopeRecord, now: float) -> StoredDocument | None:
-    if record.previous is None or whole(transaction, record.previous):
+    if record.previous is None or fault_of(transaction, record.previous):
         return None
     held = document(transaction, record.previous, partial(blobs.get, transaction))
     same_epoch = held.envelope.authority_epoch == record.epoch
@@ -95,5 +97,5 @@ def _serviceable_previous(transaction: Transaction, record: ScopeRecord, now: fl
 
 def _drop_damaged_previous(transaction: Transaction, scope: str, damaged: Collection[bytes]) -> None:
     record = scope_record(transaction, scope)
-    if record is not None and record.previous is not None and whole(transaction, record.previous, damaged):
+    if record is not None and record.previous is not None and fault_of(transaction, record.previous, damaged):
         put_scope(transaction, replace(record, previous=None))

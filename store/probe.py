@@ -2,33 +2,21 @@
 
 A damaged file kills the process that maps it. Here that is a child with a deadline: it walks every database, hashes
 every blob, tries a write and takes it back, and says what it found. Its death is the finding.
-
-    python -c ... PATH          prints one JSON object, `Findings`; any other end is damage
 """
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lmdb
 
-from store import blobs, meta
+from store import blobs, child, meta
 from store.environment import DATABASES, MAP_BYTES, MAX_DATABASES, Databases, Raw, Transaction
 from store.errors import StoreError
 
 DEADLINE_S = 30.0
 BYTES_PER_SECOND = 20 << 20  # a slow disk is no damage: the deadline grows with the file
 MOST_DAMAGED = 10_000
-
-_PROGRAM = """
-import sys
-sys.path[:] = sys.argv[2:]
-from store.probe import run
-run(sys.argv[1])
-"""
 
 
 @dataclass(frozen=True)
@@ -43,72 +31,61 @@ class Findings:
 
 
 def probe(store: Path, deadline_s: float = DEADLINE_S) -> Findings:
-    """What a child process finds in the environment. It is not open here while this runs."""
-    size = (store / "data.mdb").stat().st_size
-    # The child sees our path and nothing of its own: -I -S as the launchers have it (platform.md 3).
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(store), *sys.path]
+    """What a child process finds in an environment that nobody has open."""
     try:
-        child = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-            command,
-            capture_output=True,
-            timeout=deadline_s + size / BYTES_PER_SECOND,
-            check=False,
-            env={},
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return Findings(fault="reading it did not come to an end")
-    if child.returncode != 0:
-        return Findings(fault=_end_in_words(child.returncode, child.stderr))
-    return _understood(child.stdout)
+        found = child.call("store.probe", "run", [str(store)], deadline_for(store, deadline_s))
+    except child.ChildDiedError as error:
+        return Findings(fault=str(error))
+    return Findings(**found) if isinstance(found, dict) else Findings(fault="the probe gave no answer")
 
 
-def run(path: str) -> None:
+def deadline_for(store: Path, deadline_s: float) -> float:
+    return deadline_s + (store / "data.mdb").stat().st_size / BYTES_PER_SECOND
+
+
+def run(path: str) -> dict[str, object]:
     """The child's whole life."""
-    sys.stdout.write(json.JSONEncoder().encode(asdict(examine(Path(path)))))
-
-
-def examine(path: Path) -> Findings:
-    """Open, read everything, try a write. Only ever in a child process."""
     try:
-        # No lock file: nobody else is here, and a dead child must leave no trace.
-        environment = lmdb.open(
-            str(path), map_size=MAP_BYTES, max_dbs=MAX_DATABASES, lock=False, create=False, mode=0o600
-        )
-        with environment.begin() as transaction:
-            names = [key.decode("ascii", "replace") for key, _ in transaction.cursor()]
-        if not names:
-            return Findings(fault="it holds no databases")
-        if set(DATABASES) - set(names):
-            return Findings(fault="a database is missing")
-        databases = {name: environment.open_db(name.encode(), create=False) for name in DATABASES}
-        with environment.begin() as reading:
-            found = read_everything(Transaction(reading, databases))
-        _try_a_write(environment, databases)
-    except (lmdb.Error, StoreError, UnicodeError) as error:
-        return Findings(fault=str(error)[:256])
+        return asdict(_examine(path))
+    except (lmdb.Error, StoreError) as error:
+        return asdict(Findings(fault=str(error)[:256]))
+
+
+def _examine(path: str) -> Findings:
+    # No lock file: nobody else is here, and a dead child must leave no trace.
+    environment = lmdb.open(path, map_size=MAP_BYTES, max_dbs=MAX_DATABASES, lock=False, create=False)
+    with environment.begin() as transaction:
+        names = {bytes(key).decode("ascii", "replace") for key, _ in transaction.cursor()}
+    if set(DATABASES) - names:
+        return Findings(fault="a database is missing")
+    databases = {name: environment.open_db(name.encode(), create=False) for name in DATABASES}
+    with environment.begin() as reading:
+        found = _read_everything(Transaction(reading, databases))
+    _try_a_write(environment, databases)
     return found
 
 
-def read_everything(transaction: Transaction) -> Findings:
+def _read_everything(transaction: Transaction) -> Findings:
     """Walk every database to its end and hash every blob."""
     for name in DATABASES:
-        most = transaction.count(name)
-        for seen, (_, value) in enumerate(transaction.items(name)):
-            if seen >= most:
-                return Findings(fault=f"database {name} has more entries than it counts")
-            len(value)
-    damaged, count = [], 0
-    for digest in blobs.digests(transaction):
-        count += 1
-        try:
-            blobs.get(transaction, digest)
-        except StoreError:
-            damaged.append(digest.hex())
+        if not ends(transaction, name):
+            return Findings(fault=f"database {name} has more entries than it counts")
+    every = list(blobs.digests(transaction))
+    damaged = [digest.hex() for digest in every if not blobs.is_whole(transaction, digest)]
     if len(damaged) > MOST_DAMAGED:
         return Findings(fault=f"{len(damaged)} damaged blobs")
     own = meta.read(transaction)
-    return Findings("", meta.read_format(transaction), own.cluster_id, count, damaged)
+    return Findings("", meta.read_format(transaction), own.cluster_id, len(every), damaged)
+
+
+def ends(transaction: Transaction, database: str) -> bool:
+    """Read a database; damage can make its pages a ring, so it may not have more entries than it counts."""
+    most, touched = transaction.count(database), 0
+    for seen, (_, value) in enumerate(transaction.items(database)):
+        touched += len(value)
+        if seen >= most:
+            return False
+    return True
 
 
 def _try_a_write(environment: Raw, databases: Databases) -> None:
@@ -116,17 +93,3 @@ def _try_a_write(environment: Raw, databases: Databases) -> None:
     with environment.begin(write=True) as transaction:
         transaction.put(b"probe", bytes(64 << 10), db=databases["updates"])
         transaction.abort()
-
-
-def _end_in_words(status: int, errors: bytes) -> str:
-    if status < 0:
-        return f"reading it ends with signal {-status}"
-    return f"reading it fails: {errors.decode('utf-8', 'replace').strip()[-200:]}"
-
-
-def _understood(output: bytes) -> Findings:
-    try:
-        found = json.loads(output)
-        return Findings(**{**found, "damaged": tuple(found["damaged"])})
-    except (ValueError, TypeError, KeyError) as error:
-        return Findings(fault=f"the probe's answer cannot be read: {error}")

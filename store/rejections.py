@@ -19,9 +19,9 @@ RING = 32
 EVIDENCE_RING = 8
 _SLOT = struct.Struct(">I")
 _TABLE = "updates"
-_RING = b"rejection/"
-_LAST = b"rejected/"
-_EVIDENCE = b"evidence/"
+RING_PREFIX = b"rejection/"
+LAST_PREFIX = b"rejected/"
+EVIDENCE_PREFIX = b"evidence/"
 
 
 class Rejections:
@@ -71,9 +71,9 @@ def record(transaction: Transaction, rejection: Rejection) -> None:
     """Keep one refusal. The scope's own records are not touched: active, mark and trust stay byte for byte."""
     bounded = replace(rejection, detail=safe_text(rejection.detail), source=safe_text(rejection.source))
     count = meta.read(transaction).rejections
-    transaction.put(_TABLE, _RING + _SLOT.pack(count % RING), pack(bounded))
+    transaction.put(_TABLE, RING_PREFIX + _SLOT.pack(count % RING), pack(bounded))
     if transaction.get("scopes", scope_key(bounded.scope)) is not None:
-        transaction.put(_TABLE, _LAST + scope_key(bounded.scope), pack(bounded))
+        transaction.put(_TABLE, LAST_PREFIX + scope_key(bounded.scope), pack(bounded))
     meta.change(transaction, rejections=count + 1)
     text = f"step {bounded.step}: {bounded.reason}; {bounded.detail}"
     journal.append(transaction, Happened.REJECTED, bounded.at, bounded.scope, text)
@@ -82,13 +82,13 @@ def record(transaction: Transaction, rejection: Rejection) -> None:
 def ring(transaction: Transaction) -> list[Rejection]:
     """The last refusals, oldest first."""
     count = meta.read(transaction).rejections
-    found = (transaction.get(_TABLE, _RING + _SLOT.pack(n % RING)) for n in range(max(0, count - RING), count))
+    found = (transaction.get(_TABLE, RING_PREFIX + _SLOT.pack(n % RING)) for n in range(max(0, count - RING), count))
     return [unpack(Rejection, data) for data in found if data is not None]
 
 
 def last(transaction: Transaction, scope: str) -> Rejection | None:
     """The last refusal in a scope, from its own record, else from the ring."""
-    data = transaction.get(_TABLE, _LAST + scope_key(scope))
+    data = transaction.get(_TABLE, LAST_PREFIX + scope_key(scope))
     if data is not None:
         return unpack(Rejection, data)
     return next((entry for entry in reversed(ring(transaction)) if entry.scope == scope), None)
@@ -96,11 +96,11 @@ def last(transaction: Transaction, scope: str) -> Rejection | None:
 
 def keep_evidence(transaction: Transaction, evidence: Evidence) -> None:
     count = meta.read(transaction).evidence
-    transaction.put(_TABLE, _EVIDENCE + _SLOT.pack(count % EVIDENCE_RING), pack(evidence))
+    transaction.put(_TABLE, EVIDENCE_PREFIX + _SLOT.pack(count % EVIDENCE_RING), pack(evidence))
     meta.change(transaction, evidence=count + 1)
     journal.append(transaction, Happened.VERSION_CONFLICT, evidence.at, evidence.scope)
 
 
 def evidence(transaction: Transaction) -> Iterator[Evidence]:
-    for _, data in transaction.items(_TABLE, _EVIDENCE):
+    for _, data in transaction.items(_TABLE, EVIDENCE_PREFIX):
         yield unpack(Evidence, data)

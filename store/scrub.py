@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from store import blobs
-from store.environment import Environment, Transaction
-from store.errors import StoreError
+from store.environment import Environment
 from store.fallback import leave_damaged
 from store.journal import Happened
 
@@ -33,7 +32,7 @@ class Scrubber:
         """Hash up to `most` blobs; scopes that refer to a damaged one fall back (rules L34)."""
         with self._environment.read() as transaction:
             seen = list(islice(blobs.digests(transaction, self._position), most))
-            damaged = [digest for digest in seen if not _is_whole(transaction, digest)]
+            damaged = [digest for digest in seen if not blobs.is_whole(transaction, digest)]
         happened: dict[str, Happened] = {}
         if damaged:
             with self._environment.write() as transaction:
@@ -41,11 +40,3 @@ class Scrubber:
         done = len(seen) < most
         self._position = b"" if done else seen[-1] + b"\xff\xff\xff\xff"
         return Scrubbed(len(seen), len(damaged), happened, done)
-
-
-def _is_whole(transaction: Transaction, digest: bytes) -> bool:
-    try:
-        blobs.get(transaction, digest)
-    except StoreError:
-        return False
-    return True

@@ -13,18 +13,18 @@ from store.records import KeptRecovery, pack, pack_value, scope_key, unpack, unp
 
 MOST_RECOVERIES = 256
 _TABLE = "trust"
-_RECOVERY = b"recovery/"
+RECOVERY_PREFIX = b"recovery/"
 _NONCE = b"nonce/"
 
 
 def keep_recovery(transaction: Transaction, verified: Verified, now: float) -> None:
     """Keep a verified recovery as it came, until its scope is above the version that it gives up."""
     record = KeptRecovery(verified.scope, verified.envelope_bytes, verified.signatures, verified.manifest_bytes, now)
-    key = _RECOVERY + scope_key(verified.scope) + digest_of(verified.envelope_bytes)[:16]
+    key = RECOVERY_PREFIX + scope_key(verified.scope) + digest_of(verified.envelope_bytes)[:16]
     if transaction.get(_TABLE, key) is not None:
         return
     transaction.put(_TABLE, key, pack(record))
-    if sum(1 for _ in transaction.items(_TABLE, _RECOVERY)) > MOST_RECOVERIES:
+    if sum(1 for _ in transaction.items(_TABLE, RECOVERY_PREFIX)) > MOST_RECOVERIES:
         raise StoreError(StoreFault.TOO_LARGE, f"at most {MOST_RECOVERIES} kept recoveries")
     journal.append(transaction, Happened.RECOVERY_KEPT, now, verified.scope, verified.envelope.snapshot_id)
 
@@ -36,7 +36,7 @@ def spend(transaction: Transaction, scope: str, nonce: str) -> None:
 
 def drop_recoveries(transaction: Transaction, scope: str) -> None:
     """The scope has gone above what its recoveries gave up: they can serve no more."""
-    for key, _ in list(transaction.items(_TABLE, _RECOVERY + scope_key(scope))):
+    for key, _ in list(transaction.items(_TABLE, RECOVERY_PREFIX + scope_key(scope))):
         transaction.delete(_TABLE, key)
 
 
@@ -48,7 +48,7 @@ def nonces(transaction: Transaction) -> Iterator[str]:
 
 
 def recoveries(transaction: Transaction) -> Iterator[KeptRecovery]:
-    for _, data in transaction.items(_TABLE, _RECOVERY):
+    for _, data in transaction.items(_TABLE, RECOVERY_PREFIX):
         yield unpack(KeptRecovery, data)
 
 
