@@ -27,11 +27,11 @@ MAX_GROUPS = 65536  # NGROUPS_MAX
 NO_UID = 2**32 - 1
 HOSTS = frozenset({"localhost", "holdfast"})
 
+_TOO_MANY_BODY = b'{"code":"overloaded","message":"too many connections of this user"}'
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
-    b"content-type: application/json\r\ncontent-length: 66\r\n\r\n"
-    b'{"code":"overloaded","message":"too many connections of this user"}'
-)
+    b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_TOO_MANY_BODY)
+) + _TOO_MANY_BODY
 
 
 class SocketFault(StrEnum):
@@ -138,7 +138,13 @@ def _check_directory(directory: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(f"{path}.lock", flags, 0o600)
+    try:
+        descriptor = os.open(f"{path}.lock", flags, 0o600)
+    except OSError as error:
+        raise SocketError(
+            SocketFault.NOT_PERMITTED,
+            f"{path}.lock cannot be made ({error.strerror}): give the directory to this service",
+        ) from None
     try:
         _flock(descriptor, path)
         yield
