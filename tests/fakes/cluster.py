@@ -245,7 +245,7 @@ class Cluster:
                 changed = {"content_hash": signer.content_hash(content), "content_length": sum(map(len, bodies))}
             envelope = _edited(document.envelope_bytes, changed | members)
         signers = keys or [self._known[name] for name, _ in document.signatures]
-        message = pae(signed_as or document.envelope.kind, envelope)
+        message = pae(document.envelope.kind if signed_as is None else signed_as, envelope)
         signatures = tuple((one.key_id, one.sign(message)) for one in signers)
         return Document(_parsed(envelope, document.envelope), envelope, signatures, content, bodies)
 
