@@ -64,7 +64,7 @@ class Fleet:
     states: Mapping[str, int]
     grades: Mapping[str, int]
     versions: Mapping[str, Mapping[str, int]]  # scope -> "epoch.version" -> nodes
-    lag_versions: Mapping[str, int]  # "p50" "p90" "p99" "max", over every scope of every node that reports
+    lag_versions: Mapping[str, float]  # "p50" "p90" "p99" "max", over every scope of every node that reports
     seconds_since_seen: Mapping[str, float]
     stragglers: tuple[Straggler, ...]  # the longest unseen first, at most 50
     stragglers_total: int
@@ -190,5 +190,5 @@ def _last_active(body: str) -> dict[str, Pair]:
 def _rejected(transaction: Transaction, since: float) -> dict[str, int]:
     table = schema.audit
     refused = (table.c.action == "join") & (table.c.outcome != "done") & (table.c.at >= since)
-    counted = select(table.c.outcome, func.count()).where(refused).group_by(table.c.outcome)
-    return {row.outcome: row[1] for row in transaction.rows(counted)}
+    counted = select(table.c.outcome, func.count().label("times")).where(refused).group_by(table.c.outcome)
+    return {row.outcome: row.times for row in transaction.rows(counted)}

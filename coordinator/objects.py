@@ -66,10 +66,12 @@ def compare_and_swap(
         raise Refused(Code.BAD_KEY, f"{key} names an object, which never changes", remedy="use put")
     table = schema.pointers
     if old is None:
-        moved = transaction.run(_insert_new(transaction, "pointers").values(key=key, value=new))
+        first = _insert_new(transaction, "pointers").values(key=key, value=new)
+        moved = transaction.row(first.returning(table.c.key)) is not None
     else:
-        moved = transaction.run(update(table).where(table.c.key == key, table.c.value == old).values(value=new))
-    if moved != 1:
+        here = update(table).where(table.c.key == key, table.c.value == old)
+        moved = transaction.run(here.values(value=new)) == 1
+    if not moved:
         raise Refused(Code.CONFLICT, f"{key} does not hold the value that this change was made from")
 
 

@@ -1,0 +1,124 @@
+"""`init` and the standing of the state (rules J34, K12, H37, K47)."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from coordinator import authority, schema
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import FOUNDING, NOW, SERVER, contents
+
+
+def code(function, *arguments, **options) -> Code:
+    with pytest.raises(Refused) as caught:
+        function(*arguments, **options)
+    return caught.value.code
+
+
+def initialise(database: Database, founding=FOUNDING):
+    return authority.initialise(database, founding, actor="root", now=NOW)
+
+
+def test_init_makes_the_first_state(database: Database) -> None:
+    """rules J34, K12: the site `default`, and the coordinator's own entry."""
+    standing = initialise(database)
+    assert (standing.cluster_id, standing.authority_epoch, standing.revision) == ("prod", 1, 1)
+    with database.read() as transaction:
+        assert authority.site_ids(transaction) == {"default"}
+        assert authority.server_certificates(transaction) == {SERVER}
+        assert list(authority.token_keys(transaction).values()) == [FOUNDING.token_public_key]
+
+
+def test_init_again_is_refused_and_changes_nothing(database: Database) -> None:
+    """rules J34"""
+    initialise(database)
+    before = contents(database, "cluster", "sites", "coordinators", "audit")
+    assert code(initialise, database) is Code.ALREADY_INITIALISED
+    assert code(initialise, database, replace(FOUNDING, cluster_id="other")) is Code.ALREADY_INITIALISED
+    assert contents(database, "cluster", "sites", "coordinators", "audit") == before
+
+
+def test_of_many_first_inits_one_wins(database_url: str) -> None:
+    """rules J34, P28: several empty coordinators at once make at most one authority."""
+    outcomes: list[str] = []
+
+    def attempt(number: int) -> None:
+        own = Database(database_url)
+        try:
+            outcomes.append(initialise(own, replace(FOUNDING, cluster_id=f"c{number}")).cluster_id)
+        except Refused as refused:
+            outcomes.append(refused.code.value)
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [outcome for outcome in outcomes if outcome != "already_initialised"]
+    database = Database(database_url)
+    with database.read() as transaction:
+        assert authority.standing(transaction).cluster_id == winner
+    database.close()
+
+
+@pytest.mark.parametrize("cluster_id", ["", " ", " prod", "prod ", "Prod", "prod\n", "a..b", "x" * 65])
+def test_a_cluster_id_is_never_trimmed(database: Database, cluster_id: str) -> None:
+    """rules J25"""
+    assert code(initialise, database, replace(FOUNDING, cluster_id=cluster_id)) is Code.BAD_REQUEST
+    assert initialise(database).cluster_id == "prod"
+
+
+def test_no_state_stale_state_and_ok_are_told_apart(database: Database, second: Database) -> None:
+    """rules H37"""
+    with database.read() as transaction:
+        assert code(authority.standing, transaction) is Code.NO_STATE
+    known = initialise(database)
+    with second.read() as transaction:
+        authority.check_current(transaction, known)
+    with second.change(actor="x", now=NOW) as transaction:
+        authority.raise_revision(transaction)
+        transaction.audit("x", "x")
+    with database.read() as transaction:
+        assert code(authority.check_current, transaction, known) is Code.STALE_STATE
+        authority.check_current(transaction, authority.standing(transaction))
+
+
+def test_a_database_that_was_put_back_is_stale(database: Database) -> None:
+    """rules H37, P30"""
+    known = replace(initialise(database), revision=7, state_id="later")
+    with database.read() as transaction, pytest.raises(Refused) as caught:
+        authority.check_current(transaction, known)
+    assert caught.value.code is Code.STALE_STATE
+    assert "put back" in caught.value.remedy
+
+
+def test_issue_times_never_go_back(database: Database) -> None:
+    """rules K47: with the clock behind, the last value is used."""
+    initialise(database)
+    with database.change(actor="x", now=NOW) as transaction:
+        transaction.run(update(schema.cluster).values(last_issued_at=int(NOW) + 100))
+        transaction.audit("x", "x")
+    with database.read() as transaction:
+        assert authority.issue_time(transaction, NOW) == NOW + 100
+        assert authority.issue_time(transaction, NOW + 100.9) == NOW + 100
+        assert authority.issue_time(transaction, NOW + 101.5) == NOW + 101
+
+
+def test_another_replica_brings_its_own_keys(database: Database) -> None:
+    """rules K26, K34"""
+    initialise(database)
+    other = replace(
+        FOUNDING, coordinator_id="coord-2", certificate_sha256="sha256:" + "2c" * 32, token_public_key=b"another key"
+    )
+    for _ in range(2):
+        authority.add_coordinator(database, other, actor="root", now=NOW)
+    with database.read() as transaction:
+        assert len(authority.token_keys(transaction)) == 2
+        assert authority.server_certificates(transaction) == {SERVER, other.certificate_sha256}
+    stranger = replace(other, cluster_id="staging")
+    assert code(authority.add_coordinator, database, stranger, actor="root", now=NOW) is Code.WRONG_CLUSTER

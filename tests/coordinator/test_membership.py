@@ -1,0 +1,325 @@
+"""Joining and what follows, on both databases; seed 000's own tests by name."""
+
+import threading
+
+import pytest
+
+from coordinator import admission, authority, catalog, membership, revocation
+from coordinator.admission import Entry
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    allow,
+    contents,
+    found,
+    join,
+    token_for,
+)
+
+KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "cluster", "sites", "revocations")
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    found(database)
+    return database
+
+
+def refused(act, *arguments, **options) -> Refused:
+    with pytest.raises(Refused) as caught:
+        act(*arguments, **options)
+    return caught.value
+
+
+def ids(database: Database) -> list[str]:
+    return [entry.node_id for entry in catalog.nodes(database)]
+
+
+def model(database: Database):
+    with database.read() as transaction:
+        return catalog.load(transaction)
+
+
+def test_successful_join_admits_authorized_data_member(cluster: Database) -> None:
+    """rules J18: 3 members, baseline met; rules J9: the grant is made from the state after admission."""
+    admit(cluster, "node-a")
+    admit(cluster, "node-b")
+    node = Candidate("node-c")
+    allow(cluster, node)
+    grant = join(cluster, node, token_for(cluster))
+    assert grant.outcome == "admitted"
+    assert grant.member.node_id == "node-c" and grant.member.pins == (node.pin,)
+    assert grant.generation == catalog.nodes(cluster)[2].generation == 1
+    assert ids(cluster) == ["node-a", "node-b", "node-c"]
+    assert sum(entry.kind == "data" for entry in catalog.nodes(cluster)) >= 3
+
+
+def test_joined_member_starts_empty(cluster: Database) -> None:
+    """rules J19, J8: no roles, no services."""
+    admit(cluster, "node-c")
+    subject = model(cluster).subjects["node-c"]
+    assert (subject.roles, subject.organizations) == ((), ())
+
+
+def test_unauthorized_peer_is_rejected(cluster: Database) -> None:
+    """rules J20, J14, J24: a stranger is refused, and neither listed nor told of."""
+    admit(cluster, "node-a")
+    stranger = Candidate("node-x")
+    before = contents(cluster, *KEPT)
+    refusal = refused(join, cluster, stranger, token_for(cluster))
+    assert refusal.code is Code.UNAUTHORIZED_PEER
+    assert ids(cluster) == ["node-a"]
+    assert "node-x" not in model(cluster).subjects
+    assert contents(cluster, "nodes", "allowlist") == {name: before[name] for name in ("nodes", "allowlist")}
+
+
+def test_wrong_cluster_join_is_rejected(cluster: Database) -> None:
+    """rules J21: an authorised peer with the wrong cluster stays unauthorised, and joins with the right one."""
+    node = Candidate("node-c")
+    allow(cluster, node)
+    token = token_for(cluster)
+    assert refused(join, cluster, node, token, cluster_id="staging").code is Code.WRONG_CLUSTER
+    assert ids(cluster) == []
+    assert join(cluster, node, token).outcome == "admitted"
+
+
+def test_kind_mismatch_is_rejected(cluster: Database) -> None:
+    """rules J22: allowed as data, asks for witness."""
+    allow(cluster, Candidate("node-c"))
+    refusal = refused(join, cluster, Candidate("node-c", "witness"), token_for(cluster))
+    assert refusal.code is Code.KIND_MISMATCH
+    assert ids(cluster) == []
+
+
+def test_rejoin_is_idempotent(cluster: Database) -> None:
+    """rules J23, J12, J29: the member count is unchanged, and so is what it was."""
+    node = Candidate("node-c")
+    allow(cluster, node)
+    token = token_for(cluster)
+    assert join(cluster, node, token).outcome == "admitted"
+    before = contents(cluster, *KEPT)
+    for again in (token, None):
+        grant = join(cluster, node, again, now=NOW + 5)
+        assert (grant.outcome, grant.touched) == ("already_member", frozenset())
+    assert contents(cluster, *KEPT) == before
+    assert catalog.nodes(cluster)[0].first_seen == NOW
+
+
+def test_health_and_topology_list_a_node_only_after_its_join(cluster: Database) -> None:
+    """rules J24, J14"""
+    node = Candidate("node-c")
+    allow(cluster, node)
+    assert "node-c" not in model(cluster).subjects
+    join(cluster, node, token_for(cluster))
+    assert "node-c" in model(cluster).subjects
+    assert "stranger" not in model(cluster).subjects
+
+
+@pytest.mark.parametrize("fault", ["cluster", "token", "allowlist", "kind", "certificate", "revoked", "removed"])
+def test_a_refusal_leaves_everything_as_it_was(cluster: Database, fault: str) -> None:
+    """rules J11, X20: catalog, tokens and history byte-equal; the audit log has the details, the peer the code."""
+    admit(cluster, "node-a")
+    gone = admit(cluster, "node-gone")
+    end = revocation.remove_node if fault == "removed" else revocation.revoke_node
+    end(cluster, "node-gone", reason="lost", actor="root", now=NOW)
+    node = Candidate("node-c")
+    if fault != "allowlist":
+        allow(cluster, node)
+    token = token_for(cluster)
+    before = contents(cluster, *KEPT)
+    attempts = {
+        "cluster": lambda: join(cluster, node, token, cluster_id="staging"),
+        "token": lambda: join(cluster, node, token + "x"),
+        "allowlist": lambda: join(cluster, node, token),
+        "kind": lambda: join(cluster, Candidate("node-c", "witness"), token),
+        "certificate": lambda: join(cluster, Candidate("node-a"), token),
+        "revoked": lambda: join(cluster, gone, token),
+        "removed": lambda: join(cluster, gone, token),
+    }
+    refusal = refused(attempts[fault])
+    assert contents(cluster, *KEPT) == before
+    assert refusal.detail in contents(cluster, "audit")["audit"][-1] or any(
+        refusal.code.value in row for row in contents(cluster, "audit")["audit"]
+    )
+    if fault != "allowlist":
+        assert join(cluster, node, token).outcome == "admitted"
+
+
+def test_a_token_works_once(cluster: Database) -> None:
+    """rules K26, threats J04, D-52: another node, or another certificate, is refused."""
+    first, second = Candidate("node-a"), Candidate("node-b")
+    allow(cluster, first)
+    allow(cluster, second)
+    token = token_for(cluster)
+    join(cluster, first, token)
+    assert refused(join, cluster, second, token).code is Code.TOKEN_USED
+    assert refused(join, cluster, first.renewed(), token).code is Code.TOKEN_USED
+    assert join(cluster, second, token_for(cluster)).outcome == "admitted"
+
+
+def test_a_revoked_token_is_refused_on_every_replica_at_once(cluster: Database, second: Database) -> None:
+    """rules K25"""
+    node = Candidate("node-a")
+    allow(cluster, node)
+    token = token_for(cluster)
+    (entry,) = admission.list_tokens(second)
+    admission.revoke_token(second, entry.jti, actor="root", now=NOW)
+    assert refused(join, cluster, node, token).code is Code.TOKEN_REVOKED
+    assert refused(admission.revoke_token, cluster, entry.jti, actor="root", now=NOW).code is Code.NOT_FOUND
+
+
+def test_a_token_of_the_other_replica_is_good(cluster: Database, second: Database) -> None:
+    """rules K26: signed by the issuing replica's own key, whose public half is in the state."""
+    node = Candidate("node-a")
+    allow(second, node)
+    assert join(cluster, node, token_for(second)).outcome == "admitted"
+
+
+def test_an_expired_token(cluster: Database) -> None:
+    node = Candidate("node-a")
+    allow(cluster, node)
+    token = token_for(cluster, lifetime_s=600)
+    assert refused(join, cluster, node, token, now=NOW + 600).code is Code.TOKEN_EXPIRED
+    assert join(cluster, node, token, now=NOW + 599).outcome == "admitted"
+
+
+def test_a_nonce_works_once(cluster: Database, second: Database) -> None:
+    """rules J3: also through another replica, and also after a refusal."""
+    node = Candidate("node-a")
+    allow(cluster, node)
+    request = node.request(token_for(cluster), verifier=membership.verifier(cluster))
+    assert membership.join(cluster, request, now=NOW).outcome == "admitted"
+    assert refused(membership.join, second, request, now=NOW).code is Code.BAD_PROOF
+
+
+def test_a_renewed_certificate_is_one_of_two_until_it_is_used(cluster: Database) -> None:
+    """rules X8, J3, K18, P13"""
+    admit(cluster, "node-b")
+    old = admit(cluster, "node-a")
+    new = old.renewed()
+    grant = join(cluster, new, connection=old.pin)
+    assert grant.outcome == "already_member"
+    assert grant.member.pins == (old.pin, new.pin)
+    assert "node-a" in grant.touched
+    with cluster.read() as transaction:
+        for pin in (old.pin, new.pin):
+            found_member = catalog.member_by_pin(transaction, pin)
+            assert found_member is not None and found_member.node_id == "node-a"
+    assert not membership.confirm_pin(cluster, old.pin, now=NOW)
+    assert membership.confirm_pin(cluster, new.pin, now=NOW)
+    assert not membership.confirm_pin(cluster, new.pin, now=NOW)
+    with cluster.read() as transaction:
+        assert catalog.member_by_pin(transaction, old.pin) is None
+        assert catalog.member(transaction, "node-a").pins == (new.pin,)
+    assert join(cluster, new).outcome == "already_member"
+    assert refused(join, cluster, old, token_for(cluster)).code is Code.IDENTITY_CONFLICT
+
+
+def test_a_lost_certificate_is_replaced_by_a_bound_token(cluster: Database) -> None:
+    """rules X8, X23: the id outlives the repair."""
+    old = admit(cluster, "node-a")
+    new = old.renewed()
+    assert refused(join, cluster, new, token_for(cluster)).code is Code.IDENTITY_CONFLICT
+    grant = join(cluster, new, token_for(cluster, "node-a"))
+    assert grant.member.pins == (new.pin,)
+    assert catalog.nodes(cluster)[0].first_seen == NOW
+
+
+def test_two_members_never_have_one_certificate(cluster: Database) -> None:
+    """rules K34"""
+    first = admit(cluster, "node-a")
+    thief = Candidate("node-b", key=first.key, der=first.der)
+    allow(cluster, thief)
+    assert refused(join, cluster, thief, token_for(cluster)).code is Code.IDENTITY_CONFLICT
+
+
+def test_members_are_listed_in_byte_order(cluster: Database) -> None:
+    """rules J33: also where the database's own order is another."""
+    for node_id in ("b", "a.b", "a-b", "ab", "a_b", "a1"):
+        admit(cluster, node_id)
+    assert ids(cluster) == sorted(["b", "a.b", "a-b", "ab", "a_b", "a1"], key=str.encode)
+
+
+def test_one_token_in_many_hands_admits_one(database_url: str) -> None:
+    """rules K26, H38, J11: consumed in the admitting transaction, whoever comes first."""
+    database = Database(database_url)
+    found(database)
+    candidates = [Candidate(f"node-{number}") for number in range(6)]
+    for candidate in candidates:
+        allow(database, candidate)
+    token = token_for(database)
+    outcomes: list[str] = []
+
+    def attempt(candidate: Candidate) -> None:
+        own = Database(database_url)
+        try:
+            outcomes.append(join(own, candidate, token).outcome)
+        except Refused as refusal:
+            outcomes.append(refusal.code.value)
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=attempt, args=(candidate,)) for candidate in candidates]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["admitted"] + ["token_used"] * 5
+    assert len(ids(database)) == 1
+    database.close()
+
+
+def test_a_join_touches_its_peers(cluster: Database) -> None:
+    """rules K21, seed 002: any change to the entries raises generations, of the nodes that it touches and of the site."""
+    from coordinator import declarations
+
+    core = "kind: Node\nid: {}\nspec: {{roles: [core_mesh]}}\n"
+    declarations.apply(
+        cluster, {"n.yaml": "---\n".join(core.format(each) for each in ("node-a", "node-b"))}, actor="root", now=NOW
+    )
+    admit(cluster, "node-a")
+    admit(cluster, "node-w", "witness")
+    generations = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
+    with cluster.read() as transaction:
+        site = authority.site_generations(transaction)["default"]
+    node = Candidate("node-b")
+    allow(cluster, node)
+    grant = join(cluster, node, token_for(cluster))
+    assert grant.touched == {"node-a", "node-b"}
+    after = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
+    assert after == {"node-a": generations["node-a"] + 1, "node-b": 1, "node-w": generations["node-w"]}
+    with cluster.read() as transaction:
+        assert authority.site_generations(transaction)["default"] == site + 1
+
+
+def test_the_allowlist_never_contradicts_the_catalog(cluster: Database) -> None:
+    """rules H-000-1, J17"""
+    admit(cluster, "node-a")
+    entry = Entry("node-a", "witness")
+    assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is Code.CONTRADICTION
+    assert admission.allowed(cluster) == [Entry("node-a", "data")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        (Entry("Node-A"), Code.BAD_REQUEST),
+        (Entry("node-a", "arbiter"), Code.BAD_REQUEST),
+        (Entry("node-a", site_id="berlin"), Code.UNKNOWN_SITE),
+        (Entry("node-a", certificate_sha256="abc"), Code.BAD_REQUEST),
+    ],
+)
+def test_an_entry_out_of_form_is_refused(cluster: Database, entry: Entry, code: Code) -> None:
+    """rules K12, J27"""
+    assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is code
+    assert admission.allowed(cluster) == []
+
+
+def test_nobody_is_admitted_without_a_state(database: Database) -> None:
+    """rules J34, H37"""
+    request = Candidate("node-a").request()
+    assert refused(membership.join, database, request, now=NOW).code is Code.NO_STATE
+    assert refused(membership.verifier, database).code is Code.NO_STATE

@@ -1,0 +1,146 @@
+"""A join request exists only once possession of the key is proven (rules J1, J2, J3, J26)."""
+
+import base64
+import json
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coordinator import nonces
+from coordinator.proof import JoinRequest, Verifier
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, Candidate, make_certificate
+
+VERIFIER = Verifier(NONCE_KEY, frozenset({SERVER}))
+NODE = Candidate("node-a", direct_url="https://node-a.example:7444")
+
+
+def nonce() -> str:
+    return nonces.issue(NONCE_KEY, NOW, 60)
+
+
+def read(body: bytes, proof: str | None = None, node: Candidate = NODE, **options) -> JoinRequest:
+    shown = node.proof(body) if proof is None else proof
+    return JoinRequest.authenticated(body, shown, verifier=VERIFIER, now=options.pop("now", NOW), **options)
+
+
+def is_bad(*arguments, **options) -> bool:
+    with pytest.raises(Refused) as caught:
+        read(*arguments, **options)
+    return caught.value.code is Code.BAD_PROOF
+
+
+def test_a_proven_request_has_what_the_body_says() -> None:
+    """rules J1"""
+    request = read(NODE.body(nonce(), "token"), token="token")
+    assert (request.cluster_id, request.node_id, request.kind, request.incarnation) == ("prod", "node-a", "data", "i-1")
+    assert request.certificate.sha256 == NODE.pin
+    assert request.direct_url == "https://node-a.example:7444"
+
+
+def test_there_is_no_other_way_to_make_one() -> None:
+    """rules J2"""
+    proven = read(NODE.body(nonce()))
+    values = {name: getattr(proven, name) for name in proven.__dataclass_fields__ if name != "proven"}
+    with pytest.raises(TypeError):
+        JoinRequest(**values, proven=object())
+    with pytest.raises(TypeError):
+        JoinRequest(**values)
+
+
+def test_a_signature_by_another_key() -> None:
+    """rules J3"""
+    body = NODE.body(nonce())
+    assert is_bad(body, Candidate("node-a").proof(body))
+
+
+def test_a_signature_of_another_body() -> None:
+    """rules J3: an unproven field is never identity."""
+    assert is_bad(NODE.body(nonce(), node_id="node-b"), NODE.proof(NODE.body(nonce())))
+
+
+@pytest.mark.parametrize("shown", ["", "!", "AAAA", base64.b64encode(b"x" * 70).decode()])
+def test_no_signature_at_all(shown: str) -> None:
+    assert is_bad(NODE.body(nonce()), shown)
+
+
+def test_the_nonce_is_ours_and_young() -> None:
+    """rules J3: good for 60 s."""
+    body = NODE.body(nonce())
+    assert read(body, now=NOW + 59.9).nonce_expires_at == NOW + 60
+    assert is_bad(body, now=NOW + 60)
+    assert is_bad(NODE.body(nonces.issue(b"\x02" * 32, NOW, 60)))
+    for forged in ("x", "1800000060." + "0" * 32 + "." + "0" * 64, nonce()[:-1], "9" + nonce()):
+        assert is_bad(NODE.body(forged))
+
+
+def test_a_proof_for_another_server_or_beside_another_token() -> None:
+    """protocol 1: what was said to one server cannot be said again to another."""
+    assert is_bad(NODE.body(nonce(), server="sha256:" + "00" * 32))
+    body = NODE.body(nonce(), "token")
+    assert is_bad(body, token="other")
+    assert is_bad(body)
+    assert is_bad(NODE.body(nonce()), token="token")
+    assert read(body, token="token").token == "token"
+
+
+def test_a_body_is_closed_and_read_strictly() -> None:
+    """rules J1: nothing else; X14, P6."""
+    good = json.loads(NODE.body(nonce()))
+    assert is_bad(NODE.body(nonce(), role="core_mesh"))
+    for name in ("cluster_id", "node_id", "kind", "certificate", "incarnation", "nonce", "server"):
+        assert is_bad(json.dumps({key: value for key, value in good.items() if key != name}).encode())
+    text = json.dumps(good)
+    for body in (
+        b"", b"[]", b"null", b"{", b"\xff", text[:-1].encode(), (text[:-1] + ',"kind":"data"}').encode(),
+        text.replace('"data"', "NaN").encode(), b"[" * 100_000, b'{"a":' * 100_000, b" " * (65 << 10),
+    ):  # fmt: skip
+        assert is_bad(body)
+
+
+@pytest.mark.parametrize("node_id", ["", " node-a", "node-a ", "Node-A", "node-a\n", "a..b", "n" * 65, "nöde"])
+def test_an_id_is_never_trimmed(node_id: str) -> None:
+    """rules J25"""
+    assert is_bad(NODE.body(nonce(), node_id=node_id))
+
+
+def test_another_form_of_cluster_id_is_another_cluster() -> None:
+    """rules J25, J7: it is for the decision to refuse, as any other cluster."""
+    assert read(NODE.body(nonce(), cluster_id="PROD")).cluster_id == "PROD"
+
+
+@pytest.mark.parametrize("url", ["http://a:1", "https://a", "https://u:p@a:1", "https://a:1/x", "https://A:1"])
+def test_a_direct_url_is_https_host_port_only(url: str) -> None:
+    """rules K4"""
+    assert is_bad(NODE.body(nonce(), direct_url=url))
+
+
+def _certificate(**options) -> bytes:
+    return make_certificate(options.pop("key", NODE.key), **options)
+
+
+@pytest.mark.parametrize(
+    "der",
+    [
+        b"",
+        b"\x30\x03\x02\x01\x01",
+        NODE.der[:-1],
+        NODE.der + b"\x00",
+        _certificate(key=ec.generate_private_key(ec.SECP384R1())),
+        _certificate(ca=True),
+        _certificate(start=NOW + 1),
+        _certificate(start=NOW - 100, lifetime_s=100),
+        NODE.der[:-1] + bytes([NODE.der[-1] ^ 1]),
+    ],
+    ids=["empty", "no-certificate", "cut", "longer", "p-384", "ca", "too-early", "over", "not-self-signed"],
+)
+def test_a_certificate_that_identifies_nobody(der: bytes) -> None:
+    """rules J26, K48; threats, fact 12: a CA would vouch for every name."""
+    assert is_bad(NODE.body(nonce(), certificate=base64.b64encode(der).decode()))
+    assert read(NODE.body(nonce())).node_id == "node-a"
+
+
+def test_names_in_certificates_are_not_read() -> None:
+    """rules H-000-3"""
+    named = Candidate("node-a", key=NODE.key, der=make_certificate(NODE.key, "somebody-else", ca=None))
+    assert read(named.body(nonce()), node=named).node_id == "node-a"
