@@ -39,8 +39,6 @@ class Disk:
         self.about_to("rename")
         source.rename(target)
         self.sync_directory(target.parent)
-        if source.parent != target.parent:
-            self.sync_directory(source.parent)
 
     def make_directory(self, path: Path) -> None:
         """A directory of mode 0700, durable in its parent (rules L10)."""

@@ -1,0 +1,164 @@
+"""The pending slot: rules S66, L39, X26."""
+
+import tracemalloc
+
+import pytest
+
+from coordinator import signer
+from snapshot.container import ManifestRead, Opening, SectionRead
+from snapshot.limits import Limits
+from snapshot.reasons import Reason, Rejected
+from snapshot.verify import NotYetValid, Verified
+from store.errors import StoreError, StoreFault
+from store.pending import FLUSH_BYTES
+from tests.store.cluster import DAY, NOW, SCOPE
+
+
+def test_the_document_comes_back_as_it_came(node, cluster):
+    """rules S7, S13"""
+    document = cluster.snapshot(1, {"a": 1, "b": {"c": [2]}})
+    parts = node.download(document).parts()
+    assert parts.opening() == Opening(document.envelope_bytes, document.signatures)
+    assert parts.manifest() == document.manifest_bytes
+    assert tuple(parts.sections([len(data) for data in document.sections])) == document.sections
+
+
+def test_a_sealed_slot_survives_a_restart(node, cluster):
+    """rules S66"""
+    document = cluster.snapshot(1, {"a": 1})
+    envelope_hash = node.download(document).envelope_hash
+    node.reopen()
+    (held,) = node.store.pending()
+    assert (held.scope, held.envelope_hash, held.sealed) == (SCOPE, envelope_hash, True)
+    verdict = node.judge(node.store.slot(SCOPE, envelope_hash), "snapshot")
+    assert isinstance(verdict, Verified)
+
+
+def test_an_unsealed_slot_gives_nothing_back(node):
+    slot = node.store.receive(SCOPE, now=NOW)
+    with pytest.raises(StoreError) as caught:
+        slot.parts()
+    assert caught.value.fault is StoreFault.NOT_DURABLE
+    with pytest.raises(StoreError):
+        slot.seal(NOW)
+    slot.drop()
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 1, 1), (1, 2)])
+def test_another_number_or_size_of_sections_is_step_6(node, cluster, sizes):
+    """rules S46"""
+    slot = node.download(cluster.snapshot(1, {"a": 1, "b": 2}))
+    with pytest.raises(Rejected) as caught:
+        list(slot.parts().sections(sizes))
+    assert (caught.value.step, caught.value.reason) == (6, Reason.CONTENT_MISMATCH)
+
+
+def test_a_bad_download_evicts_neither_active_nor_waiting(node, cluster):
+    """rules L39, S53; threats C08"""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    waiting = cluster.snapshot(3, {"a": 3}, valid_from=NOW + 100, refresh_after=NOW + 200, expires_at=NOW + DAY)
+    slot = node.download(waiting)
+    verdict = node.judge(slot, "snapshot")
+    assert isinstance(verdict, NotYetValid)
+    slot.wait(verdict.envelope.valid_from)
+
+    bad = node.store.receive(SCOPE, now=NOW)
+    bad.receive(Opening(b"{}", ()))
+    bad.receive(ManifestRead(b"{}"))
+    bad.receive(SectionRead(b"x" * 100))
+    bad.seal(NOW)
+    with pytest.raises(Rejected):
+        node.judge(bad, "snapshot")
+    bad.drop()
+
+    assert node.contents() == {"a": b"1"}
+    (held,) = node.store.pending()
+    assert held.waiting_until == NOW + 100
+    node.reopen()
+    again = node.store.slot(SCOPE, held.envelope_hash)
+    verdict = node.judge(again, "snapshot", NOW + 100)
+    node.store.activate(verdict, now=NOW + 100, boot=node_boot())
+    assert node.contents() == {"a": b"3"}
+    assert node.store.pending() == []
+
+
+def node_boot():
+    from tests.store.cluster import BOOT
+
+    return BOOT
+
+
+def test_a_newer_one_takes_the_waiting_place(node, cluster):
+    """rules X26"""
+    for version in (2, 3):
+        times = {"valid_from": NOW + 100, "refresh_after": NOW + 200, "expires_at": NOW + DAY}
+        slot = node.download(cluster.snapshot(version, {"a": version}, **times))
+        slot.wait(NOW + 100)
+    (held,) = node.store.pending()
+    assert held.envelope_hash == slot.envelope_hash
+
+
+def test_a_new_download_takes_the_place_of_an_unfinished_one(node):
+    """rules L39: one slot for each scope"""
+    for _ in range(5):
+        node.store.receive(SCOPE, now=NOW).receive(Opening(b"{}", ()))
+    assert len(node.store.pending()) == 1
+
+
+def test_the_slot_is_bounded(node):
+    """rules L39"""
+    slot = node.store.receive(SCOPE, now=NOW, limits=Limits(sections=2))
+    slot.receive(SectionRead(b"1"))
+    slot.receive(SectionRead(b"2"))
+    with pytest.raises(StoreError) as caught:
+        slot.receive(SectionRead(b"3"))
+    assert caught.value.fault is StoreFault.TOO_LARGE
+    slot = node.store.receive(SCOPE, now=NOW, limits=Limits(content_bytes=1000))
+    slot.receive(SectionRead(bytes(1500)))
+    with pytest.raises(StoreError) as caught:
+        slot.receive(SectionRead(bytes(1500)))
+    assert caught.value.fault is StoreFault.TOO_LARGE
+    slot.drop()
+
+
+def test_memory_stays_bounded(tmp_path, cluster):
+    """rules S8: 100 MiB pass in about a flush of memory"""
+    from tests.store.cluster import Node
+
+    with Node(tmp_path / "root", cluster, map_bytes=512 << 20) as node:
+        slot = node.store.receive(SCOPE, now=NOW)
+        slot.receive(Opening(b"{}", (("k", b"s"),)))
+        tracemalloc.start()
+        for number in range(100):
+            slot.receive(SectionRead(number.to_bytes(4, "big") * (1 << 18)))
+        slot.seal(NOW)
+        seen = sum(len(data) for data in slot.parts().sections([1 << 20] * 100))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert seen == 100 << 20
+        assert peak < 4 * FLUSH_BYTES
+
+
+def test_what_is_flushed_is_durable_and_goes_when_forgotten(node, cluster):
+    """rules L36"""
+    document = cluster.snapshot(1, {f"s{number}": "x" * 200_000 + str(number) for number in range(40)})
+    node.download(document)
+    node.reopen()
+    assert node.store.garbage.run().bytes == 0  # the slot refers to them
+    (held,) = node.store.pending()
+    node.store.slot(SCOPE, held.envelope_hash).drop()
+    assert node.store.garbage.run().bytes > 7_000_000
+
+
+def test_patch_results_lie_beside_what_was_received(node, cluster):
+    from snapshot.manifest import Change
+
+    base = node.apply(cluster.snapshot(1, {"a": {"x": 1}}))
+    operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
+    change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
+    slot = node.download(cluster.increment(2, base, {"a": change}, {"a": operations}))
+    verdict = node.judge(slot, "increment")
+    slot.flush()
+    node.store.garbage.run()
+    node.store.activate(verdict, now=NOW, boot=node_boot())
+    assert node.contents() == {"a": b'{"x":5}'}
