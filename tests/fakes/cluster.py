@@ -78,7 +78,7 @@ class State:
         return Base(self.config_version, {name: signer.entry_of(data) for name, data in self.sections.items()})
 
 
-@dataclass
+@dataclass(repr=False)
 class Cluster:
     """What a coordinator would hold. `trusted` is the next bundle's content; change it, then `trust_bundle()`."""
 

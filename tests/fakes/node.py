@@ -39,7 +39,7 @@ class Held:
         return self.blobs[self.sections[name].sha256]
 
 
-@dataclass
+@dataclass(repr=False)
 class Node:
     cluster: "Cluster"
     holder: Holder
