@@ -7,7 +7,6 @@ prove, is_proven   possession of the key, in a join (rules J3)
 """
 
 import base64
-import binascii
 import hashlib
 import ipaddress
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -29,6 +28,8 @@ RENEWAL_SHARE = 0.8
 BACKDATED_S = 3600
 JOIN_TYPE = "application/vnd.holdfast.join.v1+json"
 PROOF_TEXT_MAX = 256
+
+_UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion)
 
 
 class BadCertificateError(ValueError):
@@ -72,7 +73,7 @@ class Certificate:
                 not_after=_date(parsed, "not_valid_after"),
                 is_authority=_is_authority(parsed),
             )
-        except (ValueError, TypeError, OverflowError, x509.DuplicateExtension) as error:
+        except _UNREADABLE as error:
             raise BadCertificateError("not a readable certificate") from error
 
     @property
@@ -88,7 +89,7 @@ def fingerprint(der: bytes) -> str:
 def pem_to_der(pem: bytes) -> bytes:
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
-    except ValueError as error:
+    except _UNREADABLE as error:
         raise BadCertificateError("not a readable certificate (PEM)") from error
 
 
@@ -146,7 +147,7 @@ def is_proven(der: bytes, body: bytes, proof: str) -> bool:
             return False
         signature = base64.b64decode(proof.encode("ascii"), validate=True)
         public_key.verify(signature, pae_of_type(JOIN_TYPE, body), ec.ECDSA(hashes.SHA256()))
-    except (InvalidSignature, ValueError, TypeError, binascii.Error):
+    except (InvalidSignature, *_UNREADABLE):
         return False
     return True
 

@@ -24,6 +24,7 @@ from wire.contexts import Identity, alert_of, authority_context, is_tls, own_der
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
 from wire.messages import BadMessageError, ErrorBody
+from wire.pieces import Pieces
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
 KEPT_EACH = 2
@@ -58,7 +59,7 @@ class Streamed:
         self.server = server
         self._exchange = exchange
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> Pieces:
         return self._exchange.chunks()
 
 

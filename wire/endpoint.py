@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-import trio
+from trio.socket import getaddrinfo
 
 _NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.ASCII)
 
@@ -33,7 +33,7 @@ class Endpoint:
         """Of `https://host:port` (the port may be left out), and nothing more."""
         try:
             parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port or 443
+            host, port = parts.hostname or "", 443 if parts.port is None else parts.port
         except ValueError:
             raise BadEndpointError(f"not a URL: {url[:200]!r}") from None
         plain = f"https://{parts.netloc}"
@@ -61,7 +61,7 @@ class Endpoint:
 
     async def resolve(self) -> list[str]:
         """The addresses as DNS has them now. OSError: there is none; BadEndpointError: none may be connected to."""
-        found = await trio.socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        found = await getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         allowed = [address for address in addresses if self.allows(_read(address))]
         if not allowed:
@@ -69,7 +69,7 @@ class Endpoint:
         return allowed
 
     def _check_host(self) -> None:
-        if not self.configured and self.port != 443 and self.port < 1024:
+        if self.port < (1 if self.configured else 1024) and self.port != 443:
             raise BadEndpointError(f"port {self.port} of {self.host} is another service's")
         try:
             address = _read(self.host)

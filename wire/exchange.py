@@ -4,7 +4,7 @@ h11 alone, since each deadline sits between two of its events, and since what a 
 decompression, cookies, the environment's proxies) is what must not happen here.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ import h11
 import trio
 
 from wire.contexts import alert_of, is_tls
+from wire.pieces import Pieces
 
 READ_BYTES = 65536
 HEAD_BYTES = 16 * 1024
@@ -101,6 +102,8 @@ class Exchange:
         self._call = Call("GET", "/")
         self._answer_begun = False
         self._ended = False
+        self._begun = 0.0
+        self._received = 0
         self.used = False
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -123,25 +126,27 @@ class Exchange:
         if scope.cancelled_caught:
             raise ClientError(ClientFault.TIMED_OUT, "no answer in time")
         self.used = True
+        self._begun = trio.current_time()
+        self._received = 0
         self._judge_head()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> Pieces:
         """The body as it arrives, never more of it than the limit."""
-        begun = trio.current_time()
-        received = 0
-        while True:
-            now = trio.current_time()
-            deadline = self._deadlines.next_piece(begun, received, self.announced, now)
-            with trio.move_on_at(deadline) as scope:
-                event = await self._event()
-            if scope.cancelled_caught:
-                raise ClientError(ClientFault.TOO_SLOW, f"{received} bytes in {now - begun:.0f} s")
-            if not isinstance(event, h11.Data):
-                return
-            received += len(event.data)
-            if received > self._call.limit:
-                raise ClientError(ClientFault.TOO_LARGE, f"more than {self._call.limit} bytes")
-            yield bytes(event.data)
+        return Pieces(self._next_piece)
+
+    async def _next_piece(self) -> bytes:
+        now = trio.current_time()
+        deadline = self._deadlines.next_piece(self._begun, self._received, self.announced, now)
+        with trio.move_on_at(deadline) as scope:
+            event = await self._event()
+        if scope.cancelled_caught:
+            raise ClientError(ClientFault.TOO_SLOW, f"{self._received} bytes in {deadline - self._begun:.0f} s")
+        if not isinstance(event, h11.Data):
+            return b""
+        self._received += len(event.data)
+        if self._received > self._call.limit:
+            raise ClientError(ClientFault.TOO_LARGE, f"more than {self._call.limit} bytes")
+        return bytes(event.data)
 
     async def _send(self, call: Call) -> None:
         headers = [("host", self._authority), ("accept-encoding", "identity"), *call.headers]

@@ -1,12 +1,13 @@
 """What a handler is given, what it gives back, and how it refuses."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from snapshot import canonical
 from wire.peer import Peer
+from wire.pieces import Pieces
 from wire.target import BadTarget, Target
 
 Headers = Sequence[tuple[str, str]]
@@ -128,18 +129,21 @@ class Request:
             raise HttpError(400, "bad_request", f"{name} must be an integer from {least} to {most}")
         return int(text)
 
-    async def chunks(self, limit: int | None = None) -> AsyncIterator[bytes]:
+    def chunks(self, limit: int | None = None) -> Pieces:
         """The body as it arrives; HttpError 413 as soon as it is known to be more than `limit` bytes."""
         most = self.body_limit if limit is None else limit
-        announced = self._incoming.announced()
-        if announced is not None and announced > most:
-            raise _too_large(most)
         received = 0
-        while piece := await self._incoming.receive():
+
+        async def read() -> bytes:
+            nonlocal received
+            announced = self._incoming.announced() or 0
+            piece = await self._incoming.receive() if announced <= most else b""
             received += len(piece)
-            if received > most:
-                raise _too_large(most)
-            yield piece
+            if max(received, announced) > most:
+                raise HttpError(413, "too_large", f"the body is larger than {most} bytes")
+            return piece
+
+        return Pieces(read)
 
     async def body(self, limit: int | None = None) -> bytes:
         return b"".join([piece async for piece in self.chunks(limit)])
@@ -150,7 +154,3 @@ class Request:
         If the caller goes away, the handler is cancelled; if the listener stops, it is too, and the caller is told.
         """
         return self._incoming.waiting()
-
-
-def _too_large(most: int) -> HttpError:
-    return HttpError(413, "too_large", f"the body is larger than {most} bytes")

@@ -68,8 +68,8 @@ class Rate:
         """None if the key has one left (and takes it), else the seconds until it has."""
         left, then = self._buckets.pop(key, (float(self._burst), now))
         left = min(self._burst, left + (now - then) * self._burst / self._per_s)
-        allowed = left >= 1
-        self._buckets[key] = (left - 1 if allowed else left, now)
+        allowed = left >= 1 - 1e-9  # shares of seconds do not add up exactly
+        self._buckets[key] = (max(0.0, left - 1) if allowed else left, now)
         if len(self._buckets) > self._keys:
             self._buckets.popitem(last=False)
         return None if allowed else math.ceil((1 - left) * self._per_s / self._burst)

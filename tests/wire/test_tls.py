@@ -89,6 +89,8 @@ async def test_nobody_comes_in_without_a_pin(tmp_path: Path) -> None:
     async with pinned_server(tmp_path, table) as (server, port, der):
         assert "UNKNOWN_CA" in await alert(port, context(der, mallory))
         assert "CERTIFICATE_REQUIRED" in await alert(port, context(der))
+        with trio.fail_after(5):
+            await server.wait_empty()
         assert server.statistics().accepted == 0
         assert server.statistics().handshakes_failed == 2
         assert (await asked(port, context(der, alice)))[0] == 200

@@ -1,0 +1,187 @@
+"""The JSON bodies: closed, bounded, written as they are read."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshot.identifiers import parse_time
+from wire.forms import parse_json
+from wire.messages import (
+    HEARTBEAT_BYTES,
+    Active,
+    BadMessageError,
+    ClockReport,
+    ErrorBody,
+    Event,
+    HeadReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    Held,
+    JoinGrant,
+    JoinNonce,
+    JoinRequest,
+    LastRejected,
+    MayAnswer,
+    MayRequest,
+    Message,
+    Notified,
+    Recorded,
+    ScopeReport,
+    TrustList,
+    WatchAnswer,
+)
+
+HASH = "sha256:" + "0" * 64
+AT = parse_time("2026-12-05T16:00:00Z")
+
+SCOPE = ScopeReport(
+    active=Active(1, 3, HASH, "s-3", HASH, AT, AT + 60, "fresh"),
+    previous=Held(1, 2, HASH, "s-2"),
+    pending=None,
+    last_rejected=LastRejected(4, None, "bad_signature", 5, AT),
+    notified={"web.service": Notified(3, ok=True)},
+)
+HEARTBEAT = Heartbeat(
+    node_id="node-1",
+    cluster_id="c",
+    incarnation="i",
+    boot_id="b",
+    agent_version="0.1.0",
+    sent_at=AT,
+    uptime_s=5,
+    state="ACTIVE",
+    mode="normal",
+    degraded_since=None,
+    clock=ClockReport(None, -3),
+    head=HeadReport(7, 1, 12, "fresh"),
+    scopes={"route_policy/a": SCOPE},
+    trust_bundle_version=1,
+    counters={"downloads": 2},
+    journal=(Event(1, AT, "applied", "route_policy/a", ""),),
+)
+JOIN = JoinRequest("c", "node-1", "data", b"\x30\x00", "i", "nonce", HASH, HASH)
+MESSAGES: list[Message] = [
+    ErrorBody("revoked", "this node is revoked"),
+    JoinNonce("n"),
+    JOIN,
+    replace(JOIN, token_sha256=None, direct_url="https://n.example:1"),
+    JoinGrant("admitted", "c1", (b"abc", b"")),
+    TrustList((b"abc",)),
+    HEARTBEAT,
+    replace(HEARTBEAT, head=None, degraded_since=AT, clock=ClockReport(synchronised=True, offset_floor_s=0)),
+    HeartbeatAnswer(7, 1, {"route_policy/a": Recorded(1, 3)}, ()),
+    MayRequest("start_service"),
+    MayRequest("open_route", "route_policy/a", "r1", AT),
+    MayAnswer(allowed=True, reason="ok", mode="degraded", until=AT),
+    MayAnswer(allowed=False, reason="not_in_policy", mode="normal", until=None),
+    WatchAnswer(8, {"route_policy/a": ("routes", "routes.b")}),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_written_as_it_is_read(message: Message) -> None:
+    assert type(message).parse(message.to_bytes()) == message
+
+
+def test_what_is_absent_and_what_is_null() -> None:
+    """protocol.md 1 and 3: a join leaves out what it has not; a heartbeat says null."""
+    assert "token_sha256" not in json.loads(replace(JOIN, token_sha256=None).to_bytes())
+    assert json.loads(HEARTBEAT.to_bytes())["degraded_since"] is None
+    assert json.loads(HEARTBEAT.to_bytes())["sent_at"] == "2026-12-05T16:00:00Z"
+
+
+def test_json_need_not_be_canonical() -> None:
+    """protocol.md 4: the local API works with curl."""
+    assert MayRequest.parse(b'{ "resource" : "r\\u0031", "action": "open_route" }\n').resource == "r1"
+
+
+def refused(kind: type[Message], data: bytes) -> str:
+    with pytest.raises(BadMessageError) as caught:
+        kind.parse(data)
+    assert len(str(caught.value)) < 300
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"action":"a","extra":1}',
+        b'{"action":"a","action":"b"}',
+        b'{"action":1}',
+        b'{"action":null}',
+        b'{"action":""}',
+        b'{"action":"a\\u0000"}',
+        b'{"action":"a\\nb"}',
+        b'{"action":"\\ud800"}',
+        b'{"action":"a\xff"}',
+        b'{"action":"a","running_since":NaN}',
+        b'{"action":"a","running_since":1.5}',
+        b'{"action":"a","running_since":' + b"9" * 5000 + b"}",
+        b'{"action":"a","scope":"../x"}',
+        b'{"action":"' + b"a" * 65 + b'"}',
+        b'{"action":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"action":"a"}x',
+        b'{"action":"a","resource":"' + b"r" * 70_000 + b'"}',
+    ],
+)
+def test_out_of_form(data: bytes) -> None:
+    """rules K53, X14, P6, P23: closed, bounded, free of controls; refused with a type, and the next is read."""
+    refused(MayRequest, data)
+    assert MayRequest.parse(b'{"action":"a"}').action == "a"
+
+
+def test_an_error_quotes_nothing() -> None:
+    """threats D-55, D-59: what a caller sent does not come back, nor reach a log."""
+    assert "hunter2" not in refused(MayRequest, b'{"action":"a","hunter2":1}')
+    assert "hunter2" not in refused(JoinNonce, b'{"nonce":"hunter2\\u0007"}')
+
+
+def test_depth_counts_brackets_outside_of_strings() -> None:
+    """threats D-56."""
+    assert parse_json(b'["' + b"[" * 100 + b'"]', 1000) == ["[" * 100]
+    assert parse_json(b"[" * 16 + b"]" * 16, 1000) is not None
+    with pytest.raises(BadMessageError, match="deep"):
+        parse_json(b"[" * 17 + b"]" * 17, 1000)
+
+
+def test_the_heartbeat_is_bounded() -> None:
+    """rules K53, protocol.md 3: the journal holds what fits in 64 KiB, oldest first."""
+    events = [Event(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
+    full = HEARTBEAT.with_journal(events)
+    assert 60_000 < len(full.to_bytes()) <= HEARTBEAT_BYTES
+    assert [event.sequence for event in full.journal] == list(range(1, len(full.journal) + 1))
+    assert Heartbeat.parse(full.to_bytes()) == full
+    refused(Heartbeat, replace(HEARTBEAT, counters={f"c{n}": 1 for n in range(9000)}).to_bytes())
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    """rules P6."""
+    for kind in (Heartbeat, JoinRequest, ErrorBody):
+        with pytest.raises(BadMessageError):
+            kind.parse(data)
+
+
+@given(st.data())
+def test_a_heartbeat_with_one_member_damaged_is_refused_or_the_same(data: st.DataObject) -> None:
+    """rules K53, P6: fuzzed one member at a time, at any depth."""
+    value = json.loads(HEARTBEAT.to_bytes())
+    holder = value
+    name = data.draw(st.sampled_from(sorted(holder)))
+    while isinstance(holder[name], dict) and holder[name] and data.draw(st.booleans()):
+        holder = holder[name]
+        name = data.draw(st.sampled_from(sorted(holder)))
+    holder[name] = data.draw(st.sampled_from([None, True, -1, 2**60, "", "\0", [], {}, "x" * 5000, {"a": {}}]))
+    encoded = json.dumps(value).encode()
+    try:
+        again = Heartbeat.parse(encoded)
+    except BadMessageError:
+        return
+    assert json.loads(again.to_bytes()) == value
