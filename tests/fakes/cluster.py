@@ -97,10 +97,11 @@ class Cluster:
     """The last document made, by scope: what a head lists."""
 
     def __post_init__(self) -> None:
-        for name in ("root-1", "root-2", "root-3"):
-            self.trust(name, purpose=ROOT)
-        for name in ("config-1", "config-2"):
-            self.trust(name)
+        if not self.trusted:
+            for name in ("root-1", "root-2", "root-3"):
+                self.trust(name, purpose=ROOT)
+            for name in ("config-1", "config-2"):
+                self.trust(name)
         self._known: dict[str, SigningKey] = {}  # all that have signed here, so that `forge` can sign again
         self._roots_before: tuple[SigningKey, ...] = ()
         self.first_bundle = self.trust_bundle()
@@ -125,7 +126,7 @@ class Cluster:
         **members: object,
     ) -> Document:
         """The next version of a scope; sections are JSON values, or bytes as they are."""
-        claims = self._claims(scope)
+        claims = self._claims(scope, members)
         given = {"settings": {"version": claims.config_version}} if sections is None else sections
         encoded = {name: signer.section_bytes(value) for name, value in given.items()}
         made = signer.snapshot(claims, encoded, keys or self._signers(CONFIG))
@@ -153,7 +154,7 @@ class Cluster:
             brought[name] = signer.section_bytes(operations)
             after[name] = (results or {}).get(name) or _patched(before.sections.get(name), operations)
             changes[name] = Change("patch", signer.entry_of(brought[name]), signer.entry_of(after[name]))
-        claims = self._claims(scope)
+        claims = self._claims(scope, members)
         made = signer.increment(claims, before.base(), changes, brought, keys or self._signers(CONFIG))
         return self._publish(self._with(made, keys, members), after)
 
@@ -167,7 +168,7 @@ class Cluster:
     ) -> Document:
         """The next generation; it lists what was published last, unless told otherwise."""
         listed = {scope: listing(document) for scope, document in self.published.items() if scope != HEAD}
-        claims = replace(self._claims(HEAD), expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
+        claims = replace(self._claims(HEAD, members), expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
         made = signer.head(
             claims, listed if scopes is None else scopes, keys or self._signers(CONFIG), revocations=revocations
         )
@@ -186,7 +187,7 @@ class Cluster:
         there = to.envelope
         start = self.versions[there.scope] if from_version is None else from_version
         allowed = Recovery(start, there.config_version, there.state_hash, nonce)
-        claims = replace(self._claims(there.scope, version=1), snapshot_id=f"recovery-{nonce}")
+        claims = replace(self._claims(there.scope, {"config_version": 1}), snapshot_id=f"recovery-{nonce}")
         made = signer.recovery(claims, allowed, keys or self._signers(ROOT))
         return self._with(made, keys, members)
 
@@ -214,7 +215,7 @@ class Cluster:
             for name, value in (self.bundle_sections() if sections is None else sections).items()
         }
         roots = tuple(dict.fromkeys((*self._roots_before, *self.keys_for(ROOT))))
-        claims = replace(self._claims(TRUST_BUNDLE), subject_node_id="*", expires_at=NOW + 90 * DAY)
+        claims = replace(self._claims(TRUST_BUNDLE, members), subject_node_id="*", expires_at=NOW + 90 * DAY)
         made = signer.snapshot(claims, encoded, keys or roots)
         self._roots_before = self.keys_for(ROOT)
         return self._publish(self._with(made, keys or roots, members), encoded)
@@ -278,9 +279,10 @@ class Cluster:
         records = {one.key.key_id: one.record() for one in self.trusted.values() if one.purpose == ROOT}
         return Roots(parse_keys(records), self.root_threshold)
 
-    def _claims(self, scope: str, version: int | None = None) -> Claims:
-        """Good ones for the next version of a scope, which is taken by it."""
-        if version is None:
+    def _claims(self, scope: str, members: Mapping[str, object]) -> Claims:
+        """Good ones for the version that is given, else for the next one of the scope."""
+        version = members.get("config_version")
+        if type(version) is not int:
             version = self.versions[scope] = self.versions.get(scope, 0) + 1
         scope_type, scope_ids = parse_scope(scope)
         return Claims(
