@@ -132,7 +132,7 @@ def _resource(value: object, faults: list[Fault]) -> Resource | None:
         faults.append(Fault((), "a resource has exactly `kind`, `id` and `spec`", "write these three members"))
         return None
     kind, id_, spec = value["kind"], value["id"], value.get("spec")
-    if kind not in BY_NAME:
+    if not isinstance(kind, str) or kind not in BY_NAME:
         near = difflib.get_close_matches(str(kind), BY_NAME, 1)
         remedy = f"did you mean {near[0]}?" if near else "known kinds: " + ", ".join(BY_NAME)
         faults.append(Fault(("kind",), f"{kind} is no kind of resource", remedy))

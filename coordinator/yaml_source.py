@@ -69,6 +69,8 @@ def _check_events(text: str) -> None:
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise Unreadable(line, (), "anchors and aliases are not taken", "write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise Unreadable(line, (), "tags are not taken", "write a plain value")
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
@@ -102,10 +104,8 @@ def _mapping(node: MappingNode, path: Path, lines: dict[Path, int]) -> dict[str,
 
 def _scalar(node: Node, path: Path, line: int) -> object:
     text: str = node.value
-    if not node.tag.startswith("tag:yaml.org,2002:"):
-        raise Unreadable(line, path, f"the tag {node.tag} is not taken", "write a plain value")
-    if isinstance(node, ScalarNode) and node.style is not None:
-        return text
+    if isinstance(node, ScalarNode) and node.style:
+        return text  # quoted, or a block
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

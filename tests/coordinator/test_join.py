@@ -169,7 +169,8 @@ def test_audit_texts() -> None:
     """rules J16: the sentences; rules H-000-4: they are details, the code alone is the peer's."""
     text, claims = token()
     cases = [
-        (NODE.request(text, cluster_id="staging"), state(claims), "join targets cluster staging, but this coordinator serves prod"),
+        (NODE.request(text, cluster_id="staging"), state(claims), ("join targets cluster staging, but "
+            "this coordinator serves prod")),
         (NODE.request(text), state(claims, allowed=None), "peer node-c is not an authorized cluster member"),
         (NODE.request(text, kind="witness"), state(claims), "peer node-c is allowed as data but requested witness"),
     ]  # fmt: skip

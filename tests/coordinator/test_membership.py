@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from coordinator import admission, authority, catalog, membership, revocation
+from coordinator import admission, authority, catalog, declarations, membership, revocation
 from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
@@ -273,9 +273,7 @@ def test_one_token_in_many_hands_admits_one(database_url: str) -> None:
 
 
 def test_a_join_touches_its_peers(cluster: Database) -> None:
-    """rules K21, seed 002: any change to the entries raises generations, of the nodes that it touches and of the site."""
-    from coordinator import declarations
-
+    """rules K21, seed 002: a change of the entries raises the generations of whom it touches, and the site's."""
     core = "kind: Node\nid: {}\nspec: {{roles: [core_mesh]}}\n"
     declarations.apply(
         cluster, {"n.yaml": "---\n".join(core.format(each) for each in ("node-a", "node-b"))}, actor="root", now=NOW

@@ -1,0 +1,114 @@
+"""Declared states for tests: one by hand, and hypothesis strategies for any."""
+
+from hypothesis import strategies as st
+
+from coordinator.kinds import (
+    ALLOWABLE,
+    Cluster,
+    DegradedModePolicy,
+    Node,
+    Organization,
+    PeerPolicy,
+    QosClass,
+    QosPolicy,
+    Resource,
+    Route,
+    RouteMatch,
+    Selector,
+    Service,
+    ServiceEndpoint,
+    Site,
+    StorageEndpoint,
+)
+from coordinator.model import MemberEntry, Model
+from snapshot.roles import ROLES
+
+NODES = [f"n{number}" for number in range(7)]
+ORGANIZATIONS = ["acme", "umbrella", "wayne"]
+
+
+def model(*resources: Resource, members: dict[str, MemberEntry] | None = None) -> Model:
+    """Every declared node is a member of its declared kind, if nothing else is said."""
+    if members is None:
+        declared = [each for each in resources if isinstance(each, Node)]
+        members = {each.id: entry(each.id, each.kind) for each in declared}
+    return Model("prod", {each.key: each for each in resources}, members)
+
+
+def entry(node_id: str, kind: str = "data", pin: bytes = b"", url: str | None = None) -> MemberEntry:
+    return MemberEntry(node_id, kind, "default", (pin or node_id.encode(),), url)
+
+
+subsets = lambda values, most=3: st.lists(st.sampled_from(values), unique=True, max_size=most).map(  # noqa: E731 - a strategy
+    lambda chosen: tuple(sorted(chosen))
+)
+labels = st.dictionaries(st.sampled_from(["rack", "zone"]), st.sampled_from(["a", "b"]), max_size=2)
+selectors = st.builds(Selector, nodes=subsets(NODES), roles=subsets(list(ROLES), 2), labels=labels)
+one_organization = st.sampled_from(ORGANIZATIONS)
+few = st.integers(0, 3)
+
+
+def _named(of, names, **fields):
+    return st.builds(of, st.sampled_from(names), **fields)
+
+
+endpoints = st.builds(
+    ServiceEndpoint, st.just("web"), st.just("http"), st.just("h"), st.integers(1, 3), exposed=st.booleans()
+)
+resources = st.one_of(
+    _named(Cluster, ["prod"], coordinators=subsets(["https://a:1", "https://b:1"])),
+    _named(Site, ["default"], description=st.sampled_from(["", "x"])),
+    _named(Organization, ORGANIZATIONS, name=st.sampled_from(["", "x"])),
+    _named(
+        Node, NODES, kind=st.sampled_from(["data", "data", "data", "witness"]), roles=subsets(list(ROLES)),
+        organizations=subsets(ORGANIZATIONS), labels=labels, addresses=subsets(["h:1", "h:2"]),
+    ),
+    _named(
+        Service, ["s0", "s1", "s2"], organization=one_organization, runs_on=selectors,
+        endpoints=st.lists(endpoints, max_size=2).map(tuple), settings=st.fixed_dictionaries({"n": few}),
+    ),
+    _named(
+        Route, ["r0", "r1", "r2"], organization=one_organization, service=st.sampled_from(["s0", "s1", "s2"]),
+        enters_at=selectors, match=st.builds(RouteMatch, port=few), qos=st.sampled_from(["", "q0"]),
+    ),
+    _named(
+        QosPolicy, ["q0", "q1"], classes=st.fixed_dictionaries({"c": st.builds(QosClass, few)}),
+        organization=st.sampled_from(["", *ORGANIZATIONS]),
+    ),
+    _named(
+        StorageEndpoint, ["e0", "e1"], url=st.sampled_from(["https://e:1", "https://e:2"]),
+        organizations=subsets(ORGANIZATIONS), node=st.sampled_from(["", *NODES]),
+    ),
+    _named(
+        DegradedModePolicy, ["d0", "d1"], applies_to=selectors, priority=few, allow=subsets(list(ALLOWABLE)),
+        max_duration_s=few,
+    ),
+    _named(PeerPolicy, ["p0", "p1"], applies_to=selectors, priority=few, peers=selectors, most=st.integers(1, 4)),
+)  # fmt: skip
+members = st.dictionaries(
+    st.sampled_from(NODES),
+    st.tuples(st.sampled_from(["data", "data", "witness"]), st.sampled_from([b"1", b"2"])),
+    max_size=7,
+).map(lambda found: {id_: entry(id_, kind, id_.encode() + pin) for id_, (kind, pin) in found.items()})
+resource_sets = st.lists(resources, max_size=14).map(lambda found: {each.key: each for each in found})
+
+
+@st.composite
+def models(draw):
+    return Model("prod", draw(resource_sets), draw(members))
+
+
+@st.composite
+def changes(draw):
+    """A state, and another that differs from it in a few resources and members."""
+    before = draw(models())
+    edited = dict(before.resources)
+    for key in draw(st.lists(st.sampled_from(sorted(edited)), max_size=2)) if edited else []:
+        edited.pop(key, None)
+    for each in draw(st.lists(resources, max_size=3)):
+        edited[each.key] = each
+    joined = dict(before.members)
+    for node_id in draw(subsets(NODES, 1)):
+        joined.pop(node_id, None)
+    joined |= dict(list(draw(members).items())[:1])
+    return before, Model("prod", edited, joined)

@@ -1,0 +1,262 @@
+"""Declared resources: read from YAML, or refused with file, line, field and remedy (rules S22, S23, S69, S78)."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from coordinator import resource_page, resources
+from coordinator.kinds import KINDS, Node, Service, restore
+from coordinator.resources import InvalidResources, Problem
+
+GOOD = """\
+kind: Cluster
+id: prod
+spec: {coordinators: ["https://coord.example:7443"]}
+---
+kind: Organization
+id: acme
+---
+kind: Node
+id: n1
+spec:
+  roles: [egress_service, ingress]
+  organizations: [acme]
+  addresses: ["10.0.0.1:7444", "[fe80::1]:7444"]
+  labels: {rack: r1, build: 0755, on: no}
+---
+kind: Service
+id: web
+spec:
+  organization: acme
+  runs_on: {nodes: [n1]}
+  endpoints:
+    - {name: http, protocol: http, host: web.acme.example, port: 8080, exposed: true}
+  settings:
+    threads: 4
+    ratio: 0.5
+    db: {password: {secret_ref: "vault:acme/db"}}
+---
+kind: Route
+id: web
+spec: {organization: acme, service: web, match: {hosts: [acme.example]}, qos: gold}
+---
+kind: QosPolicy
+id: gold
+spec: {organization: acme, classes: {voice: {priority: 7}}}
+---
+kind: StorageEndpoint
+id: s1
+spec: {url: "https://s1.example:443"}
+---
+kind: DegradedModePolicy
+id: usual
+spec: {allow: [continue_services, preserve_routes]}
+---
+kind: PeerPolicy
+id: usual
+spec: {most: 12}
+---
+kind: Site
+id: default
+spec: {description: the first}
+"""
+
+
+def problems(text: str, *, together: bool = True) -> list[Problem]:
+    with pytest.raises(InvalidResources) as caught:
+        declared = resources.read({"a.yaml": text})
+        if together:
+            resources.check(declared, {}, "prod", ["default"])
+    return list(caught.value.problems)
+
+
+def only(text: str) -> tuple[int, str, str, str]:
+    (problem,) = problems(text)
+    assert problem.file == "a.yaml" and problem.remedy
+    return problem.line, problem.field, problem.message, problem.remedy
+
+
+def replaced(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+def test_every_kind_is_read_and_restored() -> None:
+    declared = resources.read({"a.yaml": GOOD})
+    resources.check(declared, {}, "prod", ["default"])
+    assert {kind for kind, _ in declared} == {kind.KIND for kind in KINDS}
+    for (kind, id_), each in declared.items():
+        assert restore(kind, id_, each.resource.spec()) == each.resource
+
+
+def test_yaml_is_what_it_looks_like() -> None:
+    node = resources.read({"a.yaml": GOOD})["Node", "n1"].resource
+    assert isinstance(node, Node)
+    assert node.labels == {"rack": "r1", "build": "0755", "on": "no"}
+    assert node.roles == ("egress_service", "ingress")
+
+
+def test_the_order_of_files_and_members_is_nothing() -> None:
+    parts = GOOD.split("---\n")
+    one = {key: each.resource for key, each in resources.read({"a.yaml": GOOD}).items()}
+    texts = {f"{number}.yaml": part for number, part in enumerate(reversed(parts))}
+    assert {key: each.resource for key, each in resources.read(texts).items()} == one
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "message", "remedy"),
+    [
+        ("kind: Node", "kind: Noed", 8, "kind", "Noed is no kind", "did you mean Node?"),
+        ("id: n1", "id: N1", 9, "id", "must be an id", "a-z 0-9"),
+        ("  roles: [egress_service", "  role: [egress_service", 11, "spec.role", "not a member", "did you mean roles?"),
+        ("egress_service, ingress", "egress_servce, ingress", 11, "spec.roles[0]", "must be one of", "egress_service?"),
+        ("egress_service, ingress", "ingress, ingress", 11, "spec.roles[1]", "twice", "remove one"),
+        ("10.0.0.1:7444", "10.0.0.1", 13, "spec.addresses[0]", "host:port", "correct"),
+        ("port: 8080", "port: 80800", 22, "spec.endpoints[0].port", "1 to 65535", "correct"),
+        ("port: 8080", 'port: "8080"', 22, "spec.endpoints[0].port", "1 to 65535", "correct"),
+        ("  organization: acme\n  runs_on", "  runs_on", 18, "spec.organization", "missing", "whose it is"),
+        ("https://s1.example:443", "http://s1.example:443", 38, "spec.url", "https://host:port", "correct"),
+        ("continue_services,", "rotate_trust_root,", 42, "spec.allow[0]", "one of", "choose"),
+        ("    threads: 4", "    threads: 4\n    threads: 5", 25, "spec.settings.threads", "given before", "keep one"),
+        ("    threads: 4", "    threads: &x 4", 24, "", "anchors", "write the value out"),
+        ("    threads: 4", "    threads: !!python/object:os.system {}", 24, "", "tags", "plain"),
+        ("    threads: 4", "    threads: 9007199254740993", 24, "spec.settings.threads", "2^53-1", "text"),
+        ("  settings:", "  settings: [", 24, "", "", "YAML"),
+    ],
+)  # fmt: skip
+def test_an_error_names_file_line_field_and_remedy(old, new, line, field, message, remedy) -> None:
+    (problem, *_) = problems(replaced(old, new), together=False)
+    assert (problem.file, problem.field) == ("a.yaml", field)
+    assert problem.line == line or field == ""
+    assert message in problem.message and remedy in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "message"),
+    [
+        ("id: prod", "id: staging", 2, "id", "serves prod"),
+        ("organizations: [acme]", "organizations: [acme, umbrella]", 12, "spec.organizations", "no Organization"),
+        ("nodes: [n1]", "nodes: [n2]", 20, "spec.runs_on.nodes", "no Node n2"),
+        ("runs_on: {nodes: [n1]}", "runs_on: {}", 20, "spec.runs_on", "selects no node"),
+        ("roles: [egress_service, ingress]", "roles: [ingress]", 20, "spec.runs_on", "not the role egress_service"),
+        ("organizations: [acme]", "organizations: []", 20, "spec.runs_on", "does not serve acme"),
+        ("service: web", "service: wob", 30, "spec.service", "no Service wob"),
+        ("qos: gold", "qos: silver", 30, "spec.qos", "no QosPolicy silver"),
+        ("id: default", "id: berlin", 49, "id", "not served yet"),
+        ("    threads: 4", "    x: [{organization_id: umbrella}]", 24, "spec.settings.x[0].organization_id", "umbr"),
+        ("  labels:", "  kind: witness\n  labels:", 11, "spec.roles", "witness has no roles"),
+    ],
+)  # fmt: skip
+def test_resources_hold_together(old, new, line, field, message) -> None:
+    """rules K12, J27, S20: names lead somewhere, placements are possible, nothing crosses organizations."""
+    found = problems(replaced(old, new))
+    problem = next(each for each in found if each.field == field)
+    assert problem.line == line
+    assert message in problem.message
+
+
+def test_all_problems_are_told_at_once() -> None:
+    text = replaced("port: 8080", "port: 0").replace("priority: 7", "priority: 8")
+    assert [problem.field for problem in problems(text)] == ["spec.endpoints[0].port", "spec.classes.voice.priority"]
+
+
+PRIVATE = ec.generate_private_key(ec.SECP256R1())
+PEM = PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+DER = PRIVATE.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+PUBLIC = PRIVATE.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vncPassword: hunter2",
+        "client-secret: [a]",
+        "api_key: 12345",
+        f"note: {quoted(PEM)}",
+        f"note: {quoted(PEM[:60])}",
+        "note: postgres://u:hunter2@db/x",
+        "note: AKIAIOSFODNN7EXAMPLE",
+        "jwk: {kty: EC, d: abc}",
+        'wg: "PrivateKey = abc="',
+        "ref: {secret_ref: vault:x, extra: 1}",
+        f"blob: {base64.b64encode(DER).decode()}",
+        f"blob: {base64.b64encode(PEM.encode()).decode()}",
+    ],
+    ids=lambda line: line.split(":")[0],
+)
+def test_raw_secrets_are_refused_where_they_stand(line: str) -> None:
+    """rules S78, S19; threats D-53, D-55: the finding shows where and what kind, never the value."""
+    found = problems(replaced("threads: 4", line), together=False)
+    assert any(problem.line in (24, 25, 26) and "spec.settings" in problem.field for problem in found)
+    assert any("secret_ref" in problem.remedy for problem in found)
+    shown = " ".join(map(str, found))
+    assert "hunter2" not in shown and base64.b64encode(DER).decode()[:20] not in shown
+
+
+@pytest.mark.parametrize("name", ["query_grants", "audit_authority", "policy_mutations", "user_directory"])
+def test_authority_that_no_node_is_given(name: str) -> None:
+    """rules S23"""
+    line, field, message, _ = only(replaced("threads: 4", f"deep: [{{{name}: [a]}}]"))
+    assert (line, field) == (24, f"spec.settings.deep[0].{name}")
+    assert name in message
+
+
+def test_what_is_no_secret_passes() -> None:
+    """rules S52"""
+    lines = f"note: {base64.b64encode(PUBLIC).decode()}\n    token_ttl_s: 60\n    hash: sha256:{'0' * 64}"
+    resources.read({"a.yaml": replaced("threads: 4", lines)})
+
+
+def test_a_billion_laughs_is_refused_at_once() -> None:
+    (problem,) = problems("a: &a [x]\nb: &b [*a, *a]\n", together=False)
+    assert problem.line == 1
+    (problem,) = problems("[" * 10_000, together=False)
+    assert "nested" in problem.message
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "a", "kind: Node", "kind: Node\nid: n\nspec: []", "kind: [x]\nid: n", "id: n\nspec: {}"]
+)
+def test_what_is_no_resource(text: str) -> None:
+    assert problems(text, together=False)
+
+
+def test_a_resource_is_declared_once() -> None:
+    with pytest.raises(InvalidResources) as caught:
+        resources.read({"a.yaml": "kind: Organization\nid: a\n", "b.yaml": "---\nkind: Organization\nid: a\n"})
+    (problem,) = caught.value.problems
+    assert problem.file == "b.yaml" and "a.yaml:1" in problem.message
+
+
+def test_a_directory_is_read(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.yaml").write_text("kind: Organization\nid: a\n")
+    (tmp_path / "sub" / "b.yml").write_text("kind: Organization\nid: b\n")
+    (tmp_path / "readme.txt").write_text("not: yaml")
+    texts = resources.read_directory(tmp_path)
+    assert sorted(resources.read(texts)) == [("Organization", "a"), ("Organization", "b")]
+    assert len(resources.read_directory(tmp_path / "a.yaml")) == 1
+
+
+def test_a_directory_without_yaml_or_with_other_bytes(tmp_path: Path) -> None:
+    for content in (None, b"\xff\xfe"):
+        if content is not None:
+            (tmp_path / "a.yaml").write_bytes(content)
+        with pytest.raises(InvalidResources):
+            resources.read_directory(tmp_path)
+
+
+def test_the_page_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "resources.md"
+    assert page.read_text() == resource_page.page(), (
+        "write docs/resources.md again from coordinator.resource_page.page()"
+    )
+    assert all(f"## {kind.KIND}" in resource_page.page() for kind in KINDS)
+    assert Service.ABOUT in resource_page.page()
