@@ -79,6 +79,10 @@ class Journal:
             return meta.read(transaction).lost_events
 
 
+def key_of(sequence: int) -> bytes:
+    return _KEY.pack(sequence)
+
+
 def append(transaction: Transaction, event: str, at: float, scope: str = "", detail: str = "") -> int:
     """Number and keep an event; text is escaped and cut to 256 characters (threats D-59)."""
     present = meta.read(transaction)

@@ -304,6 +304,25 @@ def discard_scope(transaction: Transaction, scope: str) -> None:
             discard(transaction, scope, slot)
 
 
+def damaged(transaction: Transaction) -> Iterator[bytes]:
+    """The keys of slots whose header cannot be read, or which refer to a blob that is not there."""
+    for prefix in (_RECEIVING, _WAITING):
+        for key, slot in list(transaction.items(_TABLE, prefix)):
+            data = transaction.get(_TABLE, slot + _HEADER)
+            if len(slot) != _SLOT.size or data is None or not _is_whole(transaction, slot, data):
+                yield key
+                if data is not None:
+                    yield slot + _HEADER
+
+
+def _is_whole(transaction: Transaction, slot: bytes, data: bytes) -> bool:
+    try:
+        record = unpack(PendingRecord, data)
+    except StoreError:
+        return False
+    return all(blobs.has(transaction, digest) for digest in digests(transaction, _SLOT.unpack(slot)[0], record))
+
+
 def orphan_rows(transaction: Transaction, most: int) -> list[bytes]:
     """Rows of slots that were forgotten, at most `most` of them."""
     known = {_SLOT.pack(slot) for slot, _ in headers(transaction)}

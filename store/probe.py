@@ -6,6 +6,7 @@ every blob, tries a write and takes it back, and says what it found. Its death i
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 import lmdb
@@ -13,10 +14,13 @@ import lmdb
 from store import blobs, child, meta
 from store.environment import DATABASES, MAP_BYTES, MAX_DATABASES, Databases, Raw, Transaction
 from store.errors import StoreError
+from store.examine import BLOB_DAMAGED, examine
+from store.migration import FORMAT
 
 DEADLINE_S = 30.0
 BYTES_PER_SECOND = 20 << 20  # a slow disk is no damage: the deadline grows with the file
-MOST_DAMAGED = 10_000
+MOST_FAULTS = 10_000
+MOST_NAMED = 100
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Findings:
     cluster_id: str = ""
     blobs: int = 0
     damaged: Sequence[str] = ()  # digests (hex) of blobs whose bytes are not theirs
+    faults: Sequence[str] = ()  # everything else that is wrong and can be mended
 
 
 def probe(store: Path, deadline_s: float = DEADLINE_S) -> Findings:
@@ -66,26 +71,17 @@ def _examine(path: str) -> Findings:
 
 
 def _read_everything(transaction: Transaction) -> Findings:
-    """Walk every database to its end and hash every blob."""
-    for name in DATABASES:
-        if not ends(transaction, name):
-            return Findings(fault=f"database {name} has more entries than it counts")
-    every = list(blobs.digests(transaction))
-    damaged = [digest.hex() for digest in every if not blobs.is_whole(transaction, digest)]
-    if len(damaged) > MOST_DAMAGED:
-        return Findings(fault=f"{len(damaged)} damaged blobs")
-    own = meta.read(transaction)
-    return Findings("", meta.read_format(transaction), own.cluster_id, len(every), damaged)
-
-
-def ends(transaction: Transaction, database: str) -> bool:
-    """Read a database; damage can make its pages a ring, so it may not have more entries than it counts."""
-    most, touched = transaction.count(database), 0
-    for seen, (_, value) in enumerate(transaction.items(database)):
-        touched += len(value)
-        if seen >= most:
-            return False
-    return True
+    """Walk every database to its end, hash every blob, follow every pointer."""
+    own, found = meta.read(transaction), meta.read_format(transaction)
+    if found > FORMAT:
+        return Findings("", found, own.cluster_id)
+    faults = list(islice(examine(transaction, own.cluster_id), MOST_FAULTS + 1))
+    if any(fault.code == "store_corrupt" for fault in faults):
+        return Findings(fault=str(faults[0]))
+    damaged = [fault.where for fault in faults if fault.code == BLOB_DAMAGED]
+    others = [str(fault)[:256] for fault in faults if fault.code != BLOB_DAMAGED]
+    count = sum(1 for _ in blobs.digests(transaction))
+    return Findings("", found, own.cluster_id, count, damaged, others[:MOST_NAMED])
 
 
 def _try_a_write(environment: Raw, databases: Databases) -> None:

@@ -16,7 +16,7 @@ from store.environment import Transaction
 from store.errors import StoreError, StoreFault
 from store.floors import Activating, FloorRecord, ScopeFloor
 from store.journal import Happened
-from store.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of, unpack
+from store.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of
 
 
 def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> tuple[str, ...]:
@@ -149,16 +149,3 @@ def behind_store(transaction: Transaction, floors: FloorRecord) -> list[str]:
         if record.mark is not None
         and (record.scope not in floors.scopes or floors.scopes[record.scope].order < record.order)
     ]
-
-
-def unreadable_scopes(transaction: Transaction) -> list[bytes]:
-    """The keys of scope records that are damaged."""
-    return [key for key, data in transaction.items("scopes") if _is_unreadable(data)]
-
-
-def _is_unreadable(data: bytes) -> bool:
-    try:
-        unpack(ScopeRecord, data)
-    except StoreError:
-        return True
-    return False

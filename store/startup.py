@@ -18,11 +18,12 @@ from store.fallback import leave_damaged
 from store.floors import FloorRecord, Floors
 from store.journal import Happened
 from store.layout import ClusterPaths
+from store.mend import mend
 from store.metapage import FileState, inspect
 from store.migration import FORMAT, migrate, require_known
 from store.probe import Findings, probe
 from store.quarantine import set_aside
-from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, unreadable_scopes
+from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward
 from store.timefloor import TimeFloor
 
 
@@ -46,6 +47,7 @@ class Start:
     probe_deadline_s: float
     found: list[Finding] = field(default_factory=list)
     damaged: frozenset[bytes] = frozenset()
+    faults: tuple[str, ...] = ()  # what the probe met and a transaction can mend
 
     def note(self, happened: Happened, scope: str = "", detail: str = "") -> None:
         self.found.append(Finding(happened, scope, detail))
@@ -106,6 +108,7 @@ def _unusable(work: Start) -> str | None:
     if findings.cluster_id != work.paths.cluster_id:
         return f"it is of cluster {findings.cluster_id}"
     work.damaged = frozenset(map(bytes.fromhex, findings.damaged))
+    work.faults = tuple(findings.faults)
     return None
 
 
@@ -150,7 +153,7 @@ def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enr
     """Bring floors and store together; one transaction when anything is to be changed, none when nothing is."""
     with environment.read() as transaction:
         _note_floors(work, transaction, floors, lost=_floors_lost(transaction, floors, enrolled))
-        quiet = not (work.found or work.damaged or _unsettled(transaction, floors.record))
+        quiet = not (work.found or work.damaged or work.faults or _unsettled(transaction, floors.record))
     if not quiet:
         with environment.write() as transaction:
             _reconcile(transaction, work, floors)
@@ -166,12 +169,10 @@ def _floors_lost(transaction: Transaction, floors: Floors, enrolled: Enrolment |
 
 
 def _unsettled(transaction: Transaction, record: FloorRecord) -> bool:
-    """Whether the store lacks anything that the floors have, or has a record that cannot be read."""
+    """Whether the store lacks anything that the floors have."""
     if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
         return True
-    if any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items()):
-        return True
-    return bool(unreadable_scopes(transaction))
+    return any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items())
 
 
 def _note_floors(work: Start, transaction: Transaction, floors: Floors, *, lost: bool) -> None:
@@ -187,9 +188,9 @@ def _reconcile(transaction: Transaction, work: Start, floors: Floors) -> None:
     met = {finding.happened for finding in work.found}
     if Happened.FLOOR_LOST in met:
         meta.change(transaction, floor_lost=True)
-    for key in unreadable_scopes(transaction):
-        transaction.delete("scopes", key)
-        work.note(Happened.RECORD_LOST, detail=f"the record of scope {key.hex()}")
+    if work.faults:
+        mend(transaction, work.now)
+        work.note(Happened.RECORD_LOST, detail="; ".join(work.faults))
     finished = roll_forward(transaction, floors.record, work.now)
     for scope in hold(transaction, floors.record):
         if Happened.STORE_REBUILT not in met:

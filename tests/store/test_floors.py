@@ -143,7 +143,8 @@ records = st.builds(
     generation=st.integers(0, 9),
     authority_epoch=st.integers(0, 3),
     bundle_version=st.integers(0, 3),
-    time_floor=st.none() | st.builds(TimeFloor, st.integers(0, 2), st.just(5.0) | st.just(9.0), st.just("b"), st.just(1.0)),
+    time_floor=st.none()
+    | st.builds(TimeFloor, st.integers(0, 2), st.just(5.0) | st.just(9.0), st.just("b"), st.just(1.0)),
     used_nonces=st.frozensets(st.sampled_from("abc")),
     scopes=st.dictionaries(st.sampled_from(["x", "y"]), st.builds(ScopeFloor, marks, st.just(HASH))),
 )

@@ -71,7 +71,9 @@ def test_install_id_is_random_and_stays(tmp_path):
     assert (tmp_path / "one" / "agent" / "format").read_text() == f"{FORMAT}\n"
 
 
-@pytest.mark.parametrize("part", ["", "clusters", "clusters/blue", "clusters/blue/store", "clusters/blue/store/data.mdb"])
+@pytest.mark.parametrize(
+    "part", ["", "clusters", "clusters/blue", "clusters/blue/store", "clusters/blue/store/data.mdb"]
+)
 def test_open_to_others_is_refused_with_the_remedy(tmp_path, cluster, part):
     """rules L23; threats D-61"""
     with Node(tmp_path / "root", cluster):

@@ -1,0 +1,240 @@
+"""SIGKILL at every step: rules S68, L28, L32, L36, P7, J47; threats C01, I22."""
+
+import shutil
+import signal
+
+import pytest
+
+from store.check import check
+from tests.store.cluster import BOOT, CLUSTER, NOW, SCOPE, Cluster, Node
+from tests.store.dying import DyingDisk, in_a_child
+
+A, B = {"a": {"v": 1}, "b": "constant" * 40}, {"a": {"v": 2}, "b": "constant" * 40}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return Cluster()
+
+
+def whole(sections):
+    from coordinator.signer import section_bytes
+
+    return {name: section_bytes(value) for name, value in sections.items()}
+
+
+def deaths(tmp_path, cluster, prepare, work, judge):
+    """Prepare a root; then die at each step of `work` in turn, on a fresh copy, and judge what is left."""
+    origin = tmp_path / "origin"
+    with Node(origin, cluster) as node:
+        prepare(node)
+    for at in range(1, 200):
+        copy = tmp_path / f"at-{at}"
+        shutil.copytree(origin, copy)
+
+        def run(path=copy, at=at):
+            work(Node(path, cluster, disk=DyingDisk(at=at)))
+
+        ended = in_a_child(run)
+        assert ended in (0, -signal.SIGKILL), f"step {at} ended with {ended}"
+        node = Node(copy, cluster)
+        judge(node, ended)
+        node.close()
+        assert list(check(copy, CLUSTER)) == []
+        shutil.rmtree(copy)
+        if ended == 0:
+            return at - 1
+    raise AssertionError("it never came to an end")
+
+
+def prepared(node):
+    node.apply(node.cluster.bundle())
+    node.apply(node.cluster.snapshot(1, A))
+
+
+def old_or_new(cluster, following):
+    def judge(node, ended):
+        node.open()
+        floor = node.store.floors.scopes[SCOPE].order
+        assert node.contents() in ((whole(B),) if ended == 0 else (whole(A), whole(B)))
+        assert floor >= node.store.active(SCOPE).version >= (1, 1)
+        assert node.store.standing().lost == frozenset()
+        assert not node.store.unfinished
+        node.apply(following)
+        assert node.contents() == {"a": b'{"v":3}'}
+
+    return judge
+
+
+def test_a_snapshot_killed_at_every_step(tmp_path, cluster):
+    """rules L28, L32, P7, J47; threats C01"""
+    document, following = cluster.snapshot(2, B), cluster.snapshot(3, {"a": {"v": 3}})
+
+    def work(node):
+        node.open()
+        node.apply(document)
+
+    died = deaths(tmp_path, cluster, prepared, work, old_or_new(cluster, following))
+    assert died >= 8  # opening, slot, sections, four of the floors, the swap
+
+
+def test_an_increment_killed_at_every_step(tmp_path, cluster):
+    """rules L32; threats I22"""
+    following = cluster.snapshot(3, {"a": {"v": 3}})
+
+    def work(node):
+        node.open()
+        held = node.store.active(SCOPE)
+        base = type("Base", (), {"envelope": held.envelope, "state": held.sections})
+        node.apply(cluster.setting(2, base, "a", {"v": 2}))
+
+    deaths(tmp_path, cluster, prepared, work, old_or_new(cluster, following))
+
+
+def test_two_scopes_killed_at_every_step(tmp_path, cluster):
+    """rules X17: both are old, or both are new"""
+    one, two = cluster.snapshot(2, B), cluster.snapshot(2, {"q": 2}, scope="qos_policy")
+
+    def prepare(node):
+        prepared(node)
+        node.apply(cluster.snapshot(1, {"q": 1}, scope="qos_policy"))
+
+    def work(node):
+        node.open()
+        node.store.activate(node.verified(one), node.verified(two), now=NOW, boot=BOOT)
+
+    seen = set()
+
+    def judge(node, ended):
+        node.open()
+        versions = (node.store.active(SCOPE).version, node.store.active("qos_policy").version)
+        assert versions in (((1, 1), (1, 1)), ((1, 2), (1, 2)))
+        seen.add(versions)
+        node.apply(cluster.snapshot(3, {"a": {"v": 3}}))
+
+    deaths(tmp_path, cluster, prepare, work, judge)
+    assert len(seen) == 2
+
+
+def test_after_the_floors_it_goes_forward(tmp_path, cluster):
+    """rules L32; threats D-24: the commit alone is missing"""
+    document = cluster.snapshot(2, B)
+    with Node(tmp_path / "root", cluster) as node:
+        prepared(node)
+        node.verified(document)
+
+    class DiesAtCommit(DyingDisk):
+        def about_to(self, step):
+            if step == "commit" and "rename" in self.steps:
+                self.at = self.seen + 1
+            self.steps.append(step)
+            super().about_to(step)
+
+    def work():
+        disk = DiesAtCommit()
+        disk.steps = []
+        node = Node(tmp_path / "root", cluster, disk=disk)
+        node.open()
+        slot = node.store.slot(SCOPE, node.store.pending()[0].envelope_hash)
+        node.store.activate(node.judge(slot, "snapshot"), now=NOW, boot=BOOT)
+
+    assert in_a_child(work) == -signal.SIGKILL
+    with Node(tmp_path / "root", cluster) as node:
+        assert [(finding.happened, finding.scope) for finding in node.store.findings] == [("rolled_forward", SCOPE)]
+        assert node.contents() == whole(B)
+        held = node.store.active(SCOPE)
+        assert held.signers == (cluster.config.key_id,)
+        assert held.judged_at == NOW
+        assert node.store.journal.events()[-1].event == "rolled_forward"
+
+
+def test_a_recovery_killed_at_every_step(tmp_path, cluster):
+    """rules S87: nonce and swap are one; a nonce is never free again once the swap is done"""
+    old = cluster.snapshot(1, A)
+
+    def prepare(node):
+        node.apply(cluster.bundle())
+        node.apply(old)
+        node.apply(cluster.snapshot(2, B))
+        node.store.keep_recovery(node.verified_alone(cluster.recovery(2, old)), now=NOW)
+
+    def work(node):
+        node.open()
+        node.apply(old)
+
+    def judge(node, ended):
+        node.open()
+        back = node.contents() == whole(A)
+        assert back or node.contents() == whole(B)
+        assert ("n1" in node.store.standing().used_nonces) == back
+        assert node.store.standing().marks[SCOPE].config_version == 2
+        assert node.store.standing().lost == frozenset()
+        if not back:
+            node.apply(old)
+        assert node.contents() == whole(A)
+
+    deaths(tmp_path, cluster, prepare, work, judge)
+
+
+def test_garbage_collection_killed_at_every_step(tmp_path, cluster):
+    """rules L36"""
+
+    def prepare(node):
+        prepared(node)
+        for version in (2, 3):
+            node.apply(cluster.snapshot(version, A | {"c": "x" * 5000 + str(version)}))
+        node.store.set(b"garbage")
+
+    def work(node):
+        node.open()
+        node.store.garbage.run()
+
+    def judge(node, ended):
+        node.open()
+        assert node.contents()["b"] == whole(A)["b"]
+        node.store.garbage.run()
+        with node.store.read() as reading:
+            previous = reading.previous(SCOPE)
+            assert all(previous.read(name) for name in previous.sections)
+
+    assert deaths(tmp_path, cluster, prepare, work, judge) >= 2
+
+
+def test_the_first_start_killed_at_every_step(tmp_path, cluster):
+    """rules L31: a first start that died is a first start, and no damage"""
+    for at in range(1, 100):
+        path = tmp_path / f"at-{at}"
+
+        def run(path=path, at=at):
+            Node(path, cluster, disk=DyingDisk(at=at)).open()
+
+        ended = in_a_child(run)
+        with Node(path, cluster) as node:
+            assert {finding.happened for finding in node.store.findings} <= {"floor_repaired"}
+            assert not node.store.floor_lost
+            node.apply(cluster.bundle())
+        assert list(check(path, CLUSTER)) == []
+        if ended == 0:
+            break
+    assert at > 20
+
+
+def test_a_rebuild_killed_at_every_step(tmp_path, cluster):
+    """rules L33"""
+
+    def prepare(node):
+        prepared(node)
+
+    def work(node):
+        (node.path / "clusters" / CLUSTER / "store" / "data.mdb").write_bytes(b"")
+        node.open()
+
+    def judge(node, ended):
+        node.open()
+        assert node.store.standing().marks[SCOPE].config_version == 1
+        if node.contents() is None:
+            node.apply(cluster.bundle())
+            node.apply(cluster.snapshot(2, B))
+        assert node.store.floors.scopes[SCOPE].order >= (1, 1)
+
+    deaths(tmp_path, cluster, prepare, work, judge)

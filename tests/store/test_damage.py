@@ -1,0 +1,470 @@
+"""What a damaged disk does: never a dead process, a lowered floor, or bytes with a wrong hash (rules L29..L34, J47)."""
+
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from store import sealed
+from store.check import check
+from store.errors import StoreError, StoreFault
+from store.floors import MAGIC
+from store.metapage import FileState, inspect
+from store.quarantine import MOST_COPIES
+from tests.store.cluster import BOOT, CLUSTER, DAY, NOW, SCOPE, Cluster, Node
+
+FILLER = "constant" * 700  # sections of more than a page
+
+
+def sections(version):
+    return {"a": {"v": version}, "b": FILLER}
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    """A small store with active and previous, closed, never changed."""
+    node = Node(tmp_path_factory.mktemp("origin") / "root", Cluster())
+    with node:
+        node.apply(node.cluster.bundle())
+        for version in (1, 2, 3):
+            node.apply(node.cluster.snapshot(version, sections(version)))
+        node.store.garbage.run()
+    return node
+
+
+@pytest.fixture
+def copy(origin, tmp_path):
+    shutil.copytree(origin.path, tmp_path / "root")
+    node = Node(tmp_path / "root", origin.cluster)
+    yield node
+    node.close()
+    assert list(check(node.path, CLUSTER)) == []
+
+
+def home(node):
+    return node.path / "clusters" / CLUSTER
+
+
+def data_file(node):
+    return home(node) / "store" / "data.mdb"
+
+
+def happened(node):
+    return {finding.happened for finding in node.store.findings}
+
+
+def opens_with_its_floors(node):
+    """Whatever was done to it: it opens, holds the mark, serves nothing wrong, takes the next one."""
+    node.open()
+    assert node.store.floors.scopes[SCOPE].order >= (1, 3)
+    assert node.store.standing().marks[SCOPE].version >= (1, 3)
+    told = [event.event for event in node.store.journal.events(0)]
+    assert {str(one) for one in happened(node)} <= set(told)
+    if node.store.active("trust_bundle") is None:
+        node.apply(node.cluster.bundle(1))
+    served = node.contents()
+    if served is not None:
+        assert served["b"] == b'"' + FILLER.encode() + b'"'
+        assert served["a"] in (b'{"v":1}', b'{"v":2}', b'{"v":3}')
+    node.apply(node.cluster.snapshot(4, sections(4)))
+    assert node.contents()["a"] == b'{"v":4}'
+
+
+def bundle_again(node):
+    """The bundle of the module's origin, taken again at its floor (threats C04)."""
+    node.apply(node.origin_bundle)
+
+
+@pytest.fixture(scope="module")
+def bundle(origin):
+    return origin.cluster.bundle()
+
+
+def rebuilt(node):
+    """A store that was lost: floors and identity stay, everything is asked for again."""
+    store = node.open()
+    assert "store_rebuilt" in happened(node)
+    assert store.active(SCOPE) is None
+    assert store.standing().marks[SCOPE].version == (1, 3)
+    assert store.standing().lost == {SCOPE, "trust_bundle"}
+    assert store.journal.events(0)[0].event == "store_rebuilt"
+    return store
+
+
+def test_the_scenario_is_sound(copy):
+    copy.open()
+    assert happened(copy) == set()
+    assert inspect(data_file(copy)).state is FileState.WHOLE
+
+
+def test_zero_length(copy, origin):
+    """rules L31, M8"""
+    incarnation, generation = incarnation_of(copy)
+    data_file(copy).write_bytes(b"")
+    store = rebuilt(copy)
+    assert store.incarnation != incarnation  # rules L38
+    assert store.watch.generation > generation
+    (aside,) = (home(copy) / "quarantine").iterdir()
+    assert (aside / "data.mdb").stat().st_size == 0
+
+
+def incarnation_of(node):
+    node.open()
+    found = node.store.incarnation, node.store.watch.generation
+    node.close()
+    return found
+
+
+@pytest.mark.parametrize("what", ["data.mdb", "store"])
+def test_missing_beside_floors(copy, what):
+    """rules L31; threats C04"""
+    target = data_file(copy) if what == "data.mdb" else home(copy) / "store"
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    rebuilt(copy)
+
+
+def test_missing_beside_an_enrolment(copy):
+    """rules L31: also when the floors are gone with it"""
+    from store.enrolment import Enrolment
+
+    copy.open()
+    copy.store.enrol(Enrolment(CLUSTER, "node-1", {}, 1, 1, 1, NOW, "configuration", NOW))
+    copy.close()
+    shutil.rmtree(home(copy) / "store")
+    for file in (home(copy) / "floors").iterdir():
+        file.unlink()
+    store = copy.open()
+    assert {"store_rebuilt", "floor_lost"} <= {str(one) for one in happened(copy)}
+    assert store.floor_lost
+    assert store.floors.authority_epoch == 1
+
+
+def test_at_the_floor_the_same_content_is_taken_again(origin, tmp_path):
+    """threats C04; rules S63: below the floor it is a rollback"""
+    from snapshot.reasons import Rejected
+
+    cluster = Cluster()
+    bundle, two, three = cluster.bundle(), cluster.snapshot(2, sections(2)), cluster.snapshot(3, sections(3))
+    node = Node(tmp_path / "root", cluster)
+    with node:
+        for document in (bundle, two, three):
+            node.apply(document)
+    shutil.rmtree(home(node) / "store")
+    with node:
+        node.apply(bundle)
+        with pytest.raises(Rejected):
+            node.judge(node.download(two), "snapshot")
+        node.apply(three)
+        assert node.contents()["a"] == b'{"v":3}'
+        assert node.store.standing().lost == frozenset()
+    with node:
+        assert happened(node) == set()
+    assert list(check(node.path, CLUSTER)) == []
+
+
+@pytest.mark.parametrize("page", [0, 1])
+def test_a_destroyed_meta_page(copy, page):
+    """rules L30, M6; threats C02"""
+    with data_file(copy).open("r+b") as file:
+        file.seek(page * 4096)
+        file.write(bytes(4096))
+    rebuilt(copy)
+
+
+def test_a_damaged_transaction_number_opens_an_older_state(copy):
+    """threats fact 1, C02: no error from LMDB, so the floors find it"""
+    import struct
+
+    with data_file(copy).open("r+b") as file:
+        head = file.read(8192)
+        numbers = [struct.unpack_from("<Q", head, start + 144)[0] for start in (0, 4096)]
+        newest = numbers.index(max(numbers))
+        file.seek(newest * 4096 + 144)
+        file.write(bytes(8))
+    copy.open()
+    assert copy.store.standing().marks[SCOPE].version == (1, 3)
+    assert copy.store.floors.scopes[SCOPE].order == (1, 3)
+    copy.apply(copy.cluster.snapshot(4, sections(4)))
+
+
+def test_an_older_file_put_back(tmp_path):
+    """rules L32, M11; threats C06: the floors hold, the last verified serves on"""
+    node = Node(tmp_path / "root", Cluster())
+    with node:
+        node.apply(node.cluster.bundle())
+        node.apply(node.cluster.snapshot(1, sections(1)))
+    older = data_file(node).read_bytes()
+    current = node.cluster.snapshot(3, sections(3))
+    with node:
+        node.apply(node.cluster.snapshot(2, sections(2)))
+        node.apply(current)
+    data_file(node).write_bytes(older)
+    with node:
+        assert happened(node) == {"store_regressed"}
+        assert node.contents()["a"] == b'{"v":1}'
+        assert node.store.standing().marks[SCOPE].version == (1, 3)
+        assert node.store.standing().lost == {SCOPE}
+        assert node.store.journal.events()[-1].event == "store_regressed"
+        node.apply(current)
+        assert node.contents()["a"] == b'{"v":3}'
+    assert list(check(node.path, CLUSTER)) == []
+
+
+def test_an_older_file_from_before_a_recovery_put_back(tmp_path):
+    """rules S87, L32: the nonce stays used"""
+    node = Node(tmp_path / "root", Cluster())
+    old = node.cluster.snapshot(1, sections(1))
+    with node:
+        node.apply(node.cluster.bundle())
+        node.apply(old)
+        node.apply(node.cluster.snapshot(2, sections(2)))
+        node.store.keep_recovery(node.verified_alone(node.cluster.recovery(2, old)), now=NOW)
+    before = data_file(node).read_bytes()
+    with node:
+        node.apply(old)
+    data_file(node).write_bytes(before)
+    with node:
+        assert happened(node) == {"store_regressed"}
+        assert node.store.standing().used_nonces == {"n1"}
+
+
+@pytest.mark.parametrize("lost", [("a.rec",), ("b.rec",)])
+def test_one_floor_file(copy, lost):
+    """threats D-24: the other serves, and it is written again"""
+    for name in lost:
+        (home(copy) / "floors" / name).write_bytes(b"rubbish")
+    opens_with_its_floors(copy)
+    assert happened(copy) == {"floor_repaired"}
+    copy.reopen()
+    assert happened(copy) == set()
+
+
+def test_both_floor_files(copy):
+    """threats D-24: `floor_lost`, and the store's own copy and active state give them back"""
+    for name in ("a.rec", "b.rec"):
+        (home(copy) / "floors" / name).write_bytes(b"")
+    copy.open()
+    assert happened(copy) == {"floor_lost"}
+    assert copy.store.floor_lost
+    assert copy.store.floors.scopes[SCOPE].order == (1, 3)
+    assert copy.store.time_floor.time == NOW - 60
+    copy.reopen()
+    assert happened(copy) == set()
+    assert copy.store.floor_lost  # until it is confirmed
+    copy.store.confirm_floors()
+    copy.reopen()
+    assert not copy.store.floor_lost
+    assert copy.store.floors.scopes[SCOPE].order == (1, 3)
+
+
+def test_floors_behind_the_store_are_repaired(tmp_path):
+    """rules L32"""
+    node = Node(tmp_path / "root", Cluster())
+    with node:
+        node.apply(node.cluster.bundle())
+        node.apply(node.cluster.snapshot(1, sections(1)))
+    shutil.copytree(home(node) / "floors", tmp_path / "older")
+    with node:
+        node.apply(node.cluster.snapshot(5, sections(5)))
+    shutil.rmtree(home(node) / "floors")
+    shutil.copytree(tmp_path / "older", home(node) / "floors")
+    with node:
+        assert happened(node) == {"floor_repaired"}
+        assert node.store.floors.scopes[SCOPE].order == (1, 5)
+        assert node.contents()["a"] == b'{"v":5}'
+    assert sealed.read(MAGIC, home(node) / "floors" / "a.rec")
+    assert list(check(node.path, CLUSTER)) == []
+
+
+def flip_in(node, needle):
+    """Damage a stored section where its bytes lie."""
+    data = bytearray(data_file(node).read_bytes())
+    found = data.count(needle)
+    position = 0
+    for _ in range(found):
+        position = data.index(needle, position)
+        data[position] ^= 1
+        position += 1
+    data_file(node).write_bytes(data)
+    return found
+
+
+def test_a_flipped_bit_in_an_active_section_falls_back(copy):
+    """rules L29, L34, J47; threats C09"""
+    assert flip_in(copy, b'{"v":3}')
+    copy.open()
+    assert happened(copy) == {"running_on_previous"}
+    assert copy.contents()["a"] == b'{"v":2}'
+    assert copy.store.standing().marks[SCOPE].version == (1, 3)
+    assert copy.store.standing().lost == {SCOPE}
+    events = [event.event for event in copy.store.journal.events(0)]
+    assert events[-2:] == ["running_on_previous", "section_damaged"]
+    copy.reopen()
+    assert happened(copy) == set()  # said once
+    assert copy.store.standing().lost == {SCOPE}  # known for as long as it is so
+    copy.apply(copy.cluster.snapshot(4, sections(4)))
+    assert copy.store.standing().lost == frozenset()
+
+
+def test_a_shared_section_damaged_leaves_nothing(copy):
+    """rules L34: previous is damaged too"""
+    assert flip_in(copy, FILLER[:64].encode())
+    copy.open()
+    assert happened(copy) == {"active_lost"}
+    assert copy.contents() is None
+    assert copy.store.standing().marks[SCOPE].version == (1, 3)
+    copy.apply(copy.cluster.snapshot(4, sections(4)))
+    assert copy.contents()["a"] == b'{"v":4}'
+
+
+def test_an_expired_previous_does_not_serve(copy):
+    """rules L34"""
+    assert flip_in(copy, b'{"v":3}')
+    copy.open(now=NOW + 8 * DAY)
+    assert happened(copy) == {"active_lost"}
+
+
+def test_a_previous_of_another_epoch_does_not_serve(tmp_path):
+    """rules L34"""
+    node = Node(tmp_path / "root", Cluster())
+    with node:
+        node.apply(node.cluster.bundle())
+        node.apply(node.cluster.snapshot(1, sections(1)))
+        node.apply(node.cluster.bundle(2, announced=2))
+        node.apply(node.cluster.snapshot(3, sections(3), authority_epoch=2))
+    assert flip_in(node, b'{"v":3}')
+    with node:
+        assert happened(node) == {"active_lost"}
+
+
+def test_damage_that_is_met_while_running(copy):
+    """rules L29: nothing with a wrong hash is handed out, and the scope leaves it"""
+    copy.open()
+    held = copy.store.active(SCOPE)
+    digest = bytes.fromhex(held.sections["a"].sha256)
+    with copy.store._environment.write() as transaction:
+        transaction.put("sections", digest, b'{"v":9}')
+    with pytest.raises(StoreError) as caught:
+        held.read("a")
+    assert caught.value.fault is StoreFault.STORE_CORRUPT
+    seen = []
+    copy.store.watch.subscribe(seen.append)
+    assert copy.store.fall_back(SCOPE, now=NOW, cause="section a") == "running_on_previous"
+    assert copy.contents()["a"] == b'{"v":2}'
+    assert [change.scopes for change in seen] == [(SCOPE,)]
+    assert copy.store.fall_back("qos_policy", now=NOW, cause="") is None
+    copy.apply(copy.cluster.snapshot(4, sections(4)))
+    copy.store.garbage.run()
+
+
+def test_scrubbing_finds_it_in_rounds(copy):
+    """threats D-26"""
+    copy.open()
+    while not (step := copy.store.scrub.step(NOW, most=2)).done:
+        assert step.blobs == 2
+        assert step.damaged == 0
+    digest = bytes.fromhex(copy.store.active(SCOPE).sections["a"].sha256)
+    with copy.store._environment.write() as transaction:
+        transaction.put("sections", digest, b'{"v":9}')
+    happenings = {}
+    while not (step := copy.store.scrub.step(NOW, most=2)).done:
+        happenings |= step.happened
+    assert happenings | step.happened == {SCOPE: "running_on_previous"}
+    assert copy.contents()["a"] == b'{"v":2}'
+
+
+def test_a_damaged_scope_record(copy):
+    """rules L32: the mark comes back from the floors"""
+    copy.open()
+    with copy.store._environment.write() as transaction:
+        (key,) = [key for key, data in transaction.items("scopes") if SCOPE.encode() in data]
+        data = bytearray(transaction.get("scopes", key))
+        data[10] ^= 1
+        transaction.put("scopes", key, bytes(data))
+    copy.reopen()
+    assert {"record_lost", "store_regressed"} == {str(one) for one in happened(copy)}
+    assert copy.store.standing().marks[SCOPE].version == (1, 3)
+    assert copy.contents() is None
+    copy.apply(copy.cluster.snapshot(4, sections(4)))
+
+
+def test_quarantine_is_bounded(copy):
+    """rules L33: three copies, the oldest go first"""
+    for number in range(MOST_COPIES + 2):
+        data_file(copy).write_bytes(b"%d" % number)
+        copy.open(now=NOW + number)
+        copy.close()
+    kept = sorted(path.name for path in (home(copy) / "quarantine").iterdir())
+    assert len(kept) == MOST_COPIES
+    contents = {(home(copy) / "quarantine" / name / "data.mdb").read_bytes() for name in kept}
+    assert contents == {b"2", b"3", b"4"}
+
+
+def test_quarantine_of_the_same_second(copy):
+    for number in range(3):
+        data_file(copy).write_bytes(b"%d" % number)
+        copy.open()
+        copy.close()
+    assert len(list((home(copy) / "quarantine").iterdir())) == 3
+
+
+def test_truncation_at_every_page_border(origin, tmp_path):
+    """rules L30, M7; threats C03, fact 2"""
+    size = data_file(origin).stat().st_size
+    for length in range(0, size, 4096):
+        node = Node(tmp_path / f"at-{length}", origin.cluster)
+        shutil.copytree(origin.path, node.path)
+        with data_file(node).open("r+b") as file:
+            file.truncate(length)
+        survives(node)
+        shutil.rmtree(node.path)
+
+
+def survives(node):
+    """It opens, holds its floors, serves nothing wrong, and takes the next."""
+    with node:
+        assert node.store.standing().marks[SCOPE].version >= (1, 3)
+        assert node.store.floors.scopes[SCOPE].order >= (1, 3)
+        served = node.contents()
+        if served is not None:
+            assert served == {"a": b'{"v":%d}' % node.store.active(SCOPE).envelope.config_version, "b": filler()}
+        elif node.store.findings:
+            assert node.store.journal.events(0)
+        if node.store.active("trust_bundle") is not None:
+            node.apply(node.cluster.snapshot(4, sections(4)))
+            assert node.contents()["a"] == b'{"v":4}'
+    assert list(check(node.path, CLUSTER)) == []
+
+
+def filler():
+    return b'"' + FILLER.encode() + b'"'
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_flipped_bits_anywhere(origin, tmp_path_factory, data):
+    """rules J47, M6; threats C02, C09"""
+    size = data_file(origin).stat().st_size
+    flips = data.draw(st.lists(st.tuples(st.integers(0, size - 1), st.integers(0, 7)), min_size=1, max_size=4))
+    path = tmp_path_factory.mktemp("flip") / "root"
+    shutil.copytree(origin.path, path)
+    node = Node(path, origin.cluster)
+    damaged = bytearray(data_file(node).read_bytes())
+    for position, bit in flips:
+        damaged[position] ^= 1 << bit
+    data_file(node).write_bytes(damaged)
+    survives(node)
+    shutil.rmtree(path.parent)
+
+
+def test_activation_after_a_rebuild_keeps_the_generation_rising(copy):
+    copy.open()
+    before = copy.store.watch.generation
+    copy.close()
+    data_file(copy).write_bytes(b"")
+    copy.open()
+    verdict = copy.apply(copy.cluster.bundle(2))
+    assert copy.store.watch.generation > before
+    assert copy.store.active("trust_bundle").envelope_hash == verdict.envelope_hash
+    assert BOOT.boot_id == "boot-1"
