@@ -2,21 +2,20 @@
 
     parse       bytes that must be canonical -> Parsed: the value, and what a walk over it found
     loads       the same, the value alone
-    walk        a value -> Parsed
+    survey      a value that did not come from bytes -> Parsed
     dumps       a value -> its canonical bytes
 
-How `parse` knows that bytes are canonical without writing the value again: whatever is not canonical in valid JSON
-leaves a trace that can be counted. White space other than the space is never inside a string, so it must not occur;
-every space and every quote of the text must be accounted for by the strings of the value (a member given twice is a
-name lost); numbers are compared as they are read; escapes are compared as a set; names must ascend. So a section is
-parsed once, in C, and walked once.
+How `parse` knows that bytes are canonical without writing the value again: what is not canonical in valid JSON leaves
+a trace. White space other than the space is never inside a string, so it must not occur. With all strings cut out, no
+space may be left, and the colons left must be as many as the members (a member given twice is a name lost). Numbers
+are compared as they are read, escapes as a set, and names must ascend. So a section is parsed once, in C, and its
+values are never visited one by one.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from math import isfinite
 
@@ -25,6 +24,9 @@ from snapshot.limits import DEFAULT, Limits
 
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}:," '))
+_BARE_STRING = re.compile(rb'"[^"]*"')
 _SHORT_ESCAPES = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r"}
 _CANONICAL_ESCAPES = {r"\"", r"\\"} | {_SHORT_ESCAPES.get(code, f"\\u{code:04x}") for code in range(32)}
 
@@ -35,44 +37,36 @@ class NotCanonical(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A value read from canonical bytes, with what one walk over it found."""
+    """A value read from canonical bytes."""
 
     value: object
-    levels: list[list[object]]  # all values, by depth: the value itself, what it holds, what those hold ...
-    objects: list[dict[str, object]]
-    strings: int  # how many values are strings
+    text: str  # what it was read from
+    objects: list[dict[str, object]]  # every object at any depth
 
-    @cached_property
-    def shapes(self) -> set[tuple[str, ...]]:
-        """The distinct tuples of member names, each in the order in which it was read."""
-        return set(map(tuple, self.objects))
+    shapes: set[tuple[str, ...]]  # the distinct tuples of their names, as they were read
+    names: set[str]
 
-    @cached_property
-    def names(self) -> set[str]:
-        return set(chain.from_iterable(self.shapes))
+    def strings(self) -> Iterator[str]:
+        """Every string at any depth, member names included, each as often as it stands there."""
+        for level in self._levels():
+            yield from (item for item in level if isinstance(item, str))
+            yield from chain.from_iterable(item for item in level if isinstance(item, dict))
 
-    @cached_property
-    def texts(self) -> set[str]:
-        """Every string that is a value or an element."""
-        return {item for level in self.levels for item in level if type(item) is str}
+    def empty_containers(self) -> int:
+        return sum(item in ({}, []) for level in self._levels() for item in level)
+
+    def _levels(self) -> Iterator[list[object]]:
+        """All values by depth: the value itself, what it holds, what those hold ..."""
+        level: list[object] = [self.value]
+        while level:
+            yield level
+            objects = chain.from_iterable(item.values() for item in level if isinstance(item, dict))
+            level = [*objects, *chain.from_iterable(item for item in level if isinstance(item, list))]
 
 
-def walk(value: object, depth: int = DEFAULT.json_depth) -> Parsed:
-    """The walk over a value; NotCanonical where more than `depth` objects and arrays are open at once."""
-    levels: list[list[object]] = [[value]]
-    objects: list[dict[str, object]] = []
-    strings = 0
-    while True:
-        rest = [item for item in levels[-1] if type(item) is not str]
-        strings += len(levels[-1]) - len(rest)
-        dicts = [item for item in rest if type(item) is dict]
-        lists = [item for item in rest if type(item) is list]
-        if not dicts and not lists:
-            return Parsed(value, levels, objects, strings)
-        if len(levels) > depth:
-            raise NotCanonical("nested too deep")
-        objects += dicts
-        levels.append([*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)])
+def survey(value: object) -> Parsed:
+    """What `parse` would give for a value's own canonical bytes, whatever its size."""
+    return _parsed(dumps(value).decode())
 
 
 def loads(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) -> object:
@@ -83,13 +77,17 @@ def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
     """The value of canonical `data` within the limits on depth, values and strings; NotCanonical otherwise."""
     text = _decoded(data)
     _refuse_too_many_containers(text, limits.json_values)
-    parsed = walk(_parsed(text), limits.json_depth if depth is None else depth)
-    if sum(map(len, parsed.levels)) > limits.json_values:
-        raise NotCanonical(f"more than {limits.json_values} values")
+    parsed = _parsed(text)
+    structure = _structure(data)
+    if b" " in structure:
+        raise NotCanonical("white space between tokens")
+    if structure.count(b":") != sum(map(len, parsed.objects)):
+        raise NotCanonical("a member name given twice")
+    _refuse_depth(structure, limits.json_depth if depth is None else depth)
+    _refuse_too_many_values(parsed, structure, limits.json_values)
     _refuse_other_escapes(text)
-    _refuse_disorder(parsed, _sorted_by_utf_16 if not text.isascii() else sorted)
+    _refuse_disorder(parsed)
     _refuse_long_strings(parsed, data, limits.string_bytes)
-    _refuse_unaccounted(parsed, text)
     return parsed
 
 
@@ -147,15 +145,11 @@ def _refuse_too_many_containers(text: str, most: int) -> None:
             raise NotCanonical(f"more than {most} values")
 
 
-class _Integers(dict[str, int]):
-    """Integer tokens already judged: most documents repeat theirs."""
-
-    def __missing__(self, token: str) -> int:
-        value = int(token) if len(token) <= 17 else MAX_INTEGER + 1
-        if token == "-0" or abs(value) > MAX_INTEGER:
-            raise NotCanonical("an integer outside +-(2^53-1), or minus zero")
-        self[token] = value
-        return value
+def _integer(token: str) -> int:
+    value = int(token) if len(token) <= 17 else MAX_INTEGER + 1
+    if token == "-0" or abs(value) > MAX_INTEGER:
+        raise NotCanonical("an integer outside +-(2^53-1), or minus zero")
+    return value
 
 
 def _float(token: str) -> float:
@@ -169,11 +163,39 @@ def _constant(token: str) -> object:
     raise NotCanonical(f"{token} is no JSON")
 
 
-def _parsed(text: str) -> object:
+class _Judged(dict[str, float]):
+    """Number tokens already judged, since documents repeat them; bounded, and the same for all."""
+
+    def __init__(self, judge: Callable[[str], float]) -> None:
+        super().__init__()
+        self.judge = judge
+
+    def __missing__(self, token: str) -> float:
+        value = self.judge(token)
+        if len(self) >= 10_000:
+            self.clear()
+        self[token] = value
+        return value
+
+
+_INTEGERS = _Judged(_integer)
+_FLOATS = _Judged(_float)
+
+
+def _parsed(text: str) -> Parsed:
+    objects: list[dict[str, object]] = []
+
+    def collect(item: dict[str, object]) -> dict[str, object]:
+        objects.append(item)
+        return item
+
+    decoder = json.JSONDecoder(
+        object_hook=collect,
+        parse_int=_INTEGERS.__getitem__,
+        parse_float=_FLOATS.__getitem__,
+        parse_constant=_constant,
+    )
     try:
-        decoder = json.JSONDecoder(
-            parse_int=_Integers().__getitem__, parse_float=_float, parse_constant=_constant
-        )
         value, end = decoder.raw_decode(text)
     except NotCanonical:
         raise
@@ -183,7 +205,38 @@ def _parsed(text: str) -> object:
         raise NotCanonical("not JSON") from None
     if end != len(text):
         raise NotCanonical("something follows the value")
-    return value
+    shapes = set(map(tuple, objects))
+    return Parsed(value, text, objects, shapes, set(chain.from_iterable(shapes)))
+
+
+def _structure(data: bytes) -> bytes:
+    """Valid JSON without its strings: the brackets, all as square ones, colons, commas, and spaces."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if data.count(b'"', 0, 4096) < 64:  # long strings: cheaper to cut at the quotes
+        return b"".join(data.split(b'"')[::2]).translate(_SQUARE, _NOT_STRUCTURE + b'"')
+    # Two quotes side by side go without changing what is inside of a string and what is not.
+    bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
+    return _BARE_STRING.sub(b"", bare) if b'"' in bare else bare
+
+
+def _refuse_depth(structure: bytes, most: int) -> None:
+    """The innermost pairs go, level by level."""
+    brackets = structure.translate(None, b":,")
+    while brackets:
+        if most == 0:
+            raise NotCanonical("nested too deep")
+        most -= 1
+        brackets = brackets.replace(b"[]", b"")
+
+
+def _refuse_too_many_values(parsed: Parsed, structure: bytes, most: int) -> None:
+    """A value is the first of all, or the first after a bracket, or follows a comma."""
+    commas, brackets = structure.count(b","), structure.count(b"[")
+    if 1 + commas + brackets > most:
+        filled = brackets - parsed.empty_containers()
+        if 1 + commas + filled > most:
+            raise NotCanonical(f"more than {most} values")
 
 
 def _refuse_other_escapes(text: str) -> None:
@@ -191,8 +244,9 @@ def _refuse_other_escapes(text: str) -> None:
         raise NotCanonical("an escape in another form than the canonical one")
 
 
-def _refuse_disorder(parsed: Parsed, in_order: Callable[[Iterable[str]], list[str]]) -> None:
+def _refuse_disorder(parsed: Parsed) -> None:
     """Names ascend by UTF-16 code units (RFC 8785, 3.2.3), which is by code point wherever there is only ASCII."""
+    in_order: Callable[[Iterable[str]], list[str]] = sorted if parsed.text.isascii() else _sorted_by_utf_16
     if any(list(shape) != in_order(shape) for shape in parsed.shapes):
         raise NotCanonical("member names out of order")
 
@@ -206,22 +260,9 @@ def _refuse_long_strings(parsed: Parsed, data: bytes, most: int) -> None:
     starts = range(0, len(data) - half + 1, half)
     # A string longer than the limit covers an aligned half of the limit without a quote, or it holds escapes.
     if (b"\\" in data or any(data.find(b'"', start, start + half) < 0 for start in starts)) and any(
-        len(text) * 4 > most and len(text.encode()) > most for text in parsed.names | parsed.texts
+        len(string) * 4 > most and len(string.encode()) > most for string in parsed.strings()
     ):
         raise NotCanonical(f"a string of more than {most} bytes")
-
-
-def _refuse_unaccounted(parsed: Parsed, text: str) -> None:
-    """Quotes and spaces of the text that no string of the value accounts for."""
-    quotes = text.count('"') - 2 * (sum(map(len, parsed.objects)) + parsed.strings)
-    if not quotes and " " not in text:
-        return
-    values = [item for level in parsed.levels for item in level if type(item) is str]
-    everything = "\n".join(chain(values, chain.from_iterable(parsed.objects)))
-    if quotes and quotes != everything.count('"'):
-        raise NotCanonical("a member name given twice")
-    if text.count(" ") != everything.count(" "):
-        raise NotCanonical("white space between tokens")
 
 
 def _is_plain(value: object) -> bool:

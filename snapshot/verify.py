@@ -336,9 +336,7 @@ def _patched(case: _Case, name: str, change: Change, data: bytes) -> bytes:
         case.content.note(Order.PATCH, _step_11(Reason.PATCH_FAILED, "a section of the base", "none", name))
         return b""
     try:
-        result = canonical.dumps(
-            patch.apply(operations.value, canonical.walk(_held_value(base, name)).value, case.holder.limits)
-        )
+        result = canonical.dumps(patch.apply(operations.value, _held_value(base, name), case.holder.limits))
     except patch.PatchFailed as error:
         case.content.note(Order.PATCH, _step_11(Reason.PATCH_FAILED, "a patch that applies", str(error), name))
         return b""
