@@ -1,0 +1,143 @@
+"""Applying declared resources as a whole (protocol 2; rules S69, K21, H38)."""
+
+import pytest
+
+from coordinator import admission, catalog, declarations
+from coordinator.admission import Entry
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+from coordinator.resources import InvalidResources
+from tests.coordinator.candidates import NOW, admit, contents, found
+
+HOW = {"actor": "alice", "now": NOW}
+BASE = "kind: Organization\nid: acme\n---\nkind: Node\nid: node-a\nspec: {roles: [core_mesh], organizations: [acme]}\n"
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    found(database)
+    return database
+
+
+def apply(database: Database, text: str, **options) -> declarations.Plan:
+    return declarations.apply(database, {"a.yaml": text}, **{**HOW, **options})
+
+
+def keys(database: Database) -> list[tuple[str, str]]:
+    return [each.key for each in declarations.kept(database)]
+
+
+def test_what_is_applied_is_kept(cluster: Database) -> None:
+    plan = apply(cluster, BASE)
+    assert [(change.verb, *change.key) for change in plan.changes] == [
+        ("create", "Node", "node-a"), ("create", "Organization", "acme"),
+    ]  # fmt: skip
+    assert keys(cluster) == [("Node", "node-a"), ("Organization", "acme")]
+    again = apply(cluster, BASE)
+    assert (again.changes, again.unchanged, again.touched) == ((), 2, frozenset())
+
+
+def test_a_change_is_shown_member_by_member(cluster: Database) -> None:
+    apply(cluster, BASE)
+    plan = apply(cluster, BASE.replace("core_mesh", "ingress"), dry_run=True)
+    assert plan.lines()[:2] == ["~ Node node-a", "    spec.roles: ['core_mesh'] -> ['ingress']"]
+
+
+def test_a_dry_run_is_the_same_code_stopped_before_the_commit(cluster: Database) -> None:
+    admit(cluster, "node-a")
+    before = contents(cluster, "resources", "nodes", "cluster", "audit")
+    dry = apply(cluster, BASE, dry_run=True)
+    assert contents(cluster, "resources", "nodes", "cluster", "audit") == before
+    wet = apply(cluster, BASE)
+    assert (dry.changes, dry.touched, dry.based_on) == (wet.changes, wet.touched, wet.based_on)
+    assert dry.lines() == wet.lines()
+
+
+def test_prune_deletes_what_no_file_declares(cluster: Database) -> None:
+    apply(cluster, BASE)
+    other = "kind: Organization\nid: acme\n"
+    assert apply(cluster, other).changes == ()
+    plan = apply(cluster, other, prune=True)
+    assert [change.verb for change in plan.changes] == ["delete"]
+    assert plan.lines()[0] == "- Node node-a"
+    assert keys(cluster) == [("Organization", "acme")]
+
+
+def test_what_stays_may_not_be_left_hanging(cluster: Database) -> None:
+    """The organization goes, the node that serves it would stay."""
+    apply(cluster, BASE)
+    before = contents(cluster, "resources", "cluster")
+    with pytest.raises(InvalidResources) as caught:
+        apply(cluster, "kind: Node\nid: node-a\nspec: {organizations: [acme]}\n", prune=True)
+    (problem,) = caught.value.problems
+    assert "no Organization acme" in problem.message
+    assert contents(cluster, "resources", "cluster") == before
+
+
+def test_one_fault_keeps_all_of_it_out(cluster: Database) -> None:
+    before = contents(cluster, "resources", "cluster")
+    with pytest.raises(InvalidResources):
+        apply(cluster, BASE + "---\nkind: Service\nid: web\nspec: {organization: nobody, runs_on: {roles: [thin]}}\n")
+    assert contents(cluster, "resources", "cluster") == before
+    assert len(apply(cluster, BASE).changes) == 2
+
+
+def test_the_loser_of_two_plans(cluster: Database, second: Database) -> None:
+    """rules H38, H3: `concurrent_update`, and nothing of it remains."""
+    plan = apply(cluster, BASE, dry_run=True)
+    apply(second, "kind: Organization\nid: wayne\n")
+    with pytest.raises(Refused) as caught:
+        apply(cluster, BASE, based_on=plan.based_on)
+    assert caught.value.code is Code.CONCURRENT_UPDATE
+    assert keys(cluster) == [("Organization", "wayne")]
+    fresh = apply(cluster, BASE, dry_run=True)
+    assert len(apply(cluster, BASE, based_on=fresh.based_on).changes) == 2
+
+
+def test_another_replicas_change_is_seen(cluster: Database, second: Database) -> None:
+    """What is remembered of a state has that state's name: another state is read anew."""
+    apply(cluster, BASE)
+    apply(second, BASE.replace("core_mesh", "thin"))
+    with cluster.read() as transaction:
+        assert catalog.load(transaction).resources["Node", "node-a"].roles == ("thin",)
+    assert apply(cluster, BASE).lines()[0] == "~ Node node-a"
+
+
+def test_a_change_raises_the_generations_that_it_touches(cluster: Database) -> None:
+    """rules K21"""
+    for node_id in ("node-a", "node-b"):
+        admit(cluster, node_id)
+    before = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
+    plan = apply(cluster, BASE)
+    assert {node_id for node_id, _ in plan.touched} == {"node-a"}
+    after = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
+    assert after == {"node-a": before["node-a"] + 1, "node-b": before["node-b"]}
+
+
+def test_a_declaration_may_not_contradict_the_catalog(cluster: Database) -> None:
+    """rules H-000-1: file, line and field of it."""
+    admit(cluster, "node-a")
+    with pytest.raises(InvalidResources) as caught:
+        apply(cluster, "kind: Node\nid: node-a\nspec:\n  kind: witness\n")
+    problem = caught.value.problems[0]
+    assert (problem.line, problem.field) == (4, "spec.kind")
+    apply(cluster, "kind: Node\nid: node-b\nspec:\n  kind: witness\n")
+    with pytest.raises(Refused) as refused:
+        admission.allow(cluster, Entry("node-b", "data"), **HOW)
+    assert refused.value.code is Code.CONTRADICTION
+
+
+def test_every_change_is_in_the_audit_log(cluster: Database) -> None:
+    apply(cluster, BASE)
+    apply(cluster, BASE.replace("core_mesh", "thin"))
+    rows = [row for row in contents(cluster, "audit")["audit"] if "'resource." in row]
+    assert len(rows) == 3 and all("alice" in row for row in rows)
+    changed = next(row for row in rows if "resource.change" in row)
+    assert '"core_mesh"' in changed and '"thin"' in changed
+
+
+def test_nothing_is_applied_without_a_state(database: Database) -> None:
+    """rules J34"""
+    with pytest.raises(Refused) as caught:
+        apply(database, BASE)
+    assert caught.value.code is Code.NO_STATE

@@ -1,0 +1,235 @@
+"""What a node is told: swapped against what it was made from, one content under one version (rules K20, K21, X16)."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from coordinator import authority, catalog, documents, heads
+from coordinator.database import Database
+from coordinator.documents import Recovery
+from coordinator.heads import Basis
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
+from tests.coordinator.publications import ISSUED, basis, document, entry, publication, publish
+
+KEPT = ("documents", "document_sections", "objects", "published", "heads", "nodes")
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    found(database)
+    admit(database, "node-a")
+    return database
+
+
+def not_published(database: Database, made) -> Refused:
+    """Publishing is refused as a conflict, and nothing of it remains."""
+    before = contents(database, *KEPT)
+    refusal = publish(database, made)[made.node_id]
+    assert refusal.code is Code.CONFLICT
+    assert contents(database, *KEPT) == before
+    return refusal
+
+
+def test_a_publication_is_handed_out_as_it_was_signed(cluster: Database) -> None:
+    """rules S7"""
+    one = document("route_policy", 1, b"[1]", b"[2]")
+    made = publication(basis(cluster), one)
+    assert publish(cluster, made) == {}
+    assert documents.document(cluster, "node-a", one.snapshot_id) == one
+    assert documents.head(cluster, "node-a") == made.head
+    with cluster.read() as transaction:
+        assert documents.listing(transaction, "node-a") == {"route_policy": entry(one)}
+        published = heads.published_head(transaction, "node-a")
+        assert published is not None and published.pair == (1, made.head.config_version)
+        assert heads.due(transaction, NOW) == []
+        assert heads.due(transaction, ISSUED + 900) == ["node-a"]
+
+
+def test_a_change_meanwhile_is_a_conflict(cluster: Database) -> None:
+    """rules K21, H38: the generation was raised between reading and publishing."""
+    old = basis(cluster)
+    with cluster.change(actor="x", now=NOW) as transaction:
+        authority.raise_generations(transaction, ["node-a"])
+        transaction.audit("x", "x")
+    not_published(cluster, publication(old, document("route_policy", 1, b"1")))
+    assert publish(cluster, publication(basis(cluster), document("route_policy", 1, b"1"))) == {}
+    assert basis(cluster) == Basis(old.generation + 1, old.generation + 1)
+
+
+def test_the_same_generation_twice(cluster: Database) -> None:
+    """rules S85: a head issued again is a new generation."""
+    old = basis(cluster)
+    assert publish(cluster, publication(old, document("route_policy", 1, b"1"))) == {}
+    not_published(cluster, publication(old, document("route_policy", 2, b"2")))
+    not_published(cluster, publication(basis(cluster), generation=old.generation))
+    assert publish(cluster, publication(basis(cluster))) == {}
+
+
+def test_two_contents_under_one_version(cluster: Database) -> None:
+    """rules X16, S86: not even when the basis is right."""
+    publish(cluster, publication(basis(cluster), document("route_policy", 5, b"1")))
+    refusal = not_published(cluster, publication(basis(cluster), document("route_policy", 5, b"other")))
+    assert "another content" in refusal.detail
+    same = document("route_policy", 5, b"1")
+    assert publish(cluster, publication(basis(cluster), same)) == {}
+    assert documents.document(cluster, "node-a", same.snapshot_id) == same
+
+
+def test_versions_do_not_go_back_without_a_recovery(cluster: Database) -> None:
+    """rules S86, S87, S31"""
+    first, second = document("route_policy", 1, b"1"), document("route_policy", 2, b"2")
+    publish(cluster, publication(basis(cluster), first))
+    publish(cluster, publication(basis(cluster), second))
+    back = document("route_policy", 1, b"1")
+    not_published(cluster, publication(basis(cluster), back))
+    permission = document("route_policy", 2, kind="recovery")
+    recovery = Recovery(permission, 2, 1, back.content_hash, "nonce-1")
+    documents.add_recovery(cluster, recovery, actor="root", now=NOW)
+    assert publish(cluster, publication(basis(cluster), back)) == {}
+    assert documents.recovery(cluster, "node-a", "route_policy") == permission
+    with pytest.raises(Refused) as caught:
+        documents.add_recovery(cluster, replace(recovery, document=document("route_policy", 2)), actor="root", now=NOW)
+    assert caught.value.code is Code.CONFLICT
+    publish(cluster, publication(basis(cluster), document("route_policy", 3, b"3")))
+    not_published(cluster, publication(basis(cluster), back))
+
+
+def test_issue_times_and_epochs(cluster: Database) -> None:
+    """rules K47, X6: never behind the last one, never above what the trust bundle announced."""
+    publish(cluster, publication(basis(cluster), document("route_policy", 1, b"1")))
+    early = document("route_policy", 2, b"2", issued_at=ISSUED - 1)
+    not_published(cluster, publication(basis(cluster), early))
+    not_published(cluster, publication(basis(cluster), issued_at=ISSUED - 1))
+    ahead = document("route_policy", 2, b"2", authority_epoch=2)
+    not_published(cluster, publication(basis(cluster), ahead))
+    bundle = document("trust_bundle", 1, b"keys", subject="*")
+    documents.add_trust_bundle(cluster, bundle, announces_epoch=2, actor="root", now=NOW)
+    assert publish(cluster, publication(basis(cluster), ahead)) == {}
+
+
+def test_one_that_lost_does_not_hold_up_the_others(cluster: Database) -> None:
+    admit(cluster, "node-b")
+    stale = publication(Basis(99, 99), document("route_policy", 1, b"1"))
+    shared = document("qos_policy", 1, b"q", subject="*")
+    good = publication(basis(cluster, "node-b"), shared, node_id="node-b")
+    assert set(publish(cluster, stale, good)) == {"node-a"}
+    assert documents.head(cluster, "node-b") == good.head
+
+
+def test_a_head_announces_nothing_that_is_not_kept(cluster: Database) -> None:
+    lost = entry(document("route_policy", 1, b"1"))
+    not_published(cluster, publication(basis(cluster), listing={"route_policy": lost}))
+
+
+def test_a_node_is_served_what_is_for_it(cluster: Database) -> None:
+    """protocol 1: its own, and role data that its head announces; every other is `not_found`."""
+    admit(cluster, "node-b")
+    own, shared = document("route_policy", 1, b"1"), document("qos_policy", 1, b"q", subject="*")
+    publish(cluster, publication(basis(cluster), own, shared))
+    assert documents.document(cluster, "node-a", shared.snapshot_id) == shared
+    for snapshot_id in (own.snapshot_id, shared.snapshot_id, "doc-none"):
+        with pytest.raises(Refused) as caught:
+            documents.document(cluster, "node-b", snapshot_id)
+        assert caught.value.code is Code.NOT_FOUND
+    again = publication(basis(cluster, "node-b"), shared, node_id="node-b")
+    assert publish(cluster, again) == {}
+    assert documents.document(cluster, "node-b", shared.snapshot_id) == shared
+
+
+def test_an_increment_is_served_from_exactly_its_base(cluster: Database) -> None:
+    """rules K37"""
+    publish(cluster, publication(basis(cluster), document("route_policy", 1, b"1")))
+    full = document("route_policy", 2, b"1", b"2")
+    step = document("route_policy", 2, b"2", kind="increment", base_config_version=1, content_hash=full.content_hash)
+    publish(cluster, publication(basis(cluster), full, step))
+    assert documents.increment(cluster, "node-a", "route_policy", 1) == step
+    for scope, base in (("route_policy", 2), ("route_policy", 0), ("qos_policy", 1)):
+        with pytest.raises(Refused) as caught:
+            documents.increment(cluster, "node-a", scope, base)
+        assert caught.value.code is Code.NOT_FOUND
+    publish(cluster, publication(basis(cluster), document("route_policy", 3, b"3")))
+    with pytest.raises(Refused):
+        documents.increment(cluster, "node-a", "route_policy", 1)
+
+
+def test_trust_bundles_come_one_after_the_other(cluster: Database) -> None:
+    """rules S36: N+1 exactly; the epoch that is announced never falls; every node gets a new head."""
+    bundles = [document("trust_bundle", number, bytes([number]), subject="*") for number in range(1, 5)]
+    before = basis(cluster).generation
+    add = documents.add_trust_bundle
+    for bundle in bundles[:2]:
+        add(cluster, bundle, announces_epoch=3, actor="root", now=NOW)
+    assert basis(cluster).generation == before + 2
+    for bundle, epoch in ((bundles[3], 3), (bundles[1], 3), (bundles[2], 2)):
+        with pytest.raises(Refused) as caught:
+            add(cluster, bundle, announces_epoch=epoch, actor="root", now=NOW)
+        assert caught.value.code is Code.CONFLICT
+    add(cluster, bundles[2], announces_epoch=3, actor="root", now=NOW)
+    assert documents.trust_bundles(cluster, 0) == bundles[:3]
+    assert documents.trust_bundles(cluster, 2) == bundles[2:3]
+    assert documents.trust_bundles(cluster, 3) == []
+    with cluster.read() as transaction:
+        assert authority.standing(transaction).authority_epoch == 3
+
+
+def test_a_readmitted_node_goes_on_from_its_generation(cluster: Database) -> None:
+    """rules K32, P30: what a node may still hold is never gone below."""
+    from coordinator import revocation
+    from coordinator.admission import Entry
+
+    for version in range(1, 4):
+        publish(cluster, publication(basis(cluster), document("route_policy", version, bytes([version]))))
+    held = basis(cluster).published
+    revocation.remove_node(cluster, "node-a", reason="moved", actor="root", now=NOW)
+    revocation.readmit(cluster, Entry("node-a"), actor="root", now=NOW)
+    node = Candidate("node-a")
+    assert join(cluster, node, token_for(cluster)).generation > held
+    not_published(cluster, publication(basis(cluster), document("route_policy", 2, b"other")))
+
+
+def test_two_coordinators_never_publish_two_contents(database_url: str) -> None:
+    """rules X16, H38, K21: many writers over one database, each with its own content for the next version."""
+    database = Database(database_url)
+    found(database)
+    admit(database, "node-a")
+    rounds, writers = 5, 4
+    won: list[tuple[int, str]] = []
+    barrier = threading.Barrier(writers)
+
+    def write(name: int) -> None:
+        own = Database(database_url)
+        try:
+            for number in range(1, rounds + 1):
+                based_on = basis(own)
+                barrier.wait()
+                one = document("route_policy", number, f"{name} {number}".encode())
+                if not publish(own, publication(based_on, one)):
+                    won.append((number, one.snapshot_id))
+                barrier.wait()
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in won) == list(range(1, rounds + 1))
+    rows = contents(database, "published")["published"]
+    assert len(rows) == rounds
+    with database.read() as transaction:
+        assert documents.listing(transaction, "node-a")["route_policy"].snapshot_id == dict(won)[rounds]
+    database.close()
+
+
+def test_bases_of_all(cluster: Database) -> None:
+    node = Candidate("node-b")
+    allow(cluster, node)
+    join(cluster, node, token_for(cluster))
+    with cluster.read() as transaction:
+        assert heads.bases(transaction) == {id_: heads.basis(transaction, id_) for id_ in ("node-a", "node-b")}
+        assert heads.basis(transaction, "stranger") == Basis(0, 0)
+        assert heads.due(transaction, NOW) == ["node-a", "node-b"]
+    assert [each.node_id for each in catalog.nodes(cluster)] == ["node-a", "node-b"]
