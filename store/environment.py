@@ -76,8 +76,12 @@ class Environment:
                 create=not self.readonly,
                 **FLAGS,
             )
-            self.databases = self._open_databases()
         except lmdb.Error as error:
+            raise refusal(error) from error
+        try:
+            self.databases = self._open_databases()
+        except (lmdb.Error, OSError) as error:
+            self.lmdb.close()
             raise refusal(error) from error
 
     def _open_databases(self) -> Databases:

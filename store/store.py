@@ -96,6 +96,9 @@ class Store:
         try:
             work = Start(paths, root.disk, now, map_bytes, probe_deadline_s)
             environment, floors, _ = start(work)
+        except OSError as error:
+            root.leave(cluster_id)
+            raise refusal(error) from error
         except BaseException:
             root.leave(cluster_id)
             raise
@@ -178,6 +181,11 @@ class Store:
         with self._environment.read() as transaction:
             found = pending.find(transaction, scope, digest_named(envelope_hash))
         return self._opened(found[0], found[1], limits) if found else None
+
+    def discard_pending(self, scope: str) -> None:
+        """Every slot of a scope goes, whatever it holds."""
+        self._slots.pop(scope, None)
+        self._write(lambda transaction: pending.discard_scope(transaction, scope))
 
     def _opened(self, slot: int, record: PendingRecord, limits: Limits) -> Pending:
         opened = Pending(self._environment, self._write, slot, record, limits)

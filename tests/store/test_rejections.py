@@ -1,0 +1,89 @@
+"""threats D-44; rules S53, S54, X16"""
+
+import pytest
+
+from snapshot.container import Opening
+from snapshot.reasons import Rejected
+from store.records import Rejection
+from store.rejections import EVIDENCE_RING, RING
+from tests.store.cluster import NOW, SCOPE
+
+
+def refusal(number, scope=SCOPE, **changes):
+    return Rejection(NOW + number, scope, "bad_signature", 5, authenticated=False, config_version=number, **changes)
+
+
+def test_a_ring_of_32(node):
+    """threats D-44"""
+    for number in range(RING + 10):
+        node.store.rejections.record(refusal(number))
+    node.reopen()
+    ring = node.store.rejections.ring()
+    assert [one.config_version for one in ring] == list(range(10, RING + 10))
+    assert node.store.rejections.last(SCOPE) == ring[-1]
+    assert node.store.rejections.last("qos_policy") is None
+
+
+def test_a_held_scope_keeps_its_last(node, cluster):
+    """rules S66: beyond the ring"""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    node.store.rejections.record(refusal(7))
+    for number in range(RING + 1):
+        node.store.rejections.record(refusal(number, scope="qos_policy"))
+    assert node.store.rejections.last(SCOPE).config_version == 7
+
+
+def test_a_refusal_touches_nothing_else(node, cluster):
+    """rules S53, S54"""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+
+    def state():
+        with node.store._environment.read() as transaction:
+            kept = {name: dict(transaction.items(name)) for name in ("scopes", "snapshots", "trust", "sections")}
+        floors = {path.name: path.read_bytes() for path in node.store.paths.floors.iterdir()}
+        return kept, floors
+
+    before = state()
+    slot = node.download(cluster.snapshot(2, {"password": {"password": "raw"}}))
+    with pytest.raises(Rejected) as caught:
+        node.judge(slot, "snapshot")
+    slot.drop()
+    node.store.rejections.record(refusal(2, detail=caught.value.detail))
+    node.store.garbage.run()
+    assert state() == before
+    assert node.store.journal.events()[-1].event == "rejected"
+    node.apply(cluster.snapshot(2, {"a": 2}))
+
+
+def test_text_is_bounded(node):
+    """threats D-59"""
+    node.store.rejections.record(refusal(1, detail="\n" * 1000, source="s" * 1000))
+    kept = node.store.rejections.ring()[0]
+    assert len(kept.detail) <= 256
+    assert len(kept.source) <= 256
+
+
+def test_equivocation_keeps_both_bounded(node, cluster):
+    """rules X16; threats V05"""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    accepted = node.store.active(SCOPE)
+    for number in range(EVIDENCE_RING + 3):
+        other = cluster.snapshot(1, {"a": number + 2})
+        slot = node.download(other)
+        with pytest.raises(Rejected) as caught:
+            node.judge(slot, "snapshot")
+        assert caught.value.reason == "version_conflict"
+        parts = slot.parts()
+        node.store.rejections.keep_evidence(SCOPE, parts.opening(), parts.manifest(), NOW + number)
+        slot.drop()
+    kept = node.store.rejections.evidence()
+    assert len(kept) == EVIDENCE_RING
+    assert {one.accepted for one in kept} == {accepted.envelope_bytes}
+    assert (other.envelope_bytes, other.manifest_bytes) in {(one.refused, one.refused_manifest) for one in kept}
+    assert node.store.journal.events()[-1].event == "version_conflict"
+    assert node.contents() == {"a": b"1"}
+
+
+def test_evidence_of_a_scope_that_is_not_held(node):
+    node.store.rejections.keep_evidence("qos_policy", Opening(b"{}", ()), b"{}", NOW)
+    assert node.store.rejections.evidence()[0].accepted == b""
