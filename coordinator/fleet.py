@@ -83,7 +83,7 @@ def assess(
     living = [member for member in members if not member.revoked]
     data = sum(member.kind == "data" for member in living)
     found = [each for each in (_straggler(m, reports.get(m.node_id), now, settings) for m in living) if each]
-    found.sort(key=lambda each: (-(each.seconds_since_seen or float("inf")), each.node_id))
+    found.sort(key=_longest_unseen)
     states = Counter(_state(m, reports.get(m.node_id), now, settings) for m in members)
     heard = [reports[member.node_id] for member in living if member.node_id in reports]
     return Fleet(
@@ -117,6 +117,11 @@ def observe(database: Database, *, now: float, settings: Settings, since: float 
         members = _members(transaction)
         reports = {report.node_id: report for report in _reports(transaction)}
         return assess(members, reports, _rejected(transaction, since), now=now, settings=settings)
+
+
+def _longest_unseen(each: Straggler) -> tuple[float, str]:
+    since = float("inf") if each.seconds_since_seen is None else each.seconds_since_seen
+    return -since, each.node_id
 
 
 def _state(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:

@@ -1,0 +1,57 @@
+"""Heartbeats as a node sends them (protocol 3)."""
+
+from coordinator import heartbeats
+from coordinator.heartbeats import Heartbeat
+from snapshot import canonical
+
+
+def mark(version: int, *, epoch: int = 1, content: str = "ab") -> dict[str, object]:
+    return {
+        "authority_epoch": epoch,
+        "config_version": version,
+        "content_hash": "sha256:" + content * 32,
+        "snapshot_id": f"doc-{version}",
+        "signer_key_id": "sha256:" + "cd" * 32,
+        "applied_at": "2027-01-15T08:00:00Z",
+        "expires_at": "2027-01-22T08:00:00Z",
+        "grade": "fresh",
+    }
+
+
+def scope(active: dict[str, object] | None) -> dict[str, object]:
+    return {"active": active, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
+
+
+def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **other: object) -> dict[str, object]:
+    scopes = {name: scope(mark(version)) for name, version in (versions or {"route_policy": 3}).items()}
+    return {
+        "node_id": node_id,
+        "cluster_id": "prod",
+        "incarnation": "i-1",
+        "boot_id": "9d1f3f6e-boot",
+        "agent_version": "0.1.0",
+        "sent_at": "2027-01-15T08:00:00Z",
+        "uptime_s": 12.5,
+        "state": "ACTIVE",
+        "mode": "normal",
+        "degraded_since": None,
+        "clock": {"synchronised": True, "offset_floor_s": 0.25},
+        "head": {"generation": 2, "authority_epoch": 1, "age_s": 3.5, "grade": "fresh"},
+        "scopes": scopes,
+        "trust_bundle_version": 1,
+        "counters": {"rejections": 0},
+        "journal": [],
+        **other,
+    }
+
+
+def body(*arguments: object, **other: object) -> bytes:
+    return canonical.dumps(value(*arguments, **other))
+
+
+def heartbeat(*arguments: object, **other: object) -> Heartbeat:
+    return heartbeats.parse(body(*arguments, **other))
+
+
+def events(*sequences: int) -> list[dict[str, object]]:
+    return [{"sequence": number, "kind": "activated", "at": "2027-01-15T08:00:00Z"} for number in sequences]

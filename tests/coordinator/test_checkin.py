@@ -1,0 +1,80 @@
+"""A check-in: who it is, whether its head is old, whether one of us was put back (rules K20, K33, K36, K41)."""
+
+import pytest
+
+from coordinator.checkin import Comparison, HeadAnswer, Mark, PublishedHead, answer_head, compare, compare_all, judge
+from coordinator.join import Member
+from coordinator.refusal import Refused
+from tests.coordinator.candidates import NOW
+
+MEMBER = Member("node-a", "data", "default", "sha256:old", "sha256:new")
+
+
+def judged(pin: str | None = "sha256:old", cluster: str = "prod", **known: object) -> str:
+    try:
+        judge((cluster, "node-a"), pin, cluster_id="prod", **{"member": MEMBER, **known})
+    except Refused as refused:
+        return refused.code
+    return "ok"
+
+
+def test_the_order_of_a_check_in() -> None:
+    """rules K33, K36: proof, cluster, revoked, entry, certificate."""
+    revoked = Member("node-a", "data", "default", "sha256:old", revoked=True)
+    assert judged(None, "staging", member=revoked) == "bad_proof"
+    assert judged("sha256:x", "staging", member=revoked) == "wrong_cluster"
+    assert judged("sha256:x", member=revoked) == "revoked"
+    assert judged("sha256:x", member=None, tombstone="revoked") == "revoked"
+    assert judged("sha256:x", member=None, tombstone="removed") == "removed"
+    assert judged("sha256:x", member=None) == "removed"
+    assert judged("sha256:x") == "identity_conflict"
+    assert judged() == judged("sha256:new") == "ok"
+
+
+PUBLISHED = PublishedHead(2, 10, int(NOW) + 900)
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "answer"),
+    [
+        ((0, 0), NOW, HeadAnswer.NEW),
+        ((2, 9), NOW, HeadAnswer.NEW),
+        ((1, 99), NOW, HeadAnswer.NEW),
+        ((2, 10), NOW, HeadAnswer.UNCHANGED),
+        ((2, 10), NOW + 899.9, HeadAnswer.UNCHANGED),
+        ((2, 10), NOW + 900, HeadAnswer.REISSUE),
+        ((2, 9), NOW + 900, HeadAnswer.REISSUE),
+        ((2, 11), NOW, HeadAnswer.AHEAD),
+        ((3, 1), NOW, HeadAnswer.AHEAD),
+    ],
+)
+def test_a_head_request_is_answered_by_the_pair(held, now, answer) -> None:
+    """rules K20, K32, K37, X6: seed 002's 'unchanged or the new documents'."""
+    assert answer_head(held, PUBLISHED, now) is answer
+
+
+def test_before_the_first_head() -> None:
+    assert answer_head((0, 0), None, NOW) is HeadAnswer.UNCHANGED
+    assert answer_head((1, 1), None, NOW) is HeadAnswer.AHEAD
+
+
+def test_who_was_put_back() -> None:
+    """rules K41, P30"""
+    ours, theirs = Mark(1, 5, "a"), Mark(1, 7, "b")
+    assert compare(ours, ours) is Comparison.EQUAL
+    assert compare(theirs, ours) is compare(ours, None) is Comparison.NODE_BEHIND
+    assert compare(ours, theirs) is compare(None, ours) is Comparison.NODE_AHEAD
+    assert compare(ours, theirs, proven=True) is Comparison.PUT_BACK
+    assert compare(ours, Mark(1, 5, "b")) is Comparison.CONFLICT
+    assert compare(Mark(2, 1), Mark(1, 99)) is Comparison.NODE_BEHIND
+    assert compare(None, None) is Comparison.EQUAL
+
+
+def test_scope_by_scope() -> None:
+    records = {"a": Mark(1, 1), "b": Mark(1, 2), "c": Mark(1, 3)}
+    compared = compare_all(records, {"a": Mark(1, 1), "b": Mark(1, 1), "d": Mark(1, 1)})
+    assert compared == {
+        "b": Comparison.NODE_BEHIND,
+        "c": Comparison.NODE_BEHIND,
+        "d": Comparison.NODE_AHEAD,
+    }

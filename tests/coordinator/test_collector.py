@@ -1,0 +1,91 @@
+"""Reports of a few milliseconds are one commit, and each is answered after it (protocol 3; rules P2, P13)."""
+
+import pytest
+import trio
+import trio.testing
+from sqlalchemy.exc import OperationalError
+
+from coordinator.checkin import Mark
+from coordinator.collector import Collector, NotRecorded
+from coordinator.heartbeats import Answer
+from tests.coordinator.reports import heartbeat
+
+
+class Disk:
+    """Writes batches when it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.fails = False
+        self.may_write = trio.Event()
+
+    async def write(self, batch):
+        await self.may_write.wait()
+        if self.fails:
+            raise OperationalError("insert", {}, Exception("disk"))
+        self.batches.append([each.node_id for each in batch])
+        return [Answer(number, 0, {"route_policy": Mark(1, 1)}, {}) for number, _ in enumerate(batch)]
+
+
+async def test_reports_share_a_commit_and_are_answered_after_it(autojump_clock) -> None:
+    disk = Disk()
+    collector = Collector(disk.write)
+    answers: list[int] = []
+
+    async def report(number: int) -> None:
+        answers.append((await collector.report(heartbeat(f"n{number}"))).generation)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        async with trio.open_nursery() as reports:
+            for number in range(20):
+                reports.start_soon(report, number)
+            await trio.sleep(1)
+            assert answers == []
+            disk.may_write.set()
+        assert sorted(answers) == list(range(20))
+        assert len(disk.batches) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_full_batch_does_not_wait(autojump_clock) -> None:
+    disk = Disk()
+    disk.may_write.set()
+    collector = Collector(disk.write, wait_s=1_000.0, most=4)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        start = trio.current_time()
+        async with trio.open_nursery() as reports:
+            for number in range(8):
+                reports.start_soon(collector.report, heartbeat(f"n{number}"))
+        assert [len(batch) for batch in disk.batches] == [4, 4]
+        assert trio.current_time() == start
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_commit_acknowledges_nothing_and_the_next_goes_well(autojump_clock) -> None:
+    """rules P1: the database may be gone for a while."""
+    disk = Disk()
+    disk.may_write.set()
+    disk.fails = True
+    collector = Collector(disk.write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        with pytest.raises(NotRecorded):
+            await collector.report(heartbeat())
+        disk.fails = False
+        assert (await collector.report(heartbeat())).generation == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_caller_that_goes_away_holds_nobody_up(autojump_clock) -> None:
+    disk = Disk()
+    collector = Collector(disk.write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        with trio.move_on_after(1):
+            await collector.report(heartbeat("gone"))
+        disk.may_write.set()
+        assert (await collector.report(heartbeat("there"))).generation == 0
+        assert disk.batches == [["gone"], ["there"]]
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,91 @@
+"""The state of the fleet: counts, spread, lag and names, never one boolean (rules J28, K30)."""
+
+import pytest
+
+from coordinator import fleet, heartbeats, revocation
+from coordinator.database import Database
+from coordinator.fleet import FleetMember, Report, assess, quantiles
+from coordinator.refusal import Refused
+from coordinator.settings import Settings
+from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
+from tests.coordinator.publications import basis, document, publication, publish
+from tests.coordinator.reports import heartbeat
+
+SETTINGS = Settings()
+
+
+def report(node_id: str, version: int, *, seen: float = NOW, **other: object) -> Report:
+    values = {"state": "ACTIVE", "mode": "normal", "head_grade": "fresh", "behind": False}
+    return Report(node_id, seen, active={"route_policy": (1, version)}, **{**values, **other})
+
+
+def member(node_id: str, version: int = 5, **other: object) -> FleetMember:
+    return FleetMember(node_id, **{"kind": "data", "published": {"route_policy": (1, version)}, **other})
+
+
+def assessed(members, reports, **rejected: int) -> fleet.Fleet:
+    return assess(members, {each.node_id: each for each in reports}, rejected, now=NOW, settings=SETTINGS)
+
+
+def test_counts_spread_and_lag() -> None:
+    members = [member(f"n{number}") for number in range(10)]
+    reports = [report(f"n{number}", 5) for number in range(7)] + [report("n7", 3), report("n8", 1, state="DEGRADED")]
+    seen = assessed(members, reports, bad_token=3)
+    assert seen.states == {"ACTIVE": 8, "DEGRADED": 1, "unseen": 1}
+    assert seen.versions == {"route_policy": {"1.1": 1, "1.3": 1, "1.5": 7}}
+    assert seen.lag_versions == {"p50": 0, "p90": 4, "p99": 4, "max": 4}
+    assert seen.rejected_joins == {"bad_token": 3}
+    assert [(each.node_id, each.reason) for each in seen.stragglers] == [
+        ("n9", "unseen"), ("n7", "late: route_policy"), ("n8", "late: route_policy"),
+    ]  # fmt: skip
+
+
+def test_the_baseline_reports_a_shortfall() -> None:
+    """rules J28, J18: data members that are not revoked."""
+    members = [member("a"), member("b"), member("w", kind="witness"), member("r", revoked=True)]
+    seen = assessed(members, [])
+    assert (seen.members, seen.data_members, seen.baseline_shortfall) == (3, 2, 1)
+    assert assessed([*members, member("c")], []).baseline_shortfall == 0
+    assert seen.states["REVOKED"] == 1
+
+
+def test_stragglers_by_name_and_reason() -> None:
+    silent = report("silent", 5, seen=NOW - 91)
+    late = report("just", 5, seen=NOW - 90)
+    seen = assessed([member("silent"), member("just"), member("back")], [silent, late, report("back", 5, behind=True)])
+    assert [(each.node_id, each.reason) for each in seen.stragglers] == [("silent", "silent"), ("back", "node_behind")]
+    assert seen.states == {"ACTIVE": 2, "silent": 1}
+    many = assessed([member(f"n{number:03}") for number in range(80)], [])
+    assert (len(many.stragglers), many.stragglers_total) == (50, 80)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], {}),
+        ([7], {"p50": 7, "p90": 7, "p99": 7, "max": 7}),
+        (range(1, 101), {"p50": 50, "p90": 90, "p99": 99, "max": 100}),
+        ([3, 1, 2], {"p50": 2, "p90": 3, "p99": 3, "max": 3}),
+    ],
+)
+def test_quantiles_by_the_nearest_rank(values, expected) -> None:
+    assert quantiles(values) == expected
+
+
+def test_observed_in_the_database(database: Database) -> None:
+    """rules J24: a node is seen after its join, a stranger never; what was refused is counted."""
+    found(database)
+    for node_id in ("node-a", "node-b", "node-r"):
+        admit(database, node_id)
+    revocation.revoke_node(database, "node-r", reason="", actor="root", now=NOW)
+    publish(database, publication(basis(database), document("route_policy", 4, b"4")))
+    heartbeats.record(database, [heartbeat("node-a"), heartbeat("node-b", {"qos_policy": 1})], now=NOW)
+    with pytest.raises(Refused):
+        join(database, Candidate("node-x"), token_for(database))
+    seen = fleet.observe(database, now=NOW + 10, settings=SETTINGS)
+    assert seen.states == {"ACTIVE": 2, "REVOKED": 1}
+    assert seen.versions == {"qos_policy": {"1.1": 1}, "route_policy": {"1.3": 1}}
+    assert [(each.node_id, each.reason) for each in seen.stragglers] == [("node-a", "late: route_policy")]
+    assert seen.lag_versions["max"] == 1
+    assert seen.rejected_joins == {"unauthorized_peer": 1}
+    assert seen.seconds_since_seen["max"] == 10
