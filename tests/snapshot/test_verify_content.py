@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from snapshot import canonical
+from snapshot.container import Opening
 from snapshot.limits import Limits
 from snapshot.manifest import Revocations
-from snapshot.reasons import Reason
-from tests.fakes.cluster import Cluster, key
+from snapshot.reasons import Reason, Rejected
+from snapshot.verify import verify
+from tests.fakes.cluster import NOW, Cluster, key
 from tests.fakes.damage import flipped
 
 SECTIONS = {"alpha": {"a": 1}, "beta": [2, 3], "gamma": "three"}
@@ -88,6 +90,28 @@ def test_a_size_that_is_not_the_sections(cluster, node, good):
     manifest["beta"]["size"] -= 1
     bad = cluster.forge(good, manifest=manifest)
     node.refuses(bad, 6, Reason.CONTENT_MISMATCH, then=good)
+
+
+@pytest.mark.xfail(strict=True, reason="verify leaves a section's size to its parts")
+def test_the_verifier_looks_at_sizes_itself(node, cluster, good):
+    """rules S46; format.md 7, step 6: every section's size and hash, from wherever the parts come."""
+    manifest = canonical.loads(good.manifest_bytes)
+    manifest["alpha"]["size"] += 1
+    document = cluster.forge(good, manifest=manifest, content_length=good.envelope.content_length + 1)
+
+    class Slot:
+        def opening(self):
+            return Opening(document.envelope_bytes, document.signatures)
+
+        def manifest(self):
+            return document.manifest_bytes
+
+        def sections(self, sizes):
+            return iter(document.sections)
+
+    with pytest.raises(Rejected) as refused:
+        verify(Slot(), node.holder, kind="snapshot", now=NOW)
+    assert refused.value.reason is Reason.CONTENT_MISMATCH
 
 
 # Sizes

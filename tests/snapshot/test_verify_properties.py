@@ -32,7 +32,7 @@ TABLE = {
     12: "raw_secret",
 }
 VERDICTS = {(step, Reason(code)) for step, codes in TABLE.items() for code in codes.split()}
-SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 
 
 class Story:
