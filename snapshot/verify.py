@@ -1,6 +1,7 @@
 """When to believe a document: the twelve steps of format.md 7, in their order.
 
     verify          the verdict on a document: Verified, AlreadyApplied, NotYetValid, or Rejected is raised
+    follow          the verdicts on a run of trust bundles
     judge_opening   steps 1..5 alone, before a section is fetched
     STEPS           the steps, each named as the statement that must be true
 
@@ -10,28 +11,27 @@ hash; what steps 11 and 12 have to say of it is gathered then, and said when the
 """
 
 import hashlib
-import hmac
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 from snapshot import bundle as trust_bundle
-from snapshot import canonical, envelope, manifest, patch, trust
+from snapshot import envelope, intake, manifest, trust
 from snapshot.bundle import TrustBundle
+from snapshot.case import Case, Keep, digest_is, reject
 from snapshot.container import ChunkParts, Opening, Parts
-from snapshot.content import PEER_DIRECTORY, Content, Order, is_part
+from snapshot.content import Content
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
-from snapshot.holder import HeldDocument, Holder, Mark
+from snapshot.holder import Holder, Mark
 from snapshot.identifiers import HEAD, SCOPE_TYPES, SHAREABLE, format_time
-from snapshot.manifest import Change, Entry, Head, Recovery
+from snapshot.manifest import Entry, Head, Recovery
 from snapshot.reasons import Reason, Rejected
-from snapshot.roles import ESTABLISHING, allowed_scope_types, most_peers
+from snapshot.roles import ESTABLISHING, allowed_scope_types
 
+MOST_BUNDLES = 256
 ISSUED_AHEAD_S = 300  # rules, Numbers: clock skew
-
-Keep = Callable[[str, bytes], None]
 
 # A fault of ours. What the caller's own parts raise (a full disk, a broken file) is none, and passes.
 _OUR_FAULTS = (
@@ -95,13 +95,16 @@ class NotYetValid:
 Verdict = Verified | AlreadyApplied | NotYetValid
 
 
-def verify(parts: Parts, holder: Holder, *, kind: str, now: float, keep: Keep | None = None) -> Verdict:
+def verify(
+    parts: Parts, holder: Holder, *, kind: str, now: float, keep: Keep | None = None, superseded: bool = False
+) -> Verdict:
     """The verdict on a document of the kind that was asked for; `Rejected` and nothing else for any bytes.
 
     `keep(name, data)` is given the final bytes of each section that the document sets or patches, hash checked, in the
-    order of the manifest, before the verdict is known.
+    order of the manifest, before the verdict is known. `superseded` says that the document is a trust bundle which
+    another one follows in the same run, so that it may have expired (format.md 8).
     """
-    case = _Case(holder, kind, now, parts, keep)
+    case = Case(holder, kind, now, parts, keep, superseded)
     try:
         for number, holds in STEPS:
             case.step = number
@@ -117,9 +120,25 @@ def verify(parts: Parts, holder: Holder, *, kind: str, now: float, keep: Keep | 
     return _verified(case)
 
 
+def follow(bundles: Sequence[Parts], holder: Holder, *, now: float) -> Iterator[Verified]:
+    """The bundles N+1.. of a run, in order, at most 256; each must be durable before the next is asked for.
+
+    Every one but the last may have expired. The first that is refused ends the run: what came before it stands.
+    """
+    run = bundles[:MOST_BUNDLES]
+    for number, parts in enumerate(run, start=1):
+        superseded = number < len(bundles)
+        verdict = verify(parts, holder, kind=SNAPSHOT, now=now, superseded=superseded)
+        if isinstance(verdict, NotYetValid):
+            return
+        if isinstance(verdict, Verified):
+            yield verdict
+            holder = replace(holder, bundle=verdict.bundle, marks={**holder.marks, verdict.scope: verdict.mark})
+
+
 def judge_opening(opening: Opening, holder: Holder, *, kind: str, now: float) -> Envelope:
     """Steps 1..5 over what comes before the manifest, so that nothing is fetched that nobody vouches for."""
-    case = _Case(holder, kind, now, _OpeningOnly(opening), None)
+    case = Case(holder, kind, now, _OpeningOnly(opening), None)
     try:
         for number, holds in STEPS[:5]:
             case.step = number
@@ -131,57 +150,16 @@ def judge_opening(opening: Opening, holder: Holder, *, kind: str, now: float) ->
 
 def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: Holder) -> dict[str, int]:
     """The sections that a judged document carries, in order, and their signed sizes in bytes; Rejected at step 6."""
-    case = _Case(holder, judged.kind, 0, _OpeningOnly(None), None)
+    case = Case(holder, judged.kind, 0, _OpeningOnly(None), None)
     case.envelope = judged
-    _read_manifest(case, manifest_bytes)
+    intake.read_manifest(case, manifest_bytes)
     return {name: entry.size for name, entry in case.carried.items()}
-
-
-@dataclass
-class _Case:
-    """What is known of one document while it is judged."""
-
-    holder: Holder
-    kind: str
-    now: float
-    parts: Parts
-    keep: Keep | None
-    step: int = 0
-    signers: tuple[str, ...] = ()
-    manifest_bytes: bytes = b""
-    carried: dict[str, Entry] = field(default_factory=dict)  # sections whose bytes the document brings
-    changes: dict[str, Change] = field(default_factory=dict)  # of an increment
-    state: dict[str, Entry] = field(default_factory=dict)
-    head: Head | None = None
-    recovery: Recovery | None = None
-    bundle: TrustBundle | None = None
-
-    # Set by step 1.
-    opening: Opening = field(init=False)
-    envelope: Envelope = field(init=False)
-    content: Content = field(init=False)
-
-    @property
-    def mark(self) -> Mark | None:
-        return self.holder.marks.get(self.envelope.scope)
-
-    @property
-    def base(self) -> HeldDocument | None:
-        """The active document of the scope, if it is the one that this increment changes."""
-        active = self.holder.active.get(self.envelope.scope)
-        if active is None or active.envelope.config_version != self.envelope.base_config_version:
-            return None
-        return active if active.content_hash == self.envelope.base_content_hash else None
-
-    @property
-    def is_bundle(self) -> bool:
-        return trust.is_bundle(self.envelope)
 
 
 # 1
 
 
-def envelope_is_canonical_and_closed(case: _Case) -> None:
+def envelope_is_canonical_and_closed(case: Case) -> None:
     """Pulls what comes before the manifest, which is step 0's to read."""
     case.step = 0
     case.opening = case.parts.opening()
@@ -193,180 +171,90 @@ def envelope_is_canonical_and_closed(case: _Case) -> None:
 # 2
 
 
-def cluster_is_ours(case: _Case) -> None:
+def cluster_is_ours(case: Case) -> None:
     if case.envelope.cluster_id != case.holder.cluster_id:
-        _reject(2, Reason.WRONG_CLUSTER, case.holder.cluster_id, case.envelope.cluster_id, "cluster_id")
+        reject(2, Reason.WRONG_CLUSTER, case.holder.cluster_id, case.envelope.cluster_id, "cluster_id")
 
 
 # 3
 
 
-def subject_is_us_and_scope_type_known(case: _Case) -> None:
+def subject_is_us_and_scope_type_known(case: Case) -> None:
     """The subject before the type (format.md 7)."""
     document = case.envelope
     if document.subject_node_id == SHARED:
         _shared_with_us(document, case.holder)
     elif document.subject_node_id != case.holder.node_id:
-        _reject(3, Reason.WRONG_NODE, case.holder.node_id, document.subject_node_id, "subject_node_id")
+        reject(3, Reason.WRONG_NODE, case.holder.node_id, document.subject_node_id, "subject_node_id")
     if document.scope_type not in SCOPE_TYPES and case.kind != HEAD:
-        _reject(3, Reason.UNKNOWN_SCOPE, "a scope type of version 1", document.scope_type, "scope_type")
+        reject(3, Reason.UNKNOWN_SCOPE, "a scope type of version 1", document.scope_type, "scope_type")
 
 
 def _shared_with_us(document: Envelope, holder: Holder) -> None:
     if document.scope_type not in SHAREABLE:
-        _reject(3, Reason.WRONG_NODE, "a scope type that may be shared", document.scope_type, "scope_type")
+        reject(3, Reason.WRONG_NODE, "a scope type that may be shared", document.scope_type, "scope_type")
     if document.scope_type != trust_bundle.SCOPE and not holder.roles.intersection(document.roles):
-        _reject(3, Reason.WRONG_NODE, "a role of ours", ", ".join(document.roles) or "none", "roles")
+        reject(3, Reason.WRONG_NODE, "a role of ours", ", ".join(document.roles) or "none", "roles")
 
 
 # 4
 
 
-def a_signer_is_trusted(case: _Case) -> None:
+def a_signer_is_trusted(case: Case) -> None:
     document, authority = case.envelope, trust.authority_over(case.envelope, case.holder, case.now)
     faults = [authority.fault(key_id, document.scope_type) for key_id in document.signers]
     if None not in faults and faults[0] is not None:
-        _reject(4, faults[0], "a key that may sign this now", document.signer_key_id, "signer_key_id")
+        reject(4, faults[0], "a key that may sign this now", document.signer_key_id, "signer_key_id")
     primary = authority.keys.get(document.signer_key_id)
     known = primary is not None and primary.cluster_id == case.holder.cluster_id
     if primary and known and primary.algorithm != document.signature_algorithm:
-        _reject(4, Reason.ALGORITHM_MISMATCH, primary.algorithm, document.signature_algorithm, "signature_algorithm")
+        reject(4, Reason.ALGORITHM_MISMATCH, primary.algorithm, document.signature_algorithm, "signature_algorithm")
     _our_bundle_is_new_enough(case)
 
 
-def _our_bundle_is_new_enough(case: _Case) -> None:
+def _our_bundle_is_new_enough(case: Case) -> None:
     document, held = case.envelope, case.holder.bundle
     if held is None:
         if not case.is_bundle:
-            _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "a trust bundle", "none", "trust bundle")
+            reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "a trust bundle", "none", "trust bundle")
     elif document.min_trust_bundle_version > held.version:
         wanted = f"version {document.min_trust_bundle_version} or later"
-        _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, wanted, f"ours, version {held.version}", "trust bundle")
+        reject(4, Reason.TRUST_BUNDLE_TOO_OLD, wanted, f"ours, version {held.version}", "trust bundle")
     elif case.now >= held.expires_at and not case.is_bundle:
         expired = f"ours, expired at {format_time(held.expires_at)}"
-        _reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "one that has not expired", expired, "trust bundle")
+        reject(4, Reason.TRUST_BUNDLE_TOO_OLD, "one that has not expired", expired, "trust bundle")
 
 
 # 5
 
 
-def enough_signatures_count(case: _Case) -> None:
+def enough_signatures_count(case: Case) -> None:
     authority = trust.authority_over(case.envelope, case.holder, case.now)
     case.signers = authority.counted(case.envelope, case.opening)
     if not case.signers:
-        _reject(5, Reason.BAD_SIGNATURE, "a listed signer's good signature", "none", "signatures")
-    _threshold_is_met(case.signers, authority)
-
-
-def _threshold_is_met(signers: Sequence[str], authority: trust.Authority) -> None:
-    if len(signers) < max(1, authority.threshold):  # never zero, whatever a record says (threats D-13)
-        _reject(5, Reason.THRESHOLD_NOT_MET, f"{authority.threshold} signatures", len(signers), "signatures")
+        reject(5, Reason.BAD_SIGNATURE, "a listed signer's good signature", "none", "signatures")
+    intake.threshold_is_met(case.signers, authority)
 
 
 # 6
 
 
-def content_is_what_was_signed(case: _Case) -> None:
+def content_is_what_was_signed(case: Case) -> None:
     """Reads the manifest, and every section once."""
-    _read_manifest(case, case.parts.manifest())
+    intake.read_manifest(case, case.parts.manifest())
     sizes = [entry.size for entry in case.carried.values()]
     for data, (name, entry) in zip(case.parts.sections(sizes), case.carried.items(), strict=True):
-        if not _digest_is(data, entry.sha256):
-            _reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
-        _take_section(case, name, data)
+        if not digest_is(data, entry.sha256):
+            reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
+        intake.take_section(case, name, data)
     if case.is_bundle:
-        _take_bundle(case)
-
-
-def _read_manifest(case: _Case, data: bytes) -> None:
-    """Against the signed hash first; then its form, before any section is read (format.md 5)."""
-    document, limits = case.envelope, case.holder.limits
-    case.manifest_bytes = data
-    if not _digest_is(data, document.content_hash.removeprefix("sha256:")):
-        _reject(6, Reason.CONTENT_MISMATCH, document.content_hash, "other bytes", "manifest")
-    if case.kind == SNAPSHOT:
-        case.carried = case.state = manifest.parse_state(data, limits)
-    elif case.kind == INCREMENT:
-        case.changes = manifest.parse_changes(data, limits)
-        case.carried = {name: change.brought for name, change in case.changes.items() if change.brought}
-    elif case.kind == HEAD:
-        case.head = manifest.parse_head(data, limits)
-        _generation_is(case.head, document)
-    else:
-        case.recovery = manifest.parse_recovery(data, limits)
-    _sizes_are_signed_and_within_limits(case)
-
-
-def _generation_is(head: Head, document: Envelope) -> None:
-    if head.generation != document.config_version:
-        raise manifest.bad_content(f"generation {document.config_version}", head.generation)
-
-
-def _sizes_are_signed_and_within_limits(case: _Case) -> None:
-    limits = case.holder.limits
-    results = [change.result for change in case.changes.values() if change.result]
-    for entry in (*case.carried.values(), *results):
-        if entry.size > limits.section_bytes:
-            _reject(0, Reason.TOO_LARGE, f"a section of at most {limits.section_bytes}", entry.size, "manifest")
-    total = sum(entry.size for entry in case.carried.values())
-    most = limits.trust_bundle_bytes if case.is_bundle else limits.content_bytes
-    if total > most:
-        _reject(0, Reason.TOO_LARGE, f"at most {most} bytes of content", total, "manifest")
-    if total != case.envelope.content_length:
-        _reject(6, Reason.CONTENT_MISMATCH, case.envelope.content_length, f"{total} bytes", "content_length")
-
-
-def _take_section(case: _Case, name: str, data: bytes) -> None:
-    change = case.changes.get(name)
-    if change is not None and change.op == "patch":
-        data = _patched(case, name, change, data)
-        if not data:
-            return
-    case.content.inspect(name, data)
-    if case.keep is not None:
-        case.keep(name, data)
-
-
-def _patched(case: _Case, name: str, change: Change, data: bytes) -> bytes:
-    """The result of a patch; no bytes where there is none, with the fault noted (or left to step 9)."""
-    operations, base = case.content.parse(name, data), case.base
-    if operations is None or base is None or change.result is None:
-        return b""
-    if name not in base.sections:
-        case.content.note(Order.PATCH, _step_11(Reason.PATCH_FAILED, "a section of the base", "none", name))
-        return b""
-    try:
-        result = canonical.dumps(patch.apply(operations.value, _held_value(base, name), case.holder.limits))
-    except patch.PatchFailed as error:
-        case.content.note(Order.PATCH, _step_11(Reason.PATCH_FAILED, "a patch that applies", str(error), name))
-        return b""
-    if len(result) != change.result.size or not _digest_is(result, change.result.sha256):
-        case.content.note(Order.RESULT, _step_11(Reason.RESULT_MISMATCH, change.result.sha256, "another result", name))
-        return b""
-    return result
-
-
-def _held_value(base: HeldDocument, name: str) -> object:
-    return canonical.loads(base.read(name))
-
-
-def _take_bundle(case: _Case) -> None:
-    """A bundle is read whole; if it holds, it must meet the threshold that it sets itself (format.md 8)."""
-    if case.content.fault is not None:
-        return
-    try:
-        case.bundle = trust_bundle.from_sections(case.envelope, case.content.values, case.holder.limits)
-    except Rejected as fault:
-        case.content.note(Order.STRUCTURE, fault)
-        return
-    authority = trust.own_authority(case.bundle, case.holder, case.now)
-    _threshold_is_met(authority.counted(case.envelope, case.opening), authority)
+        intake.take_bundle(case)
 
 
 # 7
 
 
-def the_time_is_right(case: _Case) -> None:
+def the_time_is_right(case: Case) -> None:
     document = case.envelope
     envelope.refuse_bad_validity(document)
     case.now = _lifted(case)
@@ -374,11 +262,11 @@ def the_time_is_right(case: _Case) -> None:
         _reject_time(Reason.ISSUED_IN_FUTURE, "at most 300 s ahead", document.issued_at, case.now, "issued_at")
     if case.now < document.valid_from:
         _reject_time(Reason.NOT_YET_VALID, "reached", document.valid_from, case.now, "valid_from")
-    if case.now >= document.expires_at:
+    if case.now >= document.expires_at and not (case.superseded and case.is_bundle):
         _reject_time(Reason.EXPIRED, "ahead", document.expires_at, case.now, "expires_at")
 
 
-def _lifted(case: _Case) -> float:
+def _lifted(case: Case) -> float:
     """A clock known to be wrong follows `issued_at`, never beyond the bundle's end."""
     if case.holder.clock_synchronised or case.holder.bundle is None:
         return case.now
@@ -388,46 +276,46 @@ def _lifted(case: _Case) -> float:
 # 8
 
 
-def epoch_is_not_stale(case: _Case) -> None:
+def epoch_is_not_stale(case: Case) -> None:
     epoch = case.envelope.authority_epoch
     if case.mark is not None and epoch < case.mark.authority_epoch:  # the scope's own floor (rules S89)
-        _reject(8, Reason.STALE_EPOCH, f"{case.mark.authority_epoch} or later", epoch, "authority_epoch")
+        reject(8, Reason.STALE_EPOCH, f"{case.mark.authority_epoch} or later", epoch, "authority_epoch")
     announced = _announced_epoch(case)
     if announced is not None and epoch > announced:
-        _reject(8, Reason.EPOCH_AHEAD, f"at most {announced}, the epoch announced", epoch, "authority_epoch")
+        reject(8, Reason.EPOCH_AHEAD, f"at most {announced}, the epoch announced", epoch, "authority_epoch")
     if case.kind == INCREMENT:
         _base_is_kept(case)
 
 
-def _announced_epoch(case: _Case) -> int | None:
+def _announced_epoch(case: Case) -> int | None:
     """By our bundle; a new bundle announces its own, which never goes back (format.md 8)."""
     held = case.holder.bundle
     if not case.is_bundle:
         return held.authority_epoch if held else None
     if case.bundle and held and case.bundle.authority_epoch < held.authority_epoch:
         found = case.bundle.authority_epoch
-        _reject(8, Reason.STALE_EPOCH, f"an announced epoch of {held.authority_epoch} or later", found, "authority")
+        reject(8, Reason.STALE_EPOCH, f"an announced epoch of {held.authority_epoch} or later", found, "authority")
     return case.bundle.authority_epoch if case.bundle else None
 
 
-def _base_is_kept(case: _Case) -> None:
+def _base_is_kept(case: Case) -> None:
     """An increment changes neither epoch nor subject nor audience of what it changes (rules S32)."""
     active = case.holder.active.get(case.envelope.scope)
     if active is None:
         return
     document, held = case.envelope, active.envelope
     if document.authority_epoch != held.authority_epoch:
-        _reject(8, Reason.EPOCH_NEEDS_SNAPSHOT, held.authority_epoch, document.authority_epoch, "authority_epoch")
+        reject(8, Reason.EPOCH_NEEDS_SNAPSHOT, held.authority_epoch, document.authority_epoch, "authority_epoch")
     for name in ("cluster_id", "subject_node_id", "scope_type", "scope_ids", "roles", "organization_ids"):
         expected, found = getattr(held, name), getattr(document, name)
         if expected != found:
-            _reject(8, Reason.BAD_ENVELOPE, f"the base's {expected}", found, name)
+            reject(8, Reason.BAD_ENVELOPE, f"the base's {expected}", found, name)
 
 
 # 9
 
 
-def version_is_newer(case: _Case) -> None:
+def version_is_newer(case: Case) -> None:
     if case.kind == RECOVERY:
         return
     _compare_with_mark(case)
@@ -435,31 +323,31 @@ def version_is_newer(case: _Case) -> None:
         active = case.holder.active.get(case.envelope.scope)
         held = f"{active.envelope.config_version} {active.content_hash}" if active else "no active document"
         wanted = f"the base {case.envelope.base_config_version} {case.envelope.base_content_hash}"
-        _reject(9, Reason.BASE_MISMATCH, wanted, held, "base_config_version")
+        reject(9, Reason.BASE_MISMATCH, wanted, held, "base_config_version")
     if case.head and case.head.revocations.version < case.holder.revocations.version:
         least = f"{case.holder.revocations.version} or later"
-        _reject(9, Reason.ROLLBACK, least, case.head.revocations.version, "revocations")
+        reject(9, Reason.ROLLBACK, least, case.head.revocations.version, "revocations")
 
 
-def _compare_with_mark(case: _Case) -> None:
+def _compare_with_mark(case: Case) -> None:
     document, mark = case.envelope, case.mark
     if mark is None:
         return
     if document.version == mark.version:
         if document.state_hash != mark.content_hash:
-            _reject(9, Reason.VERSION_CONFLICT, mark.content_hash, document.state_hash, "content_hash")
+            reject(9, Reason.VERSION_CONFLICT, mark.content_hash, document.state_hash, "content_hash")
         if document.scope not in case.holder.lost:
             raise _AlreadyAppliedError
     elif document.version < mark.version:
         case.recovery = _recovery_for(case, mark)
         if case.recovery is None:
-            _reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
+            reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
     elif case.is_bundle and document.config_version != mark.config_version + 1:
         expected = f"version {mark.config_version + 1}"
-        _reject(9, Reason.BASE_MISMATCH, expected, document.config_version, "config_version")
+        reject(9, Reason.BASE_MISMATCH, expected, document.config_version, "config_version")
 
 
-def _recovery_for(case: _Case, mark: Mark) -> Recovery | None:
+def _recovery_for(case: Case, mark: Mark) -> Recovery | None:
     """The recovery at hand that allows exactly this step back, once (rules S87)."""
     alone = replace(case.holder, recoveries=())
     for container in case.holder.recoveries:
@@ -479,66 +367,40 @@ def _recovery_for(case: _Case, mark: Mark) -> Recovery | None:
 # 10
 
 
-def scope_is_within_what_we_may_hold(case: _Case) -> None:
+def scope_is_within_what_we_may_hold(case: Case) -> None:
     document, holder = case.envelope, case.holder
     if document.scope_type in ESTABLISHING:  # these say what our roles and organizations are
         return
     for role in document.roles:
         if role not in holder.roles:
-            _reject(10, Reason.ROLE_NOT_ALLOWED, "roles of ours", role, "roles")
+            reject(10, Reason.ROLE_NOT_ALLOWED, "roles of ours", role, "roles")
     for organization in document.organization_ids:
         if organization not in holder.organization_ids:
-            _reject(10, Reason.ORGANIZATION_NOT_ALLOWED, "organizations of ours", organization, "organization_ids")
+            reject(10, Reason.ORGANIZATION_NOT_ALLOWED, "organizations of ours", organization, "organization_ids")
     if case.kind != HEAD and document.scope_type not in allowed_scope_types(holder.roles):
-        _reject(10, Reason.ROLE_NOT_ALLOWED, "a scope type that a role of ours may hold", document.scope_type, "scope")
+        reject(10, Reason.ROLE_NOT_ALLOWED, "a scope type that a role of ours may hold", document.scope_type, "scope")
 
 
 # 11
 
 
-def content_is_well_formed(case: _Case) -> None:
+def content_is_well_formed(case: Case) -> None:
     if case.kind == INCREMENT:
-        _apply_changes(case)
-    _topology_is_bounded(case)
+        intake.apply_changes(case)
+    intake.topology_is_bounded(case)
     if case.content.fault is not None:
         raise case.content.fault
-
-
-def _apply_changes(case: _Case) -> None:
-    if case.base is None:
-        raise AssertionError("step 9 lets no increment pass without its base")
-    for name, change in case.changes.items():
-        if change.op == "remove" and name not in case.base.sections:
-            case.content.note(Order.PATCH, _step_11(Reason.PATCH_FAILED, "a section of the base", "none", name))
-    case.state = manifest.state_after(case.base.sections, case.changes)
-    if not _digest_is(manifest.state_bytes(case.state), case.envelope.state_hash.removeprefix("sha256:")):
-        found = "another state"
-        case.content.note(Order.RESULT, _step_11(Reason.RESULT_MISMATCH, case.envelope.state_hash, found, "manifest"))
-
-
-def _topology_is_bounded(case: _Case) -> None:
-    """The bound holds for the whole new state: what an increment leaves alone is counted too."""
-    most = most_peers(case.holder.roles)
-    if most is None or case.envelope.scope_type != PEER_DIRECTORY:
-        return
-    if case.base is not None:
-        for name in case.state.keys() - case.changes.keys():
-            if is_part(name, "peers"):
-                case.content.count_peers(name, _held_value(case.base, name))
-    if len(case.content.peers) > most:
-        fault = manifest.bad_content(f"at most {most} peers", len(case.content.peers), "peers")
-        case.content.note(Order.TOPOLOGY, fault)
 
 
 # 12
 
 
-def no_secret_is_raw(case: _Case) -> None:
+def no_secret_is_raw(case: Case) -> None:
     if case.content.secret is not None:
         raise case.content.secret
 
 
-STEPS: tuple[tuple[int, Callable[[_Case], None]], ...] = (
+STEPS: tuple[tuple[int, Callable[[Case], None]], ...] = (
     (1, envelope_is_canonical_and_closed),
     (2, cluster_is_ours),
     (3, subject_is_us_and_scope_type_known),
@@ -554,7 +416,7 @@ STEPS: tuple[tuple[int, Callable[[_Case], None]], ...] = (
 )
 
 
-def _verified(case: _Case) -> Verified:
+def _verified(case: Case) -> Verified:
     document = case.envelope
     state_bytes = case.manifest_bytes if case.kind != INCREMENT else manifest.state_bytes(case.state)
     verified = object.__new__(Verified)
@@ -601,20 +463,8 @@ class _OpeningOnly:
         raise RuntimeError(f"no sections, {len(sizes)} wanted")
 
 
-def _digest_is(data: bytes, digest: str) -> bool:
-    return hmac.compare_digest(hashlib.sha256(data).hexdigest(), digest)
-
-
-def _reject(step: int, reason: Reason, expected: object, found: object, where: str) -> NoReturn:
-    raise Rejected(step, reason, expected=expected, found=found, where=where)
-
-
 def _reject_time(reason: Reason, expected: str, found: int, now: float, where: str) -> NoReturn:
-    _reject(7, reason, f"{expected} at {format_time(now)}", format_time(found), where)
-
-
-def _step_11(reason: Reason, expected: object, found: object, where: str) -> Rejected:
-    return Rejected(11, reason, expected=expected, found=found, where=where)
+    reject(7, reason, f"{expected} at {format_time(now)}", format_time(found), where)
 
 
 def _verifier_fault(step: int, fault: BaseException) -> Rejected:
