@@ -21,6 +21,7 @@ class Authority:
     purpose: str
     holder: Holder
     now: float
+    at_any_time: bool = False  # what is active outlives its key's end (format.md 7)
 
     def fault(self, key_id: str, scope_type: str) -> Reason | None:
         """Why this key does not sign such a document now; None where it may."""
@@ -28,7 +29,8 @@ class Authority:
         if record is None:
             return Reason.UNKNOWN_KEY
         revoked = key_id in self.holder.revocations.key_ids
-        return record.fault(self.holder.cluster_id, self.now, scope_type, self.purpose, revoked)
+        now = record.not_before if self.at_any_time else self.now
+        return record.fault(self.holder.cluster_id, now, scope_type, self.purpose, revoked)
 
     def counted(self, envelope: Envelope, opening: Opening) -> tuple[str, ...]:
         """The listed signers whose key may sign this and whose signature verifies; each public key once."""
