@@ -1,40 +1,31 @@
 """One HTTP/1.1 connection, request after request, in one task.
 
-One cancel scope serves the whole connection, and its deadline moves with the phase: no request costs a task or a scope
-of its own. Whatever cancels it ends the connection: the deadline of a phase, a caller who has gone, a pin taken away,
-a listener that stops. What is then said to the caller follows from the cause and the phase (`_last_words`).
+One cancel scope serves the whole connection: no request costs a task, a scope or a timer of its own. Whatever cancels
+it ends the connection: the deadline of a phase, a caller who has gone, a pin taken away, a listener that stops. What
+is then said to the caller follows from the cause and the phase (`_last_words`). A deadline is a number here, which the
+listener looks at each second (server.py): moving a timer twice for each request cost a fifth of all the work.
 """
 
 import contextlib
 import math
-import re
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterable, Iterator
 from enum import Enum, auto
-from http import HTTPStatus
 
 import h11
 import structlog
 import trio
 
-from wire.gone import GoneWatch
-from wire.limits import ListenerLimits
+from wire.answer import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
 from wire.peer import AnonymousPeer, Peer, TlsPeer
-from wire.request import Headers, HttpError, Request, Response
-from wire.routes import Route, Routes
-from wire.shedding import Gate
+from wire.request import HttpError, Request, Response
+from wire.routes import Route
+from wire.service import Service
 from wire.target import BadTarget, Target
 
 PIECE_BYTES = 65536
 DRAIN_BYTES = 256 * 1024
 DRAIN_S = 5.0
 FAREWELL_S = 1.0
-NO_BODY = frozenset({204, 304})
-
-_FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "upgrade"})
-_HEADER_LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*+")
-_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
-
 log = structlog.get_logger(__name__)
 
 
@@ -57,36 +48,6 @@ class Cause(Enum):
     STOPPING = auto()
 
 
-@dataclass(slots=True)
-class Statistics:
-    """What a listener has done since its start. `refused` counts error answers by their code."""
-
-    accepted: int = 0
-    turned_away: int = 0
-    handshakes_failed: int = 0
-    answered: int = 0
-    faults: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-
-    def refuse(self, code: str) -> None:
-        self.refused[code] = self.refused.get(code, 0) + 1
-
-
-@dataclass(slots=True)
-class Service:
-    """What the connections of one listener share. `hosts`: the only Host headers answered, where it is given."""
-
-    name: str
-    routes: Routes
-    limits: ListenerLimits
-    gate: Gate
-    hosts: frozenset[str] | None = None
-    gone: GoneWatch = field(default_factory=GoneWatch)
-    statistics: Statistics = field(default_factory=Statistics)
-    working: dict[Route, int] = field(default_factory=dict)
-    stopping: bool = False
-
-
 class Connection:
     """`descriptor` is the socket's, for noticing that the caller has gone."""
 
@@ -98,6 +59,7 @@ class Connection:
         self._limits = service.limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=service.limits.head_bytes)
         self._scope = trio.CancelScope()
+        self._due = math.inf
         self._phase = Phase.IDLE
         self._cause = Cause.DEADLINE
         self._slot: Route | None = None
@@ -123,6 +85,11 @@ class Connection:
         """Ends the connection now, whatever it is doing."""
         self._cause = cause
         self._scope.cancel()
+
+    def expire(self, now: float) -> None:
+        """Ends the connection if its phase has taken too long."""
+        if now >= self._due:
+            self.end(Cause.DEADLINE)
 
     @property
     def unoccupied(self) -> bool:
@@ -155,10 +122,10 @@ class Connection:
         try:
             try:
                 response = await self._respond(head)
-                await self._send(response, head)
+                await self._send(response, without_body=head.method == b"HEAD")
             except HttpError as error:
                 self._service.statistics.refuse(error.code)
-                await self._send(error.response(), head)
+                await self._send(error.response(), without_body=head.method == b"HEAD")
         except CallerGoneError:
             raise
         except Exception:
@@ -172,7 +139,6 @@ class Connection:
 
     async def _respond(self, head: h11.Request) -> Response:
         request = self._request(head)
-        self._refuse_misled(request)
         route = self._service.routes.find(request)
         self._admit(route)
         request.body_limit = self._limits.body_bytes if route.body_bytes is None else route.body_bytes
@@ -197,6 +163,11 @@ class Connection:
             target = Target.parse(head.target)
         except BadTarget as error:
             raise HttpError(400, "bad_request", str(error)) from error
+        self._read_framing(head)
+        return Request(head.method.decode(), target, head.headers, self.peer, self)
+
+    def _read_framing(self, head: h11.Request) -> None:
+        """How long the body is; and on a local socket, whether the caller was led here (threats U12)."""
         self._length = None
         bodiless = True
         for name, value in head.headers:
@@ -205,19 +176,19 @@ class Connection:
                 bodiless = self._length == 0
             elif name == b"transfer-encoding":
                 bodiless = False
+            elif name in (b"host", b"origin"):
+                self._refuse_misled(name, value)
         if bodiless:
             self._http.next_event()  # the end of the message, which h11 would otherwise hold back
-        return Request(head.method.decode(), target, head.headers, self.peer, self)
 
-    def _refuse_misled(self, request: Request) -> None:
-        """A browser or a proxy that was led to a local socket shows it by Host or Origin (threats U12)."""
+    def _refuse_misled(self, name: bytes, value: bytes) -> None:
+        """A browser or a proxy that was led to a local socket shows it by Host or Origin."""
         hosts = self._service.hosts
         if hosts is None:
             return
-        if request.header("origin") is not None:
+        if name == b"origin":
             raise HttpError(403, "forbidden_origin", "no web page may ask here")
-        host = (request.header("host") or "").partition(":")[0]
-        if host not in hosts:
+        if value.partition(b":")[0].decode("latin-1") not in hosts:
             raise HttpError(421, "misdirected_request", f"use one of these hosts: {', '.join(sorted(hosts))}")
 
     def _admit(self, route: Route) -> None:
@@ -297,47 +268,44 @@ class Connection:
 
     # ---- answering
 
-    async def _send(self, response: Response, head: h11.Request) -> None:
+    async def _send(self, response: Response, *, without_body: bool = False, close: bool = False) -> None:
         body = response.body
-        framing, lines = _divided(response.headers)
-        if self._service.stopping:
-            framing.append((b"connection", b"close"))
-        if response.status not in NO_BODY and isinstance(body, bytes):
-            framing.append((b"content-length", b"%d" % len(body)))
-        start = self._start(response.status, framing, lines)
+        length = len(body) if isinstance(body, bytes) else None
+        close = close or self._service.stopping
+        start = self._start(response, framing_of(response.status, response.headers, length, close=close))
         self._phase = Phase.ANSWER
+        without_body = without_body or response.status in NO_BODY
         if isinstance(body, bytes):
-            without = response.status in NO_BODY or head.method == b"HEAD"
-            await self._send_whole(start, b"" if without else body)
+            await self._send_whole(start, b"" if without_body else body)
         else:
-            await self._send_stream(start, body, head)
+            await self._send_stream(start, body, without_body=without_body)
         self._service.statistics.answered += 1
 
-    def _start(self, status: int, framing: list[tuple[bytes, bytes]], lines: bytes) -> bytes:
-        """The head of an answer. h11 sees what it must know, the framing; the other lines go in before its end."""
-        start = self._http.send(h11.Response(status_code=status, headers=framing, reason=_PHRASES.get(status, b"")))
+    def _start(self, response: Response, framing: Framing) -> bytes:
+        lines = lines_of(response.headers)
+        start = self._http.send(start_of(response.status, framing))
         return (start or b"")[:-2] + lines + b"\r\n"
 
     async def _send_whole(self, start: bytes, body: bytes) -> None:
         data = self._http.send(h11.Data(data=body)) if body else b""
-        end = self._http.send(h11.EndOfMessage())
+        end = self._http.send(END)
         await self._write(b"".join([start, data or b"", end or b""]))
 
-    async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], head: h11.Request) -> None:
-        async with contextlib.aclosing(_iterator(body)) as pieces:
+    async def _send_stream(self, start: bytes, body: AsyncIterable[bytes], *, without_body: bool) -> None:
+        async with contextlib.aclosing(pieces_of(body)) as pieces:
             await self._write_piece(start)
-            if head.method != b"HEAD":
+            if not without_body:
                 async for piece in pieces:
                     if piece:
                         await self._write_piece(self._http.send(h11.Data(data=piece)))
-            await self._write_piece(self._http.send(h11.EndOfMessage()))
+            await self._write_piece(self._http.send(END))
 
     async def _write_piece(self, data: bytes | None) -> None:
         """Between the pieces of a stream it is the handler's affair how long it waits."""
         if data:
-            self._scope.deadline = trio.current_time() + self._limits.stall_s
+            self._due = trio.current_time() + self._limits.stall_s
             await self._write(data)
-            self._scope.deadline = math.inf
+            self._due = math.inf
 
     async def _write(self, data: bytes) -> None:
         """What is short goes under the request's deadline; of the rest each piece must be taken in `stall_s`."""
@@ -347,7 +315,7 @@ class Connection:
                 return
             view = memoryview(data)
             for start in range(0, len(view), PIECE_BYTES):
-                self._scope.deadline = trio.current_time() + self._limits.stall_s
+                self._due = trio.current_time() + self._limits.stall_s
                 await self._stream.send_all(view[start : start + PIECE_BYTES])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise CallerGoneError from error
@@ -362,7 +330,7 @@ class Connection:
 
     def _enter(self, phase: Phase, seconds: float) -> None:
         self._phase = phase
-        self._scope.deadline = trio.current_time() + seconds
+        self._due = trio.current_time() + seconds
 
     # ---- endings
 
@@ -394,11 +362,7 @@ class Connection:
         self._service.statistics.refuse(refusal.code)
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        response = refusal.response()
-        body = response.body if isinstance(response.body, bytes) else b""
-        framing, lines = _divided(response.headers)
-        framing += [(b"connection", b"close"), (b"content-length", b"%d" % len(body))]
-        await self._send_whole(self._start(refusal.status, framing, lines), body)
+        await self._send(refusal.response(), close=True)
 
     async def _drain(self) -> bool:
         """An unread body that is small goes, so that the connection can live on."""
@@ -430,32 +394,3 @@ class Connection:
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):
             await self._stream.aclose()
-
-
-def _divided(headers: Headers) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The headers that decide how the message is framed, and the lines of the others.
-
-    Writing the lines ourselves, checked at once, costs a fifth of h11's checks one by one.
-    """
-    framing, lines = [], []
-    for name, value in headers:
-        if name.lower() in _FRAMING:
-            framing.append((name.encode(), value.encode()))
-        else:
-            lines.append(f"{name}: {value}\r\n")
-    written = "".join(lines).encode("latin-1")
-    # As many lines as headers: a value with a line of its own would match, too.
-    if written.count(b"\r\n") != len(lines) or not _HEADER_LINES.fullmatch(written):
-        raise ValueError("a header of the handler's that HTTP does not allow")
-    return framing, written
-
-
-async def _iterator(body: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """The pieces, and the source is closed with it, in the task that used it."""
-    try:
-        async for piece in body:
-            yield piece
-    finally:
-        close = getattr(body, "aclose", None)
-        if close is not None:
-            await close()

@@ -16,7 +16,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 ACTIVE_ONLY = frozenset({PinState.ACTIVE})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """`body_bytes` and `deadline_s` default to the listener's; a long poll's deadline covers its wait.
 
@@ -34,7 +34,7 @@ class Route:
     most: int | None = None
     states: frozenset[PinState] = ACTIVE_ONLY
     rate: Rate | None = None
-    segments: tuple[str, ...] = field(init=False, compare=False)
+    segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.template.startswith("/"):

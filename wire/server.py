@@ -18,13 +18,15 @@ from typing import Protocol
 import structlog
 import trio
 
-from wire.connection import Cause, Connection, Service, Statistics
+from wire.connection import Cause, Connection
 from wire.limits import ListenerLimits, Tally
 from wire.peer import Peer
 from wire.routes import Routes
+from wire.service import Service, Statistics
 from wire.shedding import Gate
 
 CAPACITY = 256
+TICK_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +83,7 @@ class Server:
         self._tally = Tally(limits.connections_each, limits.connections)
         self._connections: set[Connection] = set()
         self._accepting = trio.CancelScope()
+        self._came = trio.Event()
         self._left = trio.Event()
 
     @property
@@ -112,6 +115,7 @@ class Server:
         """Until stopped or cancelled. The listener is closed in either case."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._service.gone.run)
+            nursery.start_soon(self._expire)
             nursery.start_soon(self._transport.follow)
             async with listener:
                 with self._accepting:
@@ -120,6 +124,17 @@ class Server:
                     await trio.serve_listeners(self._connected, [listener], handler_nursery=nursery)
             await self._wind_down()
             nursery.cancel_scope.cancel()
+
+    async def _expire(self) -> None:
+        """Ends the connections whose phase has taken too long; rests while there is none."""
+        while True:
+            if not self._connections:
+                self._came = trio.Event()
+                await self._came.wait()
+            await trio.sleep(TICK_S)
+            now = trio.current_time()
+            for connection in self._connections:
+                connection.expire(now)
 
     async def _wind_down(self) -> None:
         self._service.stopping = True
@@ -153,6 +168,7 @@ class Server:
         self._service.statistics.accepted += 1
         connection = Connection(opened.stream, raw.socket.fileno(), opened.peer, self._service)
         self._connections.add(connection)
+        self._came.set()
         try:
             with self._transport.following(opened, connection):
                 await connection.run()

@@ -5,9 +5,11 @@ So a scope, written with %2F, stays one segment (protocol.md 1).
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 MAX_QUERY_MEMBERS = 256
+REMEMBERED_BYTES = 256
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -24,17 +26,8 @@ class Target:
 
     @classmethod
     def parse(cls, raw: bytes) -> "Target":
-        path, _, query = raw.partition(b"?")
-        if not path.startswith(b"/"):
-            raise BadTarget("the request target must be a path")
-        if b"#" in raw:
-            raise BadTarget("the request target has a fragment")
-        segments = tuple(path.decode("ascii", "replace")[1:].split("/"))
-        if b"%" in path:
-            segments = tuple(_decoded(segment.encode()) for segment in segments)
-        if "." in segments or ".." in segments:
-            raise BadTarget("the path has a dot segment")
-        return cls(segments, query)
+        """Callers ask for few targets, many times: short ones are remembered."""
+        return _remembered(raw) if len(raw) <= REMEMBERED_BYTES else _parsed(raw)
 
     def query(self) -> list[tuple[str, str]]:
         """The members in their order; a name may stand there more than once. A plus sign is a plus sign."""
@@ -45,6 +38,23 @@ class Target:
             raise BadTarget(f"the query has more than {MAX_QUERY_MEMBERS} members")
         pairs = (part.partition(b"=") for part in parts)
         return [(_decoded(name), _decoded(value)) for name, _, value in pairs]
+
+
+def _parsed(raw: bytes) -> Target:
+    path, _, query = raw.partition(b"?")
+    if not path.startswith(b"/"):
+        raise BadTarget("the request target must be a path")
+    if b"#" in raw:
+        raise BadTarget("the request target has a fragment")
+    segments = tuple(path.decode("ascii", "replace")[1:].split("/"))
+    if b"%" in path:
+        segments = tuple(_decoded(segment.encode()) if "%" in segment else segment for segment in segments)
+    if "." in segments or ".." in segments:
+        raise BadTarget("the path has a dot segment")
+    return Target(segments, query)
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 def _decoded(part: bytes) -> str:

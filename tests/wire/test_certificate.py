@@ -3,6 +3,7 @@
 import base64
 import datetime
 import ssl
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -27,6 +28,8 @@ from wire.certificate import (
     pem_to_der,
     prove,
 )
+from wire.contexts import trust
+from wire.pins import PinTable
 
 NODE = make_identity("node-1", NOW, direct_host="node1.example")
 OTHER = make_identity("node-1", NOW)
@@ -138,3 +141,22 @@ def self_signed(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> 
 def test_any_text_is_no_proof(proof: str) -> None:
     """rules P6, J7: whatever the header is, the verdict is bad_proof and no exception."""
     assert not is_proven(NODE.der, BODY, proof)
+
+
+RELEASED = sorted((Path(__file__).parent / "released").glob("*.pem"))
+
+
+@pytest.mark.parametrize("file", RELEASED, ids=lambda file: file.stem)
+def test_certificates_of_every_release_are_accepted(file: Path) -> None:
+    """rules P21: each release leaves one here; it is read, pinned, and taken by TLS as a trust anchor."""
+    der = pem_to_der(file.read_bytes())
+    assert Certificate.read(der).names == ("node-1", "node1.example")
+    table = PinTable()
+    table.add(der, "node-1")
+    assert table.find(der) is not None
+    trust(context := ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), [der])
+    assert context.cert_store_stats()["x509"] == 1
+
+
+def test_there_is_a_release() -> None:
+    assert RELEASED

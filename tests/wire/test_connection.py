@@ -288,7 +288,7 @@ def test_no_bytes_end_the_listener(tmp_path: Path, pieces: list[bytes]) -> None:
 
 @pytest.fixture
 def autojump_clock() -> MockClock:
-    return MockClock(autojump_threshold=0.05)
+    return MockClock(autojump_threshold=0.01)
 
 
 async def test_a_slow_head_is_told_and_ended(tmp_path: Path, autojump_clock: MockClock) -> None:
