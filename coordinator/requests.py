@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from coordinator.refusal import Code, Refused
 
 MAX_DEPTH = 16
+_ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ def parse(data: bytes, most: int, code: Code = Code.BAD_REQUEST) -> dict[str, ob
     if len(data) > most:
         raise Refused(code, f"more than {most} bytes")
     try:
-        value = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise Refused(code, "not JSON, or a member name given twice") from error
     if not isinstance(value, dict):
         raise Refused(code, "not a JSON object")
-    if _is_deep(value):
+    if _may_be_deep(data) and _is_deep(value):
         raise Refused(code, "nested too deep")
     return value
 
@@ -57,8 +58,25 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return value
 
 
+def _finite(token: str) -> float:
+    value = float(token)
+    if value - value != 0:
+        raise ValueError("a number beyond all bounds")
+    return value
+
+
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """A look at the brackets alone: taking the innermost pairs off, MAX_DEPTH times, leaves nothing of a flat value."""
+    brackets = data.translate(None, _ALL_BUT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if not brackets:
+            return False
+    return True
 
 
 def _is_deep(value: object) -> bool:

@@ -37,7 +37,7 @@ def test_a_report_says_what_is_active() -> None:
     assert report.active == {"route_policy": Mark(1, 3, "sha256:" + "ab" * 32)}
     assert (report.head, report.head_grade, report.state) == (Mark(1, 2), "fresh", "ACTIVE")
     assert [sequence for sequence, _ in report.journal] == [4, 5]
-    assert "journal" not in json.loads(report.body)
+    assert json.loads(report.body) == value(journal=events(4, 5))
 
 
 def test_a_new_node_has_no_head_and_no_scope() -> None:
