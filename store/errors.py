@@ -11,6 +11,7 @@ class StoreFault(StrEnum):
     STORE_CORRUPT = "store_corrupt"  # rules L30, L31: bytes that are not what they were
     STORE_FULL = "store_full"  # rules L35: the map or the disk
     STORE_IO = "store_io"  # the disk said no
+    PROBE_FAILED = "probe_failed"  # the store could not be examined, for a cause outside of it
     NOT_FOUND = "not_found"  # nothing of that name is held
     CONFLICT = "conflict"  # rules L28, H9: what is active is not what was expected
     NOT_DURABLE = "not_durable"  # an activation without its bytes in the pending slot
@@ -25,6 +26,7 @@ REMEDY = {
     StoreFault.STORE_CORRUPT: "restart the agent: it sets the damage aside and fetches what is missing",
     StoreFault.STORE_FULL: "free space on the file system, or raise the map size; what is active stays active",
     StoreFault.STORE_IO: "look at the disk and the kernel's log; what is active stays active",
+    StoreFault.PROBE_FAILED: "start again; if it stays, reinstall the agent's package; the store was not touched",
     StoreFault.NOT_FOUND: "list what is held, and ask for that",
     StoreFault.CONFLICT: "read what is active now, and verify the document against it again",
     StoreFault.NOT_DURABLE: "bring the document through a pending slot first",

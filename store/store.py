@@ -89,7 +89,7 @@ class Store:
         probe_deadline_s: float = DEADLINE_S,
     ) -> Self:
         """The store, whatever state the disk is in. StoreError: bad_identifier, bad_permissions, store_locked,
-        store_format_newer, store_full, store_io; damage is no error but a finding.
+        store_format_newer, probe_failed, store_full, store_io; damage is no error but a finding.
         """
         paths = root.make_cluster(cluster_id)
         root.enter(cluster_id)
@@ -331,9 +331,14 @@ class Store:
 
     def _made_room(self) -> bool:
         try:
-            return self.garbage.run().removed > 0
+            if not self.garbage.run().removed:
+                return False
+            # LMDB gives the pages that a transaction freed to the next but one.
+            with self._environment.write(into_reserve=True) as transaction:
+                meta.change(transaction)
         except StoreError:
             return False
+        return True
 
     def _raise_floors(self, record: FloorRecord) -> None:
         try:

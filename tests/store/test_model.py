@@ -1,0 +1,178 @@
+"""The store against a plain dictionary (hypothesis): rules S66, S84, L28, L32, L34, L36, S3."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from store.check import check
+from store.errors import StoreError
+from tests.store.cluster import BOOT, CLUSTER, NOW, Cluster, Node
+from tests.store.dying import FailingDisk
+
+SCOPES = ("route_policy", "qos_policy")
+CLUSTER_OF_ALL = Cluster()  # keys are slow to check
+
+scopes = st.sampled_from(SCOPES)
+contents = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 5), min_size=1)
+
+
+class Model(RuleBasedStateMachine):
+    """`active`, `previous`: scope -> (version, content). `mark`: scope -> version. What is told is what is kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp())
+        self.node = Node(self.path / "root", CLUSTER_OF_ALL, disk=FailingDisk())
+        self.active, self.previous, self.mark, self.verified = {}, {}, {}, {}
+        self.events = 0
+
+    @initialize()
+    def enrolled(self):
+        self.node.open()
+        self.node.apply(self.node.cluster.bundle())
+        self.generation = self.node.store.watch.generation
+        self.events = 1
+
+    def swapped(self, scope, version, content, verdict):
+        if scope in self.active:
+            self.previous[scope] = self.active[scope]
+        else:
+            self.previous.pop(scope, None)
+        self.active[scope] = (version, content)
+        self.mark[scope] = version
+        self.verified[scope] = verdict
+        self.events += 1
+
+    @rule(scope=scopes, content=contents, ahead=st.integers(1, 3))
+    def snapshot(self, scope, content, ahead):
+        version = self.mark.get(scope, 0) + ahead
+        verdict = self.node.apply(self.node.cluster.snapshot(version, content, scope=scope))
+        self.generation += 1
+        self.swapped(scope, version, content, verdict)
+
+    @rule(first=contents, second=contents)
+    def both(self, first, second):
+        verdicts = []
+        for scope, content in zip(SCOPES, (first, second), strict=True):
+            document = self.node.cluster.snapshot(self.mark.get(scope, 0) + 1, content, scope=scope)
+            verdicts.append(self.node.verified(document))
+        self.node.store.activate(*verdicts, now=NOW, boot=BOOT)
+        self.generation += 1
+        for scope, content, verdict in zip(SCOPES, (first, second), verdicts, strict=True):
+            self.swapped(scope, self.mark.get(scope, 0) + 1, content, verdict)
+
+    @precondition(lambda self: self.active)
+    @rule(scope=scopes, name=st.sampled_from("abcd"), value=st.integers(0, 9))
+    def increment(self, scope, name, value):
+        if scope not in self.active:
+            return
+        version, content = self.active[scope]
+        document = self.node.cluster.setting(version + 1, self.verified[scope], name, value)
+        verdict = self.node.apply(document)
+        self.generation += 1
+        self.swapped(scope, version + 1, content | {name: value}, verdict)
+
+    @rule(scope=scopes, content=contents, at=st.integers(1, 9), number=st.sampled_from([5, 28]))
+    def interrupted(self, scope, content, at, number):
+        """The disk fails at some step: old or new, and `resume` brings what the floors named."""
+        version = self.mark.get(scope, 0) + 1
+        document = self.node.cluster.snapshot(version, content, scope=scope)
+        self.node.disk.fail(at, OSError(number, "failed"))
+        verdict = None
+        try:
+            verdict = self.node.apply(document)
+        except StoreError:
+            pass
+        self.node.disk.broken = False
+        if verdict is None and self.node.store.resume(NOW):
+            verdict = self.node.store.active(scope)
+            verdict = type("Base", (), {"envelope": verdict.envelope, "state": verdict.sections})
+        if verdict is not None:
+            self.generation += 1
+            self.swapped(scope, version, content, verdict)
+
+    @rule(scope=scopes)
+    def withdraw(self, scope):
+        self.node.store.withdraw(scope, now=NOW)
+        self.generation += 1
+        if scope in self.mark:
+            self.events += 1
+        self.active.pop(scope, None)
+        self.previous.pop(scope, None)
+
+    @rule(scope=scopes)
+    def fall_back(self, scope):
+        happened = self.node.store.fall_back(scope, now=NOW, cause="a test")
+        assert (happened is None) == (scope not in self.active)
+        if scope not in self.active:
+            return
+        self.generation += 1
+        self.events += 1
+        del self.active[scope]
+        if scope in self.previous:
+            self.active[scope] = self.previous.pop(scope)
+            held = self.node.store.active(scope)
+            self.verified[scope] = type("Base", (), {"envelope": held.envelope, "state": held.sections})
+            # An increment's next version must be above the mark.
+            self.active[scope] = (self.active[scope][0], self.active[scope][1])
+
+    @rule(most=st.integers(1, 5))
+    def collect_a_little(self, most):
+        self.node.store.garbage.step(most)
+
+    @rule()
+    def collect(self):
+        self.node.store.garbage.run()
+
+    @rule()
+    def download_and_forget(self):
+        self.node.download(self.node.cluster.snapshot(99, {"a": "never"}, scope=SCOPES[0])).drop()
+
+    @rule()
+    def restart(self):
+        self.node.reopen()
+        assert self.node.store.findings == ()
+
+    @invariant()
+    def the_store_says_what_the_model_says(self):
+        if self.node.store is None:
+            return
+        with self.node.store.read() as reading:
+            assert reading.generation == self.generation
+            for scope in SCOPES:
+                assert self.held(reading.active(scope)) == self.active.get(scope)
+                assert self.held(reading.previous(scope)) == self.previous.get(scope)
+        marks = self.node.store.standing().marks
+        assert {scope: marks[scope].config_version for scope in SCOPES if scope in marks} == self.mark
+        assert self.node.store.watch.generation == self.generation
+
+    @staticmethod
+    def held(document):
+        if document is None:
+            return None
+        return document.envelope.config_version, {name: int(document.read(name)) for name in document.sections}
+
+    def teardown(self):
+        if self.node.store is not None:
+            told = [event for event in self.node.store.journal.events(0) if event.event != "rolled_forward"]
+            numbers = [event.sequence for event in self.node.store.journal.events(0)]
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert len(told) <= self.events <= len(numbers)
+        self.node.close()
+        faults = list(check(self.node.path, CLUSTER))
+        shutil.rmtree(self.path)
+        assert faults == []
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(
+    max_examples=int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "25")),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
