@@ -104,7 +104,9 @@ _TIME = "not_before", "not_after"
 
 def _key_record(name: str, value: object) -> KeyRecord:
     where = f"/keys/{name}"
-    members = closed(value, _KEY_FORM, where)
+    is_root = isinstance(value, dict) and value.get("purpose") == ROOT
+    # What a root key may sign follows from its purpose: its scope types are not looked at.
+    members = closed(value, _KEY_FORM | ({"scope_types": lambda _: True} if is_root else {}), where)
     public_key = _public_key(members["public_key"], where)
     if key_id(public_key) != name:
         raise bad_content(f"the id {key_id(public_key)}", name, where)
@@ -113,7 +115,8 @@ def _key_record(name: str, value: object) -> KeyRecord:
         load_public_key(algorithm, public_key)
     except BadKey as error:
         raise bad_content(f"an {algorithm} key that may verify", str(error), where) from None
-    record = dict(members, key_id=name, public_key=public_key, scope_types=tuple(members["scope_types"]))  # type: ignore[arg-type]
+    record = dict(members, key_id=name, public_key=public_key, scope_types=())
+    record |= {} if is_root else {"scope_types": tuple(members["scope_types"])}  # type: ignore[arg-type]
     record |= {time: parse_time(members[time]) for time in _TIME}
     return KeyRecord(**record)  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ from snapshot.identifiers import MAX_INTEGER
 from snapshot.limits import DEFAULT, Limits
 
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}:," '))
 _BARE_STRING = re.compile(rb'"[^"]*"')
@@ -307,8 +307,8 @@ def _written(value: object) -> Iterator[str]:
             separator = ","
         yield "]" if value else "[]"
     elif isinstance(value, float):
-        if not isfinite(value):
-            raise ValueError("a number that is not finite has no JSON form")
+        if not isfinite(value) or (MAX_INTEGER < abs(value) < 1e21 and value.is_integer()):
+            raise ValueError("a number that is not finite, or written as an integer outside +-(2^53-1)")
         yield number(value)
     else:
         yield _quoted(value)

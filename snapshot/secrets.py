@@ -192,7 +192,7 @@ def _is_jwt_header(part: str) -> bool:
     if part[0] not in "eICD":
         return False
     try:
-        header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode())
     except (ValueError, RecursionError):
         return False
     return isinstance(header, dict) and "alg" in header

@@ -125,10 +125,10 @@ def follow(bundles: Sequence[Parts], holder: Holder, *, now: float) -> Iterator[
 
     Every one but the last may have expired. The first that is refused ends the run: what came before it stands.
     """
-    run = bundles[:MOST_BUNDLES]
-    for number, parts in enumerate(run, start=1):
-        superseded = number < len(bundles)
-        verdict = verify(parts, holder, kind=SNAPSHOT, now=now, superseded=superseded)
+    for number, parts in enumerate(bundles[:MOST_BUNDLES], start=1):
+        verdict = verify(parts, holder, kind=SNAPSHOT, now=now, superseded=number < len(bundles))
+        if verdict.envelope.scope != trust_bundle.SCOPE:
+            reject(3, Reason.UNKNOWN_SCOPE, trust_bundle.SCOPE, verdict.envelope.scope, "scope_type")
         if isinstance(verdict, NotYetValid):
             return
         if isinstance(verdict, Verified):
@@ -244,7 +244,7 @@ def content_is_what_was_signed(case: Case) -> None:
     intake.read_manifest(case, case.parts.manifest())
     sizes = [entry.size for entry in case.carried.values()]
     for data, (name, entry) in zip(case.parts.sections(sizes), case.carried.items(), strict=True):
-        if not digest_is(data, entry.sha256):
+        if len(data) != entry.size or not digest_is(data, entry.sha256):
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
         intake.take_section(case, name, data)
     if case.is_bundle:
@@ -319,6 +319,7 @@ def version_is_newer(case: Case) -> None:
     if case.kind == RECOVERY:
         return
     _compare_with_mark(case)
+    _bundle_is_next(case)
     if case.kind == INCREMENT and case.base is None:
         active = case.holder.active.get(case.envelope.scope)
         held = f"{active.envelope.config_version} {active.content_hash}" if active else "no active document"
@@ -342,9 +343,14 @@ def _compare_with_mark(case: Case) -> None:
         case.recovery = _recovery_for(case, mark)
         if case.recovery is None:
             reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
-    elif case.is_bundle and document.config_version != mark.config_version + 1:
-        expected = f"version {mark.config_version + 1}"
-        reject(9, Reason.BASE_MISMATCH, expected, document.config_version, "config_version")
+
+
+def _bundle_is_next(case: Case) -> None:
+    """N+1 exactly, of the bundle that is held, whatever the mark says (format.md 8)."""
+    held, found = case.holder.bundle, case.envelope.config_version
+    if case.is_bundle and held is not None and found != held.version + 1:
+        reason = Reason.ROLLBACK if found <= held.version else Reason.BASE_MISMATCH
+        reject(9, reason, f"version {held.version + 1}", found, "config_version")
 
 
 def _recovery_for(case: Case, mark: Mark) -> Recovery | None:
