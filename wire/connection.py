@@ -62,6 +62,8 @@ class Connection:
         self._due = math.inf
         self._phase = Phase.IDLE
         self._cause = Cause.DEADLINE
+        self._watched = False
+        self._caller_gone = False
         self._slot: Route | None = None
         self._length: int | None = None
 
@@ -251,20 +253,29 @@ class Connection:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
+        self._watch()
         if self._service.stopping:
             self.end(Cause.STOPPING)
         phase, self._phase = self._phase, Phase.WAITING
         self._occupy(-1)
-        self._service.gone.add(self._descriptor, self._gone)
         try:
             yield
         finally:
-            self._service.gone.discard(self._descriptor)
             self._occupy(1)
             self._phase = phase
 
+    def _watch(self) -> None:
+        """From the first long poll to the end of the connection: each poll would cost two system calls more."""
+        if self._caller_gone:
+            self.end(Cause.GONE)
+        elif not self._watched:
+            self._watched = True
+            self._service.gone.add(self._descriptor, self._gone)
+
     def _gone(self) -> None:
-        self.end(Cause.GONE)
+        self._caller_gone = True
+        if self._phase is Phase.WAITING:
+            self.end(Cause.GONE)
 
     # ---- answering
 
@@ -389,6 +400,7 @@ class Connection:
                     return
 
     async def _close(self) -> None:
+        self._service.gone.discard(self._descriptor)
         if self._cause in (Cause.GONE, Cause.DISMISSED):
             await trio.aclose_forcefully(self._stream)
             return

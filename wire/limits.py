@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class ListenerLimits:
     """Seconds, bytes and counts. A caller is a uid, an address or a node, as the transport says."""
 
-    connections: int = 8192
+    connections: int = 16_384  # 5,000 nodes hold a long poll and a heartbeat connection each
     connections_each: int = 256
     handshake_s: float = 5.0
     idle_s: float = 75.0

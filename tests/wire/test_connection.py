@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
@@ -222,6 +223,29 @@ async def test_a_long_poll_whose_caller_leaves_is_cancelled(tmp_path: Path) -> N
             assert b"news" in await stay.receive_some(4096)
         await stay.aclose()
         assert server.statistics().faults == 0
+
+
+async def test_a_caller_who_left_between_two_polls_does_not_wait_again(tmp_path: Path) -> None:
+    """The second poll is read after its caller has gone: it is cancelled at once."""
+    poll, begun, go_on = LongPoll(), trio.Event(), trio.Event()
+
+    async def twice(request: Request) -> Response:
+        with request.waiting():
+            begun.set()
+            await go_on.wait()
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        return await poll(request)
+
+    async with unix_server(tmp_path, get("/twice", twice)) as (server, path):
+        stream = await trio.open_unix_socket(path)
+        await stream.send_all(head("/twice"))
+        await begun.wait()
+        go_on.set()
+        await trio.lowlevel.checkpoint()
+        await stream.aclose()
+        with trio.fail_after(5):
+            await server.wait_empty()
+        assert (poll.waiting, poll.cancelled) == (0, 1)
 
 
 async def test_a_browser_or_a_proxy_is_refused(tmp_path: Path) -> None:

@@ -302,3 +302,13 @@ def test_groups_of_a_pair_of_sockets() -> None:
     with one, other:
         assert peer_of(one).uid == os.geteuid()
         assert peer_of(one).gids == {os.getegid(), *os.getgroups()}
+
+
+def test_the_socket_is_in_the_file_system(tmp_path: Path) -> None:
+    """threats U10: never an abstract name, which has no mode and no owner."""
+    with unix_listener(tmp_path / "s") as listener:
+        assert not str(listener.socket.getsockname()).startswith("\0")
+        assert (tmp_path / "s").is_socket()
+    with pytest.raises(ValueError, match="null"):
+        with unix_listener(Path("\0holdfast")):
+            pass
