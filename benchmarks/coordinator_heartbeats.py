@@ -51,7 +51,7 @@ def members(database: Database, count: int) -> None:
 
 
 def reports(count: int) -> list[bytes]:
-    return [body(f"n{number}", {scope: 7 + number % 3 for scope in SCOPE_TYPES}) for number in range(count)]
+    return [body(f"n{number}", dict.fromkeys(SCOPE_TYPES, 7 + number % 3)) for number in range(count)]
 
 
 def run(database: Database, bodies: list[bytes], batch: int) -> tuple[float, float]:

@@ -134,7 +134,7 @@ def head(database: Database, node_id: str) -> Document:
 def document(database: Database, node_id: str, snapshot_id: str) -> Document:
     """A document by its id, for a node that it is for; `not_found` for every other (protocol 1)."""
     with database.read() as transaction:
-        found = find(transaction, snapshot_id)
+        found = _find(transaction, snapshot_id)
         if found is None or not _may_read(transaction, node_id, found):
             raise Refused(Code.NOT_FOUND, f"no document {snapshot_id} for {node_id}")
         return _with_sections(transaction, found)
@@ -172,25 +172,46 @@ def recovery(database: Database, node_id: str, scope: str) -> Document:
         return _required(transaction, None if row is None else row.snapshot_id)
 
 
-def insert_documents(transaction: Transaction, documents: Iterable[Document]) -> None:
-    for each in documents:
-        if find(transaction, each.snapshot_id) is not None:
-            continue  # shared role data: kept for another node already
-        row = {name: getattr(each, name) for name in _COLUMNS}
-        signatures = [[key_id, base64.b64encode(signature).decode()] for key_id, signature in each.signatures]
-        encoded = canonical.dumps(signatures).decode()
-        transaction.run(insert(schema.documents).values(**row, signatures=encoded, published_at=transaction.now))
-        keys = objects.put_all(transaction, SECTIONS, each.sections)
-        rows = [
-            {"snapshot_id": each.snapshot_id, "position": position, "object_key": key}
-            for position, key in enumerate(keys)
-        ]
-        transaction.run(insert(schema.document_sections), rows)
+def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> None:
+    """Keep what is not kept yet; shared role data comes once for many nodes."""
+    unique = {each.snapshot_id: each for each in wanted}
+    known = kept(transaction, unique)
+    new = [each for each in unique.values() if each.snapshot_id not in known]
+    transaction.run(insert(schema.documents), [_row(each, transaction.now) for each in new])
+    keys = iter(objects.put_all(transaction, SECTIONS, [section for each in new for section in each.sections]))
+    rows = [
+        {"snapshot_id": each.snapshot_id, "position": position, "object_key": next(keys)}
+        for each in new
+        for position in range(len(each.sections))
+    ]
+    transaction.run(insert(schema.document_sections), rows)
+
+
+def kept(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
+    """Those of the documents that are kept."""
+    column = schema.documents.c.snapshot_id
+    return {
+        row.snapshot_id
+        for chunk in chunks(sorted(snapshot_ids))
+        for row in transaction.rows(select(column).where(column.in_(chunk)))
+    }
+
+
+def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many values as one statement takes."""
+    return (values[start : start + 500] for start in range(0, len(values), 500))
+
+
+def _row(each: Document, now: float) -> dict[str, object]:
+    signatures = [[key_id, base64.b64encode(signature).decode()] for key_id, signature in each.signatures]
+    row = {name: getattr(each, name) for name in _COLUMNS}
+    return {**row, "signatures": canonical.dumps(signatures).decode(), "published_at": now}
 
 
 def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
-    for table in (schema.documents, schema.document_sections):
-        transaction.run(delete(table).where(table.c.snapshot_id.in_(snapshot_ids)))
+    for chunk in chunks(snapshot_ids):
+        for table in (schema.documents, schema.document_sections):
+            transaction.run(delete(table).where(table.c.snapshot_id.in_(chunk)))
 
 
 def _listings(transaction: Transaction, which: ColumnElement[bool]) -> dict[str, dict[str, Entry]]:
@@ -213,13 +234,13 @@ def _may_read(transaction: Transaction, node_id: str, found: Document) -> bool:
 
 
 def _required(transaction: Transaction, snapshot_id: str | None) -> Document:
-    found = None if snapshot_id is None else find(transaction, snapshot_id)
+    found = None if snapshot_id is None else _find(transaction, snapshot_id)
     if found is None:
         raise Refused(Code.NOT_FOUND, "there is no such document")
     return _with_sections(transaction, found)
 
 
-def find(transaction: Transaction, snapshot_id: str) -> Document | None:
+def _find(transaction: Transaction, snapshot_id: str) -> Document | None:
     row = transaction.row(select(schema.documents).where(schema.documents.c.snapshot_id == snapshot_id))
     return None if row is None else _document(row)
 

@@ -7,7 +7,7 @@ with another one gets `conflict`, and nothing of it remains.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from coordinator import authority, documents, schema
 from coordinator.checkin import PublishedHead
@@ -66,17 +66,19 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
 
     One transaction for all: a node that lost its swap (`conflict`: compile again) does not hold up the others.
     """
+    if len({each.node_id for each in publications}) < len(publications):
+        raise ValueError("one publication for each node")
     refusals: dict[str, Refused] = {}
+    accepted: list[_Accepted] = []
     with database.change(actor=actor, now=now) as transaction:
-        standing = authority.standing(transaction)
+        read = _read(transaction, publications)
         for each in publications:
             try:
-                _check(transaction, each, standing)
+                accepted.append(_accept(transaction, each, read))
             except Refused as refused:
                 refusals[each.node_id] = refused
-            else:
-                _write(transaction, each)
-        latest = max([standing.last_issued_at, *(each.head.issued_at for each in publications)])
+        _write(transaction, accepted, read)
+        latest = max([read.standing.last_issued_at, *(each.publication.head.issued_at for each in accepted)])
         transaction.run(update(schema.cluster).values(last_issued_at=latest))
         subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
         transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
@@ -97,48 +99,84 @@ def last_version(transaction: Transaction, node_id: str, scope: str) -> tuple[in
     return max(((row.authority_epoch, row.config_version) for row in transaction.rows(mine)), default=(0, 0))
 
 
-def _check(transaction: Transaction, each: Publication, standing: authority.Standing) -> None:
-    _check_basis(transaction, each)
+@dataclass(frozen=True)
+class _Read:
+    """What publications are held against; read once for all of them."""
+
+    standing: authority.Standing
+    bases: Mapping[str, Basis]
+    heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
+    listings: Mapping[str, Mapping[str, Entry]]
+    kept: set[str]
+
+
+@dataclass(frozen=True)
+class _Accepted:
+    """A publication that may go out, and its lines that are not on record yet or name another document."""
+
+    publication: Publication
+    new: Mapping[str, Entry]
+    signed_again: Mapping[str, Entry]
+
+
+def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
+    rows = transaction.rows(select(schema.heads))
+    named = {entry.snapshot_id for each in publications for entry in each.listing.values()}
+    return _Read(
+        standing=authority.standing(transaction),
+        bases=bases(transaction),
+        heads={row.node_id: (row.authority_epoch, row.generation, row.snapshot_id) for row in rows},
+        listings=documents.listings(transaction),
+        kept=documents.kept(transaction, named),
+    )
+
+
+def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accepted:
+    """Refused `conflict` for what may not go out; nothing has been written then."""
+    _check_basis(each, read)
     for one in (*each.documents, each.head):
-        if one.issued_at < standing.last_issued_at:
+        if one.issued_at < read.standing.last_issued_at:
             raise Refused(Code.CONFLICT, f"issued_at {one.issued_at} is behind the last one")  # rules K47
-        if one.authority_epoch > standing.authority_epoch:
+        if one.authority_epoch > read.standing.authority_epoch:
             raise Refused(Code.CONFLICT, f"epoch {one.authority_epoch} was not announced")
-    for scope, entry in each.listing.items():
-        _check_entry(transaction, each.node_id, scope, entry)
-    held = {entry.snapshot_id for entry in each.listing.values()} - {one.snapshot_id for one in each.documents}
-    for snapshot_id in sorted(held):
-        if documents.find(transaction, snapshot_id) is None:
-            raise Refused(Code.CONFLICT, f"{snapshot_id} is announced but not kept")
+    brought = {one.snapshot_id for one in each.documents}
+    missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
+    if missing:
+        raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
+    announced = read.listings.get(each.node_id, {})
+    changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
+    known = {scope: _is_known(transaction, each.node_id, scope, entry) for scope, entry in changed.items()}
+    new = {scope: entry for scope, entry in changed.items() if not known[scope]}
+    return _Accepted(each, new, {scope: entry for scope, entry in changed.items() if known[scope]})
 
 
-def _check_basis(transaction: Transaction, each: Publication) -> None:
-    latest = basis(transaction, each.node_id)
+def _check_basis(each: Publication, read: _Read) -> None:
+    latest = read.bases.get(each.node_id)
     if latest != each.based_on:
         raise Refused(Code.CONFLICT, f"made from {each.based_on}, now {latest}", remedy="compile again")
-    table = schema.heads
-    row = transaction.row(select(table).where(table.c.node_id == each.node_id))
-    before = (0, 0) if row is None else (row.authority_epoch, row.generation)
+    before = read.heads.get(each.node_id, (0, 0, ""))[:2]
     pair = (each.head.authority_epoch, each.head.config_version)
     if pair <= before or each.head.config_version < latest.generation:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
 
 
-def _check_entry(transaction: Transaction, node_id: str, scope: str, entry: Entry) -> None:
-    """One content under one version; a lower version only where a recovery allows it (rules S86, S87)."""
+def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry) -> bool:
+    """Whether this version is on record, with this content; Refused where it is another one, or goes back.
+
+    One content under one version; a lower version only where a recovery allows it (rules S86, S87).
+    """
     table = schema.published
-    same = select(table.c.content_hash, table.c.snapshot_id).where(
-        table.c.node_id == node_id,
-        table.c.scope == scope,
-        table.c.authority_epoch == entry.authority_epoch,
-        table.c.config_version == entry.config_version,
-    )
-    row = transaction.row(same)
-    if row is not None and row.content_hash != entry.content_hash:
+    columns = select(table.c.authority_epoch, table.c.config_version, table.c.content_hash)
+    line = {
+        (row.authority_epoch, row.config_version): row.content_hash
+        for row in transaction.rows(columns.where(table.c.node_id == node_id, table.c.scope == scope))
+    }
+    if line.get(entry.pair, entry.content_hash) != entry.content_hash:
         raise Refused(Code.CONFLICT, f"{scope} {entry.pair} was published with another content")
-    last = last_version(transaction, node_id, scope)
+    last = max(line, default=(0, 0))
     if entry.pair < last and not _is_recovered(transaction, node_id, scope, last, entry):
         raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is below {last}, and no recovery allows it")
+    return entry.pair in line
 
 
 def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tuple[int, int], entry: Entry) -> bool:
@@ -153,40 +191,46 @@ def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tupl
     return entry.authority_epoch == last[0] and transaction.row(allowed) is not None
 
 
-def _write(transaction: Transaction, each: Publication) -> None:
-    nodes, heads = schema.nodes, schema.heads
-    old = transaction.row(select(heads.c.snapshot_id).where(heads.c.node_id == each.node_id))
-    if old is not None:
-        documents.forget(transaction, [old.snapshot_id])
-        transaction.run(delete(heads).where(heads.c.node_id == each.node_id))
-    documents.insert_documents(transaction, [*each.documents, each.head])
-    for scope, entry in each.listing.items():
-        _write_entry(transaction, each.node_id, scope, entry)
-    entries = {scope: vars(entry) for scope, entry in each.listing.items()}
-    transaction.run(
-        insert(heads).values(
-            node_id=each.node_id,
-            authority_epoch=each.head.authority_epoch,
-            generation=each.head.config_version,
-            snapshot_id=each.head.snapshot_id,
-            refresh_after=each.refresh_after,
-            expires_at=each.head.expires_at,
-            listing=canonical.dumps(entries).decode(),
-        )
-    )
-    mine = update(nodes).where(nodes.c.node_id == each.node_id)
-    transaction.run(mine.values(generation=each.head.config_version))
+def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read) -> None:
+    """All of it with few statements: thousands of nodes may get a new head at once."""
+    publications = [each.publication for each in accepted]
+    replaced = [read.heads[each.node_id][2] for each in publications if each.node_id in read.heads]
+    documents.forget(transaction, replaced)
+    for chunk in documents.chunks([each.node_id for each in publications]):
+        transaction.run(delete(schema.heads).where(schema.heads.c.node_id.in_(chunk)))
+    signed = [document for each in publications for document in (*each.documents, each.head)]
+    documents.insert_documents(transaction, signed)
+    transaction.run(insert(schema.heads), [_head_row(each) for each in publications])
+    _write_entries(transaction, accepted)
+    nodes = schema.nodes
+    mine = update(nodes).where(nodes.c.node_id == bindparam("node")).values(generation=bindparam("number"))
+    transaction.run(mine, [{"node": each.node_id, "number": each.head.config_version} for each in publications])
 
 
-def _write_entry(transaction: Transaction, node_id: str, scope: str, entry: Entry) -> None:
+def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> None:
     table = schema.published
-    mine = (
-        (table.c.node_id == node_id)
-        & (table.c.scope == scope)
-        & (table.c.authority_epoch == entry.authority_epoch)
-        & (table.c.config_version == entry.config_version)
-    )
-    # The same content signed again (a recovery's target) replaces what is handed out, never what it says.
-    if not transaction.run(update(table).where(mine).values(snapshot_id=entry.snapshot_id)):
-        row = {"node_id": node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
-        transaction.run(insert(table).values(**row))
+    rows = [
+        {"node_id": each.publication.node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
+        for each in accepted
+        for scope, entry in each.new.items()
+    ]
+    transaction.run(insert(table), rows)
+    for each in accepted:
+        for scope, entry in each.signed_again.items():  # it replaces what is handed out, never what it says
+            line = (table.c.node_id == each.publication.node_id) & (table.c.scope == scope)
+            version = (table.c.authority_epoch == entry.authority_epoch) & (
+                table.c.config_version == entry.config_version
+            )
+            transaction.run(update(table).where(line, version).values(snapshot_id=entry.snapshot_id))
+
+
+def _head_row(each: Publication) -> dict[str, object]:
+    return {
+        "node_id": each.node_id,
+        "authority_epoch": each.head.authority_epoch,
+        "generation": each.head.config_version,
+        "snapshot_id": each.head.snapshot_id,
+        "refresh_after": each.refresh_after,
+        "expires_at": each.head.expires_at,
+        "listing": canonical.dumps({scope: vars(entry) for scope, entry in each.listing.items()}).decode(),
+    }

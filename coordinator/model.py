@@ -79,6 +79,8 @@ class Model:
     members: Mapping[str, MemberEntry] = field(default_factory=dict)
     # What peers.py has worked out for this model: members by their place on a ring, for each (policy, organization).
     rings: dict[tuple[str, str], "Ring"] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What views.py has written of a resource: the same for every node that may know it, so it is never changed.
+    written: dict[tuple[str, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:

@@ -44,24 +44,27 @@ def most(policy: PeerPolicy | None, subject: Subject) -> int:
 def could_choose(model: Model, subject: Subject, other: Subject) -> bool:
     """Whether `other` may be among the chosen of `subject`; never False when it is.
 
-    It is taken only from a point behind which every member up to it is taken already, and so only from a point among
-    its nearest predecessors: cheap to ask of thousands of nodes.
+    It is taken only from a point behind which, on every ring, all members up to it are taken already; and so only from
+    a point among its nearest predecessors. That is cheap to ask of thousands of nodes.
     """
     if not _is_candidate(other) or other.node_id == subject.node_id:
         return False
     policy = policy_of(model, subject)
     if policy is not None and not selects(policy.peers, other):
         return False
-    shared = [each for each in _home(other) if each in _seen(subject)]
-    if not shared:
+    if not any(home in _seen(subject) for home in _home(other)):
         return False
-    bound = most(policy, subject)
-    ring = _ring(model, policy, shared[0])
-    if len(ring.places) <= bound + 2:
-        return True
-    place = _place(other.node_id)
-    reach = (place - ring.places[bisect_left(ring.places, place) - bound - 2]) % _CIRCLE
+    place, bound = _place(other.node_id), most(policy, subject)
+    rings = (_ring(model, policy, organization) for organization in _seen(subject))
+    reach = min(_reach(ring, place, bound + 2) for ring in rings)
     return any((place - point) % _CIRCLE <= reach for point in _points(subject.node_id, bound))
+
+
+def _reach(ring: Ring, place: int, count: int) -> int:
+    """How far before a place the `count`-th member stands; the whole circle where there are not so many."""
+    if len(ring.places) <= count:
+        return _CIRCLE
+    return (place - ring.places[bisect_left(ring.places, place) - count]) % _CIRCLE
 
 
 def _seen(subject: Subject) -> tuple[str, ...]:
@@ -73,8 +76,8 @@ def _home(subject: Subject) -> tuple[str, ...]:
 
 
 def _is_candidate(subject: Subject) -> bool:
-    """A witness carries no traffic and is nobody's peer."""
-    return subject.member.kind != "witness"
+    """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
+    return subject.member.kind != "witness" and bool(subject.roles)
 
 
 def _ring(model: Model, policy: PeerPolicy | None, organization: str) -> Ring:

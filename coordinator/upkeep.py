@@ -53,8 +53,7 @@ def _documents(transaction: Transaction, now: float, settings: Settings) -> int:
         is_far = seen[line] > settings.increment_history_versions
         if row.snapshot_id not in announced and (is_old or is_far):
             gone.append(row.snapshot_id)
-    for start in range(0, len(gone), 500):
-        documents.forget(transaction, gone[start : start + 500])
+    documents.forget(transaction, gone)
     return len(gone)
 
 

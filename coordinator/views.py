@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from coordinator import peers
 from coordinator.kinds import DegradedModePolicy, Route, Service
-from coordinator.model import Model, Subject, selects
+from coordinator.model import Kind, Model, Subject, selects
 from coordinator.parts import split
 from snapshot.roles import allowed_scope_types
 
@@ -86,10 +86,18 @@ def _service_assignment(model: Model, subject: Subject) -> Sections:
     for organization in subject.organizations:
         for service in model.services_of.get(organization, ()):
             if runs(service, subject):
-                entries[service.id] = _workload(service)
+                entries[service.id] = _once(model, "workload", service, _workload)
             elif is_projected(service, subject):
-                entries[service.id] = _projection(service)
+                entries[service.id] = _once(model, "projection", service, _projection)
     return split("services", entries)
+
+
+def _once(model: Model, what: str, resource: Kind, write: Callable[[Kind], object]) -> object:
+    """Thousands of nodes may know one resource: it is written out once for a model."""
+    key = (what, resource.id)
+    if key not in model.written:
+        model.written[key] = write(resource)
+    return model.written[key]
 
 
 def runs(service: Service, subject: Subject) -> bool:
@@ -123,7 +131,7 @@ def _route_policy(model: Model, subject: Subject) -> Sections:
     for organization in subject.organizations:
         for route in model.routes_of.get(organization, ()):
             if takes(route, model.services.get(route.service), subject):
-                entries[route.id] = _route(route)
+                entries[route.id] = _once(model, "route", route, _route)
     return split("routes", entries)
 
 
