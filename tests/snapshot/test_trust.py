@@ -80,6 +80,26 @@ def test_a_key_for_one_scope_type_signs_no_other(cluster, scope_type):
         node.refuses(made, 4, Reason.KEY_NOT_FOR_SCOPE)
 
 
+@pytest.mark.parametrize("kind", ["trust_bundle", "recovery"])
+def test_a_config_key_never_signs_what_is_roots(cluster, kind):
+    """rules S44; threats T15, T19; format.md 8: whatever its record says."""
+    node = taken(cluster, scope_types=("route_policy", "trust_bundle"))
+    document = cluster.snapshot()
+    signers = {"keys": [key("spare"), FIRST]}
+    made = cluster.trust_bundle(**signers) if kind == "trust_bundle" else cluster.recovery(document, **signers)
+    node.refuses(made, 4, Reason.KEY_NOT_FOR_SCOPE, then=document)
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "head", "increment"])
+def test_a_root_key_signs_nothing_else(cluster, kind):
+    """rules S44; threats K04"""
+    node = cluster.node("core_mesh")
+    node.take(cluster.snapshot())
+    changes = {"sets": {"a": 1}} if kind == "increment" else {}
+    made = getattr(cluster, kind)(keys=[key("root-1"), key("root-2")], **changes)
+    node.refuses(made, 4, Reason.KEY_NOT_FOR_SCOPE)
+
+
 def test_the_primary_speaks_for_the_verdict_and_a_cosigner_can_save_it(cluster):
     """rules S37, S39; threats D-62: one listed signer that is trusted is enough to go on."""
     node = taken(cluster, status="revoked")

@@ -253,6 +253,13 @@ def test_what_is_never_shared(cluster, node, scope_type):
     node.refuses(cluster.forge(good, subject_node_id="*"), 3, Reason.WRONG_NODE)
 
 
+def test_a_head_is_one_nodes_own(cluster, node):
+    """rules S43: what to hold is said to each node for itself."""
+    good = cluster.head(roles=["core_mesh"])
+    node.refuses(cluster.forge(good, subject_node_id="*"), 3, Reason.WRONG_NODE, then=good)
+    node.refuses(cluster.head(subject_node_id="node-b"), 3, Reason.WRONG_NODE)
+
+
 @pytest.mark.parametrize("roles", [[], ["ingress"], ["ingress", "thin"]], ids=str)
 def test_shared_data_of_another_role(cluster, node, roles):
     """rules S43"""
