@@ -64,7 +64,8 @@ def test_what_a_page_names_exists(page):
     assert [name for name in files_named(text) if not (ROOT / name).exists()] == []
     assert sorted(set(symbols_named(text)) - defined()) == []
     assert sorted(set(commands_named(text)) - targets()) == []
-    assert [link for link in _LINK.findall(text) if not (page.parent / link).exists()] == []
+    prose = re.sub(r"`[^`\n]*`", "", text)  # a pattern in code may look like a link
+    assert [link for link in _LINK.findall(prose) if not (page.parent / link).exists()] == []
 
 
 def test_there_are_pages():
