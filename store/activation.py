@@ -9,7 +9,7 @@ lies in a slot. The puts of 3 are made before 2 and committed after it, so that 
 is raised.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from snapshot.holder import Mark
 from snapshot.manifest import Entry
 from snapshot.verify import Verified
 from store import blobs, journal, meta, pending, trust
-from store.documents import document, is_lost, put_document, put_scope, scope_record
+from store.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
 from store.environment import Transaction
 from store.errors import StoreError, StoreFault
 from store.floors import Activating, FloorRecord, ScopeFloor
@@ -27,6 +27,7 @@ from store.records import DocumentRecord, ScopeRecord, digest_named, name_of
 from store.timefloor import Boot, TimeFloor, reset, risen
 
 BUNDLE_SCOPE = "trust_bundle"
+Parsed = Callable[[bytes], StoredDocument | None]
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,17 @@ def of_verified(verified: Verified) -> Promotion:
     )
 
 
-def swap(transaction: Transaction, promotions: Sequence[Promotion], now: float, event: str) -> int:
-    """Put everything that the promotions change; returns the new generation. Nothing is durable before the commit."""
+def swap(
+    transaction: Transaction, promotions: Sequence[Promotion], now: float, event: str, parsed: Parsed | None = None
+) -> int:
+    """Put everything that the promotions change; returns the new generation. Nothing is durable before the commit.
+
+    `parsed` gives documents that the caller has read already, so that a large manifest is not read again.
+    """
+    parsed = parsed or (lambda _: None)
     for promotion in promotions:
-        _refuse_conflict(transaction, promotion)
-        _require_sections(transaction, promotion)
+        _refuse_conflict(transaction, promotion, parsed)
+        _require_sections(transaction, promotion, parsed)
     generation = meta.read(transaction).generation + 1
     meta.change(transaction, generation=generation)
     for promotion in promotions:
@@ -125,7 +132,7 @@ def _higher(before: ScopeRecord, promotion: Promotion) -> Mark:
     return promotion.mark
 
 
-def _refuse_conflict(transaction: Transaction, promotion: Promotion) -> None:
+def _refuse_conflict(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> None:
     """What is active is what the document was verified against, or nothing is swapped (rules L28)."""
     record = scope_record(transaction, promotion.scope)
     if record is not None and promotion.envelope.version < record.order and not promotion.nonce:
@@ -138,23 +145,27 @@ def _refuse_conflict(transaction: Transaction, promotion: Promotion) -> None:
         if record.content_hash != promotion.record.content_hash:
             raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} was accepted with other content")
     if promotion.record.kind == INCREMENT:
-        _refuse_other_base(transaction, promotion, record)
+        _refuse_other_base(promotion, _active(transaction, record, parsed))
 
 
-def _refuse_other_base(transaction: Transaction, promotion: Promotion, record: ScopeRecord | None) -> None:
-    active = record.active if record else None
-    held = document(transaction, active, partial(blobs.get, transaction)) if active else None
+def _refuse_other_base(promotion: Promotion, held: StoredDocument | None) -> None:
     wanted = promotion.envelope.base_content_hash
     if held is None or held.content_hash != wanted:
         raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: the increment's base {wanted} is not active")
 
 
-def _require_sections(transaction: Transaction, promotion: Promotion) -> None:
+def _active(transaction: Transaction, record: ScopeRecord | None, parsed: Parsed) -> StoredDocument | None:
+    if record is None or record.active is None:
+        return None
+    return parsed(record.active) or document(transaction, record.active, partial(blobs.get, transaction))
+
+
+def _require_sections(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> None:
     """Every section of the new state is there. What it shares with the active state was there when that came."""
-    record = scope_record(transaction, promotion.scope)
     held: Mapping[str, Entry] = {}
-    if record is not None and record.active is not None and promotion.record.kind == INCREMENT:
-        held = document(transaction, record.active, partial(blobs.get, transaction)).sections
+    if promotion.record.kind == INCREMENT:
+        base = _active(transaction, scope_record(transaction, promotion.scope), parsed)
+        held = base.sections if base else {}
     for name, entry in promotion.state.items():
         if held.get(name) != entry and not blobs.has(transaction, bytes.fromhex(entry.sha256)):
             raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")

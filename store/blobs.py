@@ -24,19 +24,24 @@ def digest_of(data: bytes) -> bytes:
 
 
 def put(transaction: Transaction, data: bytes) -> bytes:
-    """Keep the bytes and return their digest. A copy that is damaged is written again."""
+    """Keep the bytes and return their digest."""
     digest = digest_of(data)
+    put_known(transaction, digest, data)
+    return digest
+
+
+def put_known(transaction: Transaction, digest: bytes, data: bytes) -> None:
+    """Keep bytes whose digest was computed already. A copy that is damaged is written again."""
     if transaction.put_blobs is not None:
         transaction.put_blobs.add(digest)
     if _stored(transaction, digest) == data:
-        return digest
+        return
     remove(transaction, digest)
     if len(data) <= CHUNK_BYTES:
         transaction.put(_TABLE, digest, data)
     else:
         for index, start in enumerate(range(0, len(data), CHUNK_BYTES)):
             transaction.put(_TABLE, digest + _INDEX.pack(index), data[start : start + CHUNK_BYTES])
-    return digest
 
 
 def get(transaction: Transaction, digest: bytes) -> bytes:

@@ -7,7 +7,7 @@ StoredDocument  a verified document; satisfies `snapshot.holder.HeldDocument`
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from snapshot import envelope as envelopes
 from snapshot import manifest as manifests
@@ -36,6 +36,13 @@ class StoredDocument:
     record: DocumentRecord
     digest: bytes  # of the envelope
     fetch: Fetch
+
+    @classmethod
+    def of(cls, record: DocumentRecord, fetch: Fetch, state: Mapping[str, Entry]) -> Self:
+        """A document whose full state is at hand and need not be parsed."""
+        held = cls(record, blobs.digest_of(record.envelope), fetch)
+        vars(held)["sections"] = state
+        return held
 
     @property
     def scope(self) -> str:

@@ -8,6 +8,7 @@ batches, so a document of any size passes in bounded memory; what was flushed su
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.limits import Limits
@@ -41,26 +42,31 @@ class Held:
     received_at: float
 
 
+class Blob(NamedTuple):
+    digest: bytes
+    data: bytes
+
+
 @dataclass
 class _Unflushed:
     """What was handed over and is not durable yet."""
 
-    sections: list[bytes] = field(default_factory=list)
-    kept: list[bytes] = field(default_factory=list)
+    sections: list[Blob] = field(default_factory=list)
+    kept: list[Blob] = field(default_factory=list)
     size: int = 0
 
-    def add(self, data: bytes, *, kept: bool) -> None:
-        (self.kept if kept else self.sections).append(data)
-        self.size += len(data)
+    def add(self, blob: Blob, *, kept: bool) -> None:
+        (self.kept if kept else self.sections).append(blob)
+        self.size += len(blob.data)
 
 
 class Pending:
     """One slot. Fed with the container's parts, or by a verifier that keeps results in it while it reads."""
 
     def __init__(
-        self, environment: Environment, write: Write, slot: int, record: PendingRecord, limits: Limits
+        self, environment: Environment, write: Write, slot: int | None, record: PendingRecord, limits: Limits
     ) -> None:
-        self.slot = slot
+        self.slot = slot  # None until something of it is durable
         self.record = record
         self._environment = environment
         self._write = write
@@ -71,6 +77,7 @@ class Pending:
         self._kept_rows = 0
         self._size = 0
         self._dirty = True
+        self._reserved = 0
 
     @property
     def scope(self) -> str:
@@ -102,8 +109,7 @@ class Pending:
         del name  # content-addressed: the manifest has the names
         digest = blobs.digest_of(data)
         if digest not in self._digests:
-            self._digests.add(digest)
-            self._add(data, kept=True)
+            self._add(Blob(digest, data), kept=True)
 
     def seal(self, received_at: float) -> None:
         """The document is whole and durable now; it can be handed back as parts, also after a restart."""
@@ -127,17 +133,22 @@ class Pending:
 
     def _put(self, transaction: Transaction) -> None:
         """Put what is unflushed; `_written` follows once the transaction is committed."""
+        self._reserved = self.slot if self.slot is not None else begin(transaction, self.scope)
         if self._manifest:
             self.record = replace(self.record, manifest=blobs.put(transaction, self._manifest))
         first = self.record.sections
-        for index, data in enumerate(self._unflushed.sections, first):
-            transaction.put(_TABLE, _row(self.slot, _SECTION, index), blobs.put(transaction, data))
-        for index, data in enumerate(self._unflushed.kept, self._kept_rows):
-            transaction.put(_TABLE, _row(self.slot, _KEPT, index), blobs.put(transaction, data))
+        self._put_rows(transaction, _SECTION, first, self._unflushed.sections)
+        self._put_rows(transaction, _KEPT, self._kept_rows, self._unflushed.kept)
         record = replace(self.record, sections=first + len(self._unflushed.sections))
-        transaction.put(_TABLE, _SLOT.pack(self.slot) + _HEADER, pack(record))
+        transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
+
+    def _put_rows(self, transaction: Transaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
+        for index, (digest, data) in enumerate(rows, first):
+            blobs.put_known(transaction, digest, data)
+            transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
 
     def _written(self) -> None:
+        self.slot = self._reserved
         self.record = replace(self.record, sections=self.record.sections + len(self._unflushed.sections))
         self._kept_rows += len(self._unflushed.kept)
         self._unflushed = _Unflushed()
@@ -148,15 +159,15 @@ class Pending:
         count = self.record.sections + len(self._unflushed.sections) + 1
         if count > self._limits.sections:
             raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most {self._limits.sections} sections")
-        self._digests.add(blobs.digest_of(data))
-        self._add(data, kept=False)
+        self._add(Blob(blobs.digest_of(data), data), kept=False)
 
-    def _add(self, data: bytes, *, kept: bool) -> None:
-        self._size += len(data)
+    def _add(self, blob: Blob, *, kept: bool) -> None:
+        self._digests.add(blob.digest)
+        self._size += len(blob.data)
         # Received bytes and, apart from them, the results of patches: each at most the content limit.
         if self._size > 2 * self._limits.content_bytes:
             raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most 2 x {self._limits.content_bytes} bytes")
-        self._unflushed.add(data, kept=kept)
+        self._unflushed.add(blob, kept=kept)
         if self._unflushed.size >= FLUSH_BYTES:
             self.flush()
 
@@ -168,7 +179,7 @@ class Pending:
 
     def parts(self) -> "PendingParts":
         """The document for the verifier, read back one section at a time."""
-        if not self.record.sealed:
+        if not self.record.sealed or self.slot is None:
             raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} is not sealed")
         return PendingParts(self._environment, self.slot, self.record)
 
@@ -181,15 +192,16 @@ class Pending:
     def _put_in_waiting(self, transaction: Transaction) -> None:
         self._put(transaction)
         before = transaction.get(_TABLE, _WAITING + scope_key(self.scope))
-        if before is not None and before != _SLOT.pack(self.slot):
+        if before is not None and before != _SLOT.pack(self._reserved):
             forget(transaction, _SLOT.unpack(before)[0])
-        transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self.slot))
-        _release(transaction, _RECEIVING, self.scope, self.slot)
+        transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self._reserved))
+        _release(transaction, _RECEIVING, self.scope, self._reserved)
 
     def drop(self) -> None:
         """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
-        self._unflushed = _Unflushed()
-        self._write(lambda transaction: discard(transaction, self.scope, self.slot))
+        self._unflushed, slot = _Unflushed(), self.slot
+        if slot is not None:
+            self._write(lambda transaction: discard(transaction, self.scope, slot))
 
 
 class PendingParts:
@@ -225,7 +237,7 @@ class PendingParts:
             return blobs.get(transaction, digest)
 
 
-def begin(transaction: Transaction, scope: str) -> tuple[int, PendingRecord]:
+def begin(transaction: Transaction, scope: str) -> int:
     """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
     before = transaction.get(_TABLE, _RECEIVING + scope_key(scope))
     if before is not None:
@@ -234,10 +246,8 @@ def begin(transaction: Transaction, scope: str) -> tuple[int, PendingRecord]:
         raise StoreError(StoreFault.TOO_LARGE, f"at most {MOST_SLOTS} pending slots")
     slot = meta.read(transaction).next_slot
     meta.change(transaction, next_slot=slot + 1)
-    record = PendingRecord(scope)
     transaction.put(_TABLE, _RECEIVING + scope_key(scope), _SLOT.pack(slot))
-    transaction.put(_TABLE, _SLOT.pack(slot) + _HEADER, pack(record))
-    return slot, record
+    return slot
 
 
 def headers(transaction: Transaction) -> Iterator[tuple[int, PendingRecord]]:

@@ -169,8 +169,7 @@ class Store:
         """A fresh slot. An activation that the floors name is finished first, so that its slot is not lost."""
         if self.unfinished:
             self.resume(now)
-        slot, record = self._write(lambda transaction: pending.begin(transaction, scope))
-        return self._opened(slot, record, limits)
+        return self._opened(None, PendingRecord(scope), limits)
 
     def pending(self) -> list[Held]:
         with self._environment.read() as transaction:
@@ -187,7 +186,7 @@ class Store:
         self._slots.pop(scope, None)
         self._write(lambda transaction: pending.discard_scope(transaction, scope))
 
-    def _opened(self, slot: int, record: PendingRecord, limits: Limits) -> Pending:
+    def _opened(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
         opened = Pending(self._environment, self._write, slot, record, limits)
         self._slots[record.scope] = opened
         return opened
@@ -212,7 +211,7 @@ class Store:
 
         def swap(transaction: Transaction) -> int:
             _refuse_unexpected(transaction, expected or {})
-            generation = activation.swap(transaction, promotions, now, Happened.APPLIED)
+            generation = activation.swap(transaction, promotions, now, Happened.APPLIED, self._parsed)
             ceiling = facts or self._bundle_facts(transaction)
             record = activation.raised(self._floors.record, promotions, generation, ceiling, boot)
             meta.write_floor(transaction, record)
@@ -220,7 +219,10 @@ class Store:
             self._raise_floors(record)
             return generation
 
-        return self._changed(self._write(swap), tuple(promotion.scope for promotion in promotions))
+        generation = self._write(swap)
+        for promotion in promotions:
+            self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
+        return self._changed(generation, tuple(promotion.scope for promotion in promotions))
 
     def compare_and_swap(self, expected: Mapping[str, str | None], *verified: Verified, now: float, boot: Boot) -> int:
         """`activate`, if exactly the expected envelopes are active; absent (None) differs from any. Conflict if not."""
@@ -370,13 +372,18 @@ class Store:
         return generation
 
     def _held(self, reading: Reading, digest: bytes) -> StoredDocument:
-        """Documents are immutable, so what was parsed once is kept while it is active."""
-        if len(self._documents) > MOST_PARSED:
-            self._documents.clear()
+        """Documents are immutable, so what was parsed once is kept."""
         if digest not in self._documents:
-            found = reading.document(digest)
-            self._documents[digest] = StoredDocument(found.record, digest, self._blob)
+            self._remember(StoredDocument(reading.document(digest).record, digest, self._blob))
         return self._documents[digest]
+
+    def _parsed(self, digest: bytes) -> StoredDocument | None:
+        return self._documents.get(digest)
+
+    def _remember(self, held: StoredDocument) -> None:
+        if len(self._documents) >= MOST_PARSED:
+            self._documents.clear()
+        self._documents[held.digest] = held
 
     def _blob(self, digest: bytes) -> bytes:
         with self._environment.read() as transaction:

@@ -3,13 +3,14 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from store import child
 from store.errors import StoreError, StoreFault
 from store.probe import Findings, probe
-from tests.store.cluster import NOW, Node
+from tests.store.cluster import Node
 
 
 def speak():
@@ -28,11 +29,8 @@ def sleep():
     time.sleep(60)
 
 
-HERE = __name__
-
-
 def called(function, *arguments, deadline_s=20.0):
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     try:
         return child.call("tests.store.test_probe", function, arguments, deadline_s)
     finally:
@@ -92,4 +90,3 @@ def test_it_reads_everything(tmp_path, cluster):
     assert found.blobs == 5  # four sections and the manifest
     assert isinstance(found, Findings)
     assert sorted(path.name for path in store.iterdir()) == ["data.mdb", "lock.mdb"]
-    assert NOW
