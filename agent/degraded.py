@@ -1,0 +1,308 @@
+"""The one gate of degraded mode: may this be done, now (rules S55..S62; `POST /v1/may` of protocol.md 4)? Pure.
+
+    may(question, facts, now)   the answer, with its reason, the mode and until when it holds at the latest
+    fence(facts, now)           why nothing may go on (rules A8), None while something may
+    RULES                       each action that is ever allowed, and what it needs
+
+Expiry is decided here, at the moment of use. Durations are measured from the head's expiry on the boot clock
+(rules J38): the caller says how long ago that was. The order of the checks is the order of the reasons: what is never
+allowed, then the node's state, then what has been revoked, then the scope, then the policy and its bounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.grants import GRANTED_BY, POLICY_SCOPE, Grants, Policy
+from snapshot.identifiers import parse_scope
+from snapshot.manifest import Revocations
+from snapshot.roles import allowed_scope_types
+
+
+class Mode(StrEnum):
+    NORMAL = "normal"  # the head is fresh
+    DEGRADED = "degraded"  # it is not, and a held policy allows going on
+    FENCED = "fenced"  # nothing may go on
+
+
+class Reason(StrEnum):
+    """Of an answer. Where the node's state forbids it, the state's own cause stands there instead."""
+
+    OK = "ok"
+    NOT_IN_POLICY = "not_in_policy"
+    NO_DEGRADED_POLICY = "no_degraded_policy"
+    DEGRADED_LIMIT = "degraded_limit"
+    UNCONFIRMED_START = "unconfirmed_start"
+    SCOPE_EXPIRED = "scope_expired"
+    SIGNER_REVOKED = "signer_revoked"
+    REVOKED = "revoked"
+    STALE_EPOCH = "stale_epoch"
+    FORBIDDEN_IN_DEGRADED = "forbidden_in_degraded"
+    UNKNOWN_ACTION = "unknown_action"
+
+
+# rules S56: never, whatever the policy says, and in no other state either.
+FORBIDDEN = frozenset({
+    "approve_enrolment",  # S56a
+    "issue_certificate",  # S56b
+    "assign_role",  # S56c
+    "change_cluster_policy",  # S56d
+    "change_organization_policy",  # S56e
+    "rotate_trust_root",  # S56f
+    "promote_partition",  # S56g
+    "fetch_unrelated_secret",  # S56h
+    "create_service_authority",  # S56i
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`permission`: what the policy must name. `grants`: the kind of thing that `resource` names.
+
+    `new` operations are refused in degraded mode, unless they only go on with what ran when the head expired.
+    """
+
+    permission: str
+    grants: str | None
+    ttl: str | None = None
+    new: bool = False
+    began_before: bool = False  # if it says since when it has been running, that must be before the head's expiry
+    listed: bool = True  # an active scope must name the resource
+
+
+RULES: Mapping[str, Rule] = {
+    # rules S55
+    "continue_services": Rule("continue_services", "services", began_before=True),
+    "preserve_routes": Rule("preserve_routes", "routes", "route_ttl_s", began_before=True),
+    # Bootstrap peers stand in the configuration, too: for these two, not being revoked is enough.
+    "reconnect_peers": Rule("reconnect_peers", "peers", listed=False),
+    "validate_peers": Rule("validate_peers", "peers", listed=False),
+    "use_storage_endpoints": Rule("use_storage_endpoints", "endpoints"),
+    "report_degraded": Rule("report_degraded", None),
+    # new operations
+    "start_service": Rule("continue_services", "services", new=True),
+    "open_session": Rule("continue_services", "services", "session_ttl_s", new=True),
+    "open_route": Rule("preserve_routes", "routes", "route_ttl_s", new=True),
+    "add_peer": Rule("reconnect_peers", "peers", new=True),
+    "resolve_secret": Rule("continue_services", "secrets", new=True),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """`running_since` (Unix seconds): the service, session, route or peer has been there since then."""
+
+    action: str
+    scope: str | None = None
+    resource: str | None = None
+    running_since: int | None = None
+
+
+@dataclass(frozen=True)
+class HeldScope:
+    """An active scope."""
+
+    expires_at: int
+    authority_epoch: int
+    signer_revoked: bool = False
+    grants: Grants = field(default_factory=Grants)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the node knows at one moment.
+
+    `cause`: of a state in which nothing new is authorised (REVOKED, WAITING, FENCED, no identity), None otherwise;
+    what the gate finds itself (`fence`) need not be in it. `head_expired_for_s`: seconds on the boot clock.
+    `revocations`: the trust bundle's and the last head's together. `authority_epoch`: what the bundle announces.
+    `confirmed`: a head has been fresh since the agent started (rules A15).
+    """
+
+    cause: str | None = None
+    head_expires_at: int | None = None
+    head_expired_for_s: float = 0.0
+    scopes: Mapping[str, HeldScope] = field(default_factory=dict)
+    policy: Policy | None = None
+    revocations: Revocations = field(default_factory=Revocations)
+    authority_epoch: int = 0
+    node_id: str = ""
+    roles: frozenset[str] = frozenset()
+    confirmed: bool = True
+
+    def head_is_fresh(self, now: float) -> bool:
+        return self.head_expires_at is not None and now < self.head_expires_at
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`until`: Unix seconds; ask again then."""
+
+    allowed: bool
+    reason: str
+    mode: Mode
+    until: int | None = None
+
+
+def mode(facts: Facts, now: float) -> Mode:
+    if fence(facts, now) is not None:
+        return Mode.FENCED
+    return Mode.NORMAL if facts.head_is_fresh(now) else Mode.DEGRADED
+
+
+def fence(facts: Facts, now: float) -> str | None:
+    """Why nothing may go on (rules A8, A15, S57, S58), None while something may."""
+    if facts.cause is not None or facts.head_is_fresh(now):
+        return facts.cause
+    policy = held_policy(facts, now)
+    if policy is None:
+        return Reason.NO_DEGRADED_POLICY
+    if not facts.confirmed and not policy.allow_unconfirmed_start:
+        return Reason.UNCONFIRMED_START
+    if _left(policy.max_duration_s, facts) <= 0:
+        return Reason.DEGRADED_LIMIT
+    return None
+
+
+def held_policy(facts: Facts, now: float) -> Policy | None:
+    """The policy, unless it has expired, its signer has been revoked or its epoch is over (rules S58, S61)."""
+    scope = facts.scopes.get(POLICY_SCOPE)
+    if scope is None or _lapsed(scope, facts, now, running=False, degraded=True):
+        return None
+    return facts.policy
+
+
+def may(question: Question, facts: Facts, now: float) -> Answer:
+    """The answer of the gate."""
+    present = mode(facts, now)
+    reason, until = _judged(question, facts, now, present)
+    allowed = reason == Reason.OK
+    return Answer(allowed, reason, present, int(until) if allowed and until is not None else None)
+
+
+def _judged(question: Question, facts: Facts, now: float, present: Mode) -> tuple[str, float | None]:
+    if question.action in FORBIDDEN:
+        return Reason.FORBIDDEN_IN_DEGRADED, None
+    rule = RULES.get(question.action)
+    if rule is None:
+        return Reason.UNKNOWN_ACTION, None
+    fenced = fence(facts, now)
+    if fenced is not None:
+        return fenced, None
+    if _is_revoked(question.resource, rule, facts):
+        return Reason.REVOKED, None
+    reason, expires_at = _scopes_allow(question, rule, facts, now, present)
+    if reason is not Reason.OK:
+        return reason, None
+    if present is Mode.NORMAL:
+        # A new operation ends with the head, and what runs is asked about again then.
+        return Reason.OK, _earliest(facts.head_expires_at, expires_at)
+    return _policy_allows(question, rule, facts, now, expires_at)
+
+
+def _policy_allows(
+    question: Question, rule: Rule, facts: Facts, now: float, expires_at: float | None
+) -> tuple[Reason, float | None]:
+    """The degraded permissions and their bounds, of which the tightest wins (rules S55, S57)."""
+    policy = held_policy(facts, now)
+    if policy is None or rule.permission not in policy.allow or not _ran_before(question, rule, facts):
+        return Reason.NOT_IN_POLICY, None
+    left = _left(policy.max_duration_s, facts)
+    if rule.ttl is not None:
+        left = min(left, _left(getattr(policy, rule.ttl), facts))
+    if left <= 0:
+        return Reason.DEGRADED_LIMIT, None
+    return Reason.OK, _earliest(now + left, facts.scopes[POLICY_SCOPE].expires_at, expires_at)
+
+
+def _ran_before(question: Question, rule: Rule, facts: Facts) -> bool:
+    """Whether it only goes on with what ran when the head expired; without a head nothing did."""
+    if question.running_since is None:
+        return not rule.new
+    if not (rule.new or rule.began_before):
+        return True
+    return facts.head_expires_at is not None and question.running_since <= facts.head_expires_at
+
+
+def _scopes_allow(
+    question: Question, rule: Rule, facts: Facts, now: float, present: Mode
+) -> tuple[Reason, float | None]:
+    """OK with the expiry of the scope that grants it (None where none is asked for), or why no scope does."""
+    names = _scopes_asked(question, rule, facts)
+    if not names and question.scope is None and not _must_be_listed(question, rule):
+        return Reason.OK, None
+    # In degraded mode only what was there goes on, so there the bounds hold of running use, too (rules S57).
+    running = not rule.new or (question.running_since is not None and question.running_since <= now)
+    found: list[Reason] = []
+    usable: list[int] = []
+    for name in names:
+        scope = facts.scopes[name]
+        lapsed = _lapsed(scope, facts, now, running=running, degraded=present is Mode.DEGRADED)
+        if lapsed is None and _role_is_revoked(name, facts):
+            lapsed = Reason.REVOKED
+        if lapsed is None:
+            usable.append(scope.expires_at)
+        else:
+            found.append(lapsed)
+    if usable:
+        return Reason.OK, max(usable)
+    return (found[0] if found else Reason.NOT_IN_POLICY), None
+
+
+def _scopes_asked(question: Question, rule: Rule, facts: Facts) -> list[str]:
+    """The active scopes that the question rests on: the one that it names, or those that name its resource."""
+    return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope))
+
+
+def _rests_on(question: Question, rule: Rule, name: str, scope: HeldScope) -> bool:
+    if question.scope is not None and question.scope != name:
+        return False
+    if question.resource is None or rule.grants is None:
+        return question.scope is not None
+    if question.resource in getattr(scope.grants, rule.grants):
+        return True
+    return question.scope is not None and not (rule.listed and _could_list(name, rule.grants))
+
+
+def _must_be_listed(question: Question, rule: Rule) -> bool:
+    return rule.listed and rule.grants is not None and question.resource is not None
+
+
+def _could_list(scope: str, grants: str) -> bool:
+    """Whether the agent reads such entries in this scope. A combined node_runtime is open JSON (rules S15)."""
+    return grants == "secrets" or GRANTED_BY.get(parse_scope(scope)[0]) == grants
+
+
+def _lapsed(scope: HeldScope, facts: Facts, now: float, *, running: bool, degraded: bool) -> Reason | None:
+    """Why a scope authorises this no longer."""
+    if now >= scope.expires_at:
+        return Reason.SCOPE_EXPIRED
+    if scope.signer_revoked and (degraded or not running):
+        return Reason.SIGNER_REVOKED
+    if degraded and scope.authority_epoch < facts.authority_epoch:
+        return Reason.STALE_EPOCH
+    return None
+
+
+def _is_revoked(resource: str | None, rule: Rule, facts: Facts) -> bool:
+    revoked = {
+        "services": facts.revocations.service_ids,
+        "peers": facts.revocations.node_ids,
+        "endpoints": facts.revocations.endpoints,
+    }
+    return resource in revoked.get(rule.grants or "", frozenset())
+
+
+def _role_is_revoked(scope: str, facts: Facts) -> bool:
+    """Whether only a role that was taken from this node lets it hold the scope (rules S61)."""
+    left = {role for role in facts.roles if f"{facts.node_id}/{role}" not in facts.revocations.role_assignments}
+    scope_type = parse_scope(scope)[0]
+    return scope_type in allowed_scope_types(facts.roles) - allowed_scope_types(left)
+
+
+def _left(seconds: float, facts: Facts) -> float:
+    """What is left of a duration that began when the head expired."""
+    return seconds - max(0.0, facts.head_expired_for_s)
+
+
+def _earliest(*moments: float | None) -> float | None:
+    return min((moment for moment in moments if moment is not None), default=None)

@@ -1,0 +1,129 @@
+"""What an active scope names that the agent itself goes by (format.md 10). Pure.
+
+    read_grants     services, routes, peers, storage endpoints and secret references of one scope
+    parse_policy    the degraded_mode_policy's section `policy`
+
+What is malformed there authorises nothing, and is no fault of the document.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from snapshot import canonical
+from snapshot.identifiers import is_endpoint, is_id, is_integer
+
+POLICY_SCOPE, POLICY_SECTION = "degraded_mode_policy", "policy"
+DAY_S = 86_400
+
+# rules S55: what a policy may name; the letters are those of the rules.
+ALLOWABLE = (
+    "continue_services",  # S55a
+    "preserve_routes",  # S55b
+    "reconnect_peers",  # S55c
+    "validate_peers",  # S55d
+    "use_storage_endpoints",  # S55e
+    "report_degraded",  # S55f
+)
+# rules, Numbers: `max_duration_s` 0..7 days, `route_ttl_s` and `session_ttl_s` 0..24 h.
+_MOST_S = {"max_duration_s": 7 * DAY_S, "route_ttl_s": DAY_S, "session_ttl_s": DAY_S}
+
+_REFERENCE = b'"secret_ref"'
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What may go on without a fresh head, and for how many seconds (rules S58)."""
+
+    allow: frozenset[str]
+    max_duration_s: int
+    route_ttl_s: int
+    session_ttl_s: int
+    allow_unconfirmed_start: bool
+
+
+@dataclass(frozen=True)
+class Grants:
+    """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`."""
+
+    services: frozenset[str] = frozenset()
+    routes: frozenset[str] = frozenset()
+    peers: frozenset[str] = frozenset()
+    endpoints: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
+
+
+# Scope type -> the kind of what it grants, which is also the stem of the sections that say so.
+GRANTED_BY = {
+    "service_assignment": "services",
+    "route_policy": "routes",
+    "peer_directory": "peers",
+    "storage_directory": "endpoints",
+}
+
+
+def parse_policy(section: bytes | None) -> Policy | None:
+    """The policy, of exactly the members of rules S58; None for anything else, which is as no policy."""
+    value = _loaded(section) if section is not None else None
+    members = {"allow", "allow_unconfirmed_start", *_MOST_S}
+    if not isinstance(value, dict) or value.keys() != members:
+        return None
+    allow, unconfirmed = value["allow"], value["allow_unconfirmed_start"]
+    if not isinstance(allow, list) or not isinstance(unconfirmed, bool):
+        return None
+    if not all(isinstance(one, str) and one in ALLOWABLE for one in allow):
+        return None
+    if not all(is_integer(value[name], 0) and value[name] <= most for name, most in _MOST_S.items()):
+        return None
+    return Policy(frozenset(allow), **{name: value[name] for name in _MOST_S}, allow_unconfirmed_start=unconfirmed)
+
+
+def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grants:
+    """From the sections' names and bytes, one section parsed at a time."""
+    kind = GRANTED_BY.get(scope_type)
+    named: set[str] = set()
+    secrets: set[str] = set()
+    for name, data in sections:
+        grants_here = kind is not None and _holds(name, kind)
+        if not grants_here and _REFERENCE not in data:
+            continue
+        value = _loaded(data)
+        secrets.update(_references(value))
+        if kind is not None and grants_here:
+            named.update(_named(kind, value))
+    return Grants(**({kind: frozenset(named)} if kind else {}), secrets=frozenset(secrets))
+
+
+def _holds(name: str, kind: str) -> bool:
+    """`services`, or a part of them, `services.<part>`; of the endpoints there are no parts."""
+    return name == kind or (kind != "endpoints" and name.startswith(f"{kind}."))
+
+
+def _loaded(data: bytes) -> object:
+    try:
+        return canonical.loads(data)
+    except canonical.NotCanonical:
+        return None
+
+
+def _named(kind: str, value: object) -> Iterator[str]:
+    entries = value.items() if isinstance(value, Mapping) else ()
+    for name, entry in entries:
+        if not is_id(name) or not isinstance(entry, Mapping):
+            continue
+        if kind != "endpoints":
+            yield name
+        elif entry.keys() == {"url"} and is_endpoint(entry["url"]):
+            yield entry["url"]
+
+
+def _references(value: object) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            reference = one.get("secret_ref")
+            if len(one) == 1 and isinstance(reference, str):
+                yield reference
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
