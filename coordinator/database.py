@@ -61,10 +61,23 @@ class Transaction:
         self, action: str, subject: str, before: object = None, after: object = None, outcome: str = "done"
     ) -> None:
         """Who, when, what, before, after. `before` and `after` are JSON values without secrets."""
+        self.audit_all([(action, subject, before, after)], outcome)
+
+    def audit_all(self, acts: Sequence[tuple[str, str, object, object]], outcome: str = "done") -> None:
+        """Several acts of one change: (action, subject, before, after)."""
         self.audited = True
-        row = {"at": self.now, "actor": bounded(self.actor), "action": action, "subject": bounded(subject)}
-        states = {"before": canonical.dumps(before).decode(), "after": canonical.dumps(after).decode()}
-        self.run(insert(schema.audit).values(outcome=outcome, **row, **states))
+        who = {"at": self.now, "actor": bounded(self.actor), "outcome": outcome}
+        rows = [
+            {
+                **who,
+                "action": action,
+                "subject": bounded(subject),
+                "before": canonical.dumps(before).decode(),
+                "after": canonical.dumps(after).decode(),
+            }
+            for action, subject, before, after in acts
+        ]
+        self.run(insert(schema.audit), rows)
 
 
 class Database:

@@ -4,10 +4,10 @@ apply(database, texts, ...)    `holdfastctl apply -f DIR`: the plan, carried out
 with dry_run=True              the same code, stopped before the commit: `diff` and `--dry-run`
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from coordinator import authority, catalog, plans, resources, schema
 from coordinator.affected import Scope
@@ -76,8 +76,7 @@ def _carry_out(
     staying = {key: resource for key, resource in after.items() if key not in declared}
     resources.check(declared, staying, before.cluster_id, authority.site_ids(transaction))
     _check_catalog(transaction, declared)
-    for change in made:
-        _write(transaction, change)
+    _write(transaction, made)
     touched: frozenset[Scope] = frozenset()
     if made:
         touched = catalog.changed(transaction, before, replace(before, resources=after))
@@ -85,16 +84,19 @@ def _carry_out(
     return Plan(made, len(after) - sum(change.after is not None for change in made), touched, state_id)
 
 
-def _write(transaction: Transaction, change: Change) -> None:
-    table, (kind, id_) = schema.resources, change.key
-    transaction.run(delete(table).where(table.c.kind == kind, table.c.id == id_))
-    old = None if change.before is None else change.before.spec()
-    new = None if change.after is None else change.after.spec()
-    if new is not None:
-        revision = authority.standing(transaction).revision + 1
-        body = canonical.dumps(new).decode()
-        transaction.run(insert(table).values(kind=kind, id=id_, body=body, revision=revision))
-    transaction.audit(f"resource.{change.verb}", f"{kind} {id_}", old, new)
+def _write(transaction: Transaction, made: Sequence[Change]) -> None:
+    table = schema.resources
+    this = delete(table).where(table.c.kind == bindparam("of_kind"), table.c.id == bindparam("of_id"))
+    keys = [change.key for change in made if change.before is not None]
+    transaction.run(this, [{"of_kind": kind, "of_id": id_} for kind, id_ in keys])
+    revision = authority.standing(transaction).revision + 1
+    new = [change.after for change in made if change.after is not None]
+    rows = [
+        {"kind": each.KIND, "id": each.id, "body": canonical.dumps(each.spec()).decode(), "revision": revision}
+        for each in new
+    ]
+    transaction.run(insert(table), rows)
+    transaction.audit_all([(f"resource.{each.verb}", " ".join(each.key), *each.specs()) for each in made])
 
 
 def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:

@@ -31,10 +31,13 @@ class Change:
         """For people: `~ Node n1` and one line for each member that differs."""
         sign = {"create": "+", "delete": "-", "change": "~"}[self.verb]
         yield f"{sign} {' '.join(self.key)}"
-        old = {} if self.before is None else self.before.spec()
-        new = {} if self.after is None else self.after.spec()
         if self.verb == "change":
-            yield from (f"    {path}: {before} -> {after}" for path, before, after in differences(old, new))
+            yield from (f"    {path}: {before} -> {after}" for path, before, after in differences(*self.specs()))
+
+    def specs(self) -> tuple[object, object]:
+        """The specification before and after, as JSON; None where there is none."""
+        old = None if self.before is None else self.before.spec()
+        return old, None if self.after is None else self.after.spec()
 
 
 def changes(kept: Mapping[Key, Resource], declared: Mapping[Key, Resource], *, prune: bool) -> tuple[Change, ...]:

@@ -1,5 +1,6 @@
 """The engine and its transactions, on both databases."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,20 @@ def test_an_unknown_database_is_refused() -> None:
 def _sites(database: Database) -> int:
     with database.read() as transaction:
         return len(transaction.rows(select(schema.sites)))
+
+
+def test_a_database_serves_several_threads(database: Database) -> None:
+    """trio's worker threads come and go; a connection must not belong to one of them."""
+    rows: list[int] = []
+
+    def act(number: int) -> None:
+        with database.change(actor="thread", now=number) as transaction:
+            transaction.audit("count", str(number))
+        with database.read() as transaction:
+            rows.append(len(transaction.rows(select(schema.audit))))
+
+    for number in range(6):
+        thread = threading.Thread(target=act, args=(number,))
+        thread.start()
+        thread.join()
+    assert rows == [1, 2, 3, 4, 5, 6]
