@@ -131,7 +131,7 @@ def accepted(holder: Holder, verdict: Verified, sections: Mapping[str, bytes]) -
         bundle=verdict.bundle or holder.bundle,
         revocations=verdict.head.revocations if verdict.head else holder.revocations,
         used_nonces=holder.used_nonces | ({verdict.recovery.nonce} if verdict.recovery else set()),
-        lost=holder.lost - {scope},
+        lost=holder.lost - {scope} if verdict.mark.version == mark.version else holder.lost,
     )
 
 

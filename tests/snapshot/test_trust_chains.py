@@ -166,7 +166,6 @@ def test_an_older_bundle_and_a_forked_one(cluster, node):
     node.refuses(cluster.trust_bundle(config_version=2), 9, Reason.VERSION_CONFLICT, then=cluster.trust_bundle())
 
 
-@pytest.mark.xfail(strict=True, reason="step 9 looks at the mark alone, and N+2 passes under bundle N")
 def test_the_bundle_that_we_hold_decides_what_is_next(cluster, node):
     """format.md 8; threats T05, D-14: a store put back holds N, its floor says N+1; N+2 is not next."""
     second, third = cluster.trust_bundle(), cluster.trust_bundle()
@@ -175,7 +174,6 @@ def test_the_bundle_that_we_hold_decides_what_is_next(cluster, node):
     assert node.refusal(third) == (9, Reason.BASE_MISMATCH)
 
 
-@pytest.mark.xfail(strict=True, reason="step 9 looks at the mark alone: without one any version passes")
 @pytest.mark.parametrize("offered", [0, 2])
 def test_a_bundle_that_is_held_counts_without_a_mark(cluster, node, offered):
     """format.md 8; threats D-14, D-24: neither an older bundle nor N+2 in place of what is held."""
@@ -183,6 +181,25 @@ def test_a_bundle_that_is_held_counts_without_a_mark(cluster, node, offered):
     node.take(second)
     node.holder = replace(node.holder, marks={})
     assert node.refusal((first, third, fourth)[offered])[0] == 9
+
+
+def test_a_store_that_was_put_back_takes_the_bundle_at_its_floor(cluster, node):
+    """threats C02, C04, D-24: at the floor, the same content; below it, nothing."""
+    second, third = cluster.trust_bundle(), cluster.trust_bundle()
+    node.take(second)
+    back = node.holder
+    node.take(third)
+    node.holder = replace(back, marks=node.holder.marks, lost=frozenset({"trust_bundle"}))
+    node.refuses(second, 9, Reason.ROLLBACK, then=third)
+    assert node.holder.bundle.version == 3
+
+
+def test_no_recovery_leads_back_to_an_older_bundle(cluster, node):
+    """rules S87; format.md 8: a bundle's next version is N+1 exactly."""
+    first = cluster.first_bundle
+    node.take(cluster.trust_bundle())
+    node.holder = replace(node.holder, recoveries=(cluster.recovery(first).to_bytes(),))
+    node.refuses(first, 9, Reason.ROLLBACK, then=cluster.trust_bundle())
 
 
 def test_epochs_of_bundles(cluster, node):

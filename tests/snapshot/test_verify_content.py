@@ -92,7 +92,6 @@ def test_a_size_that_is_not_the_sections(cluster, node, good):
     node.refuses(bad, 6, Reason.CONTENT_MISMATCH, then=good)
 
 
-@pytest.mark.xfail(strict=True, reason="verify leaves a section's size to its parts")
 def test_the_verifier_looks_at_sizes_itself(node, cluster, good):
     """rules S46; format.md 7, step 6: every section's size and hash, from wherever the parts come."""
     manifest = canonical.loads(good.manifest_bytes)

@@ -149,7 +149,6 @@ def test_only_a_bundle_may_have_expired(cluster, node):
     assert refused.value.reason is Reason.EXPIRED
 
 
-@pytest.mark.xfail(strict=True, reason="follow takes any snapshot for a bundle, and holds none after it")
 def test_a_run_holds_nothing_but_bundles(cluster, node):
     """threats N12, A19: another scope's document in a run is not what was asked for."""
     second, other = cluster.trust_bundle(), cluster.snapshot()
@@ -159,7 +158,6 @@ def test_a_run_holds_nothing_but_bundles(cluster, node):
     assert [step.scope for step in run] == ["trust_bundle"]
 
 
-@pytest.mark.xfail(strict=True, reason="follow drops the bundle behind another scope's document; given roots are asked")
 def test_given_roots_are_not_asked_again_in_a_run(cluster, node):
     """rules S35; format.md 8: roots that were rotated out long ago sign nothing, whatever stands between."""
     for number in (1, 2, 3):
