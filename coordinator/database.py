@@ -93,6 +93,8 @@ class Database:
 
     def migrate(self) -> str:
         """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
+        if self.is_sqlite and self.url.database:
+            _make_private(Path(self.url.database))
         with self._begin(change=True) as connection:
             return migrations.upgrade(connection)
 
@@ -177,6 +179,11 @@ def _open_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get(_IMMEDIATE)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _make_private(path: Path) -> None:
+    """A new file is ours alone; SQLite gives its log and its index the same mode."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _locked(path: Path) -> int:

@@ -81,6 +81,15 @@ def test_sqlite_is_durable_and_readable_while_written(tmp_path: Path) -> None:
     database.close()
 
 
+def test_the_sqlite_file_is_ours_alone(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    database.migrate()
+    with database.change(actor="a", now=1) as transaction:
+        transaction.audit("nothing", "x")
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("state.db*")} == {0o600}
+    database.close()
+
+
 def test_a_second_coordinator_on_one_sqlite_file_stops(tmp_path: Path) -> None:
     """rules P8: the second stops; when the first is gone, it may."""
     first, second = (Database(f"sqlite:///{tmp_path}/state.db") for _ in range(2))
