@@ -116,10 +116,12 @@ def _private_bytes(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UnusableKeyError(f"{path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise UnusableKeyError(f"{path}: not a plain file")
         if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
             raise UnusableKeyError(f"{path}: open to others; chown it to this user and chmod 600")
-        return file.read(MOST_BYTES + 1)
+        return os.read(descriptor, MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)

@@ -88,13 +88,11 @@ def is_accepted(kept: KeptDocument, holder: Holder, recoveries: Sequence[bytes] 
 
 
 def _enough_signers_are_trusted(case: Case) -> bool:
-    """A bad signature by a key that we trust is damage; a signer that is trusted no more only marks the scope."""
+    """A bad signature by a key that we know is damage; a signer that is trusted no more only marks the scope."""
     # A key past its end, or a bundle past its own, takes nothing from what was accepted in time.
     authority = replace(trust.authority_over(case.envelope, case.holder, case.now), at_any_time=True)
-    trusted = [key_id for key_id in case.envelope.signers if authority.fault(key_id, case.envelope.scope_type) is None]
     case.signers = authority.counted(case.envelope, case.opening)
-    present = {key_id for key_id, _ in case.opening.signatures}
-    if not case.signers and present.intersection(trusted):
+    if not case.signers and authority.verifying(case.envelope, case.opening) is False:
         reject(5, Reason.BAD_SIGNATURE, "a listed signer's good signature", "none", "signatures")
     return len(case.signers) >= max(1, authority.threshold)
 

@@ -94,13 +94,15 @@ class Content:
     def _organizations_are_listed(self, name: str, section: Parsed) -> None:
         if "organization_id" not in section.names:
             return
+        listed = self._envelope.organization_ids
         for item in section.objects:
-            if "organization_id" in item and item["organization_id"] not in self._envelope.organization_ids:
+            if "organization_id" in item and item["organization_id"] not in listed:
+                found = item["organization_id"]
                 raise Rejected(
                     11,
                     Reason.UNRELATED_ORGANIZATION,
                     expected="an organization_id that the envelope lists",
-                    found=item["organization_id"],
+                    found=found if is_id(found) else type(found).__name__,
                     where=name,
                 )
 

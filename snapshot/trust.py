@@ -1,6 +1,6 @@
 """Steps 4 and 5: whose signatures count. Authority is looked up anew for each document (threats D-39)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from snapshot import bundle as trust_bundle
@@ -34,17 +34,26 @@ class Authority:
 
     def counted(self, envelope: Envelope, opening: Opening) -> tuple[str, ...]:
         """The listed signers whose key may sign this and whose signature verifies; each public key once."""
-        return tuple(self._counted(envelope, opening))
+        return tuple(
+            key_id
+            for key_id in self._present(envelope, opening)
+            if self.fault(key_id, envelope.scope_type) is None and self._verifies(key_id, envelope, opening)
+        )
 
-    def _counted(self, envelope: Envelope, opening: Opening) -> Iterator[str]:
-        signed = pae(envelope.kind, opening.envelope)
+    def verifying(self, envelope: Envelope, opening: Opening) -> bool | None:
+        """Whether a listed signature by any key that is known, trusted or not, verifies; None where none is known."""
+        known = [key_id for key_id in self._present(envelope, opening) if key_id in self.keys]
+        return any(self._verifies(key_id, envelope, opening) for key_id in known) if known else None
+
+    def _present(self, envelope: Envelope, opening: Opening) -> list[str]:
         signatures = dict(opening.signatures)
-        for key_id in envelope.signers:
-            if key_id not in signatures or self.fault(key_id, envelope.scope_type) is not None:
-                continue
-            record = self.keys[key_id]
-            if verify_signature(record.algorithm, record.public_key, signed, signatures[key_id]):
-                yield key_id
+        return [key_id for key_id in envelope.signers if key_id in signatures]
+
+    def _verifies(self, key_id: str, envelope: Envelope, opening: Opening) -> bool:
+        record, signature = self.keys[key_id], dict(opening.signatures)[key_id]
+        return verify_signature(
+            record.algorithm, record.public_key, pae(envelope.kind, opening.envelope), signature
+        )
 
 
 def authority_over(envelope: Envelope, holder: Holder, now: float) -> Authority:

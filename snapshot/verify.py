@@ -73,6 +73,9 @@ class Verified:
     def __init__(self) -> None:
         raise TypeError("only snapshot.verify.verify makes a Verified")
 
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Verified does not change: {name}")
+
     def __repr__(self) -> str:
         return f"<Verified {self.kind} {self.scope} {self.envelope.version}>"
 
@@ -120,16 +123,20 @@ def verify(
     return _verified(case)
 
 
-def follow(bundles: Sequence[Parts], holder: Holder, *, now: float) -> Iterator[Verified]:
+def follow(
+    bundles: Sequence[Parts], holder: Holder, *, now: float, keep: Keep | None = None
+) -> Iterator[Verified | NotYetValid]:
     """The bundles N+1.. of a run, in order, at most 256; each must be durable before the next is asked for.
 
-    Every one but the last may have expired. The first that is refused ends the run: what came before it stands.
+    Every one but the last may have expired. The first that is refused, or whose time has not come, ends the run: what
+    came before it stands. `keep` is given the sections of a bundle before the bundle itself.
     """
     for number, parts in enumerate(bundles[:MOST_BUNDLES], start=1):
-        verdict = verify(parts, holder, kind=SNAPSHOT, now=now, superseded=number < len(bundles))
+        verdict = verify(parts, holder, kind=SNAPSHOT, now=now, keep=keep, superseded=number < len(bundles))
         if verdict.envelope.scope != trust_bundle.SCOPE:
             reject(3, Reason.UNKNOWN_SCOPE, trust_bundle.SCOPE, verdict.envelope.scope, "scope_type")
         if isinstance(verdict, NotYetValid):
+            yield verdict
             return
         if isinstance(verdict, Verified):
             yield verdict
@@ -151,8 +158,11 @@ def judge_opening(opening: Opening, holder: Holder, *, kind: str, now: float) ->
 def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: Holder) -> dict[str, int]:
     """The sections that a judged document carries, in order, and their signed sizes in bytes; Rejected at step 6."""
     case = Case(holder, judged.kind, 0, _OpeningOnly(None), None)
-    case.envelope = judged
-    intake.read_manifest(case, manifest_bytes)
+    case.envelope, case.step = judged, 6
+    try:
+        intake.read_manifest(case, manifest_bytes)
+    except _OUR_FAULTS as fault:
+        raise _verifier_fault(case.step, fault) from fault
     return {name: entry.size for name, entry in case.carried.items()}
 
 

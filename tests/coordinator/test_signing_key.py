@@ -157,7 +157,6 @@ def test_what_is_no_plain_file(tmp_path):
             signing_key.from_file(path)
 
 
-@pytest.mark.xfail(strict=True, raises=IsADirectoryError, reason="a folder's own error escapes; its descriptor stays")
 def test_a_folder_is_no_key(tmp_path):
     """threats D-61: whoever names the folder in place of the file is told so."""
     with pytest.raises(UnusableKeyError):

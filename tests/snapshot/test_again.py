@@ -157,3 +157,16 @@ def test_a_head_is_judged_again(cluster: Cluster, node: Node) -> None:
     kept = Kept(document, verified.state_bytes, {})
     assert again(kept, node) is Standing.ACTIVE
     assert again(kept, node, NOW + HOUR) is Standing.EXPIRED
+
+
+def test_a_changed_envelope_under_a_revoked_signer_is_damage(cluster: Cluster, node: Node) -> None:
+    """format.md 7, last part: a key that we know still tells what it signed."""
+    kept = taken(cluster, node, cluster.snapshot(keys=[key("config-1")]))
+    cluster.trust("config-1", status=REVOKED)
+    node.take(cluster.trust_bundle())
+    longer = cluster.forge(kept.document, keys=[key("config-2")], expires_at="2199-01-01T00:00:00Z")
+    forged = replace(kept, document=replace(longer, signatures=((key("config-1").key_id, longer.signatures[0][1]),)))
+    with pytest.raises(Rejected) as refused:
+        again(forged, node)
+    assert refused.value.reason is Reason.BAD_SIGNATURE
+    assert again(kept, node) is Standing.SIGNER_REVOKED

@@ -224,7 +224,6 @@ def test_no_authority(value):
     refused(sections(authority=value))
 
 
-@pytest.mark.xfail(strict=True, reason="a root key's scope_types are looked at")
 @pytest.mark.parametrize("scope_types", [["future_type"], ["trust_bundle", "route_policy"], ["head", "head"]], ids=repr)
 def test_a_root_keys_scope_types_are_not_looked_at(scope_types):
     """format.md 8"""

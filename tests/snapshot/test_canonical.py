@@ -260,7 +260,6 @@ COSTLY = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="the pattern of a string keeps a mark for each character")
 @pytest.mark.parametrize("data", COSTLY.values(), ids=COSTLY)
 def test_what_is_refused_costs_little_memory(data):
     """threats E07, E17: a megabyte that holds too much is refused for a few times its size."""

@@ -222,7 +222,6 @@ def test_no_secret_is_repeated_in_what_is_said_of_it(cluster, node):
     assert "hunter2" not in f"{caught.value} {caught.value.detail} {caught.value!r}"
 
 
-@pytest.mark.xfail(strict=True, reason="an organization_id that is no string is quoted whole in the refusal")
 def test_no_secret_is_repeated_by_an_earlier_step(cluster, node):
     """threats D-55: where a secret stands in the place of an organization's id."""
     with pytest.raises(Rejected) as caught:
