@@ -15,11 +15,13 @@ from store.disk import Disk
 from store.environment import Environment
 from store.errors import StoreError
 from store.examine import Fault, examine
-from store.floors import FloorRecord, from_payload, read_records, to_payload
+from store.floors import FloorRecord, read_records
 from store.layout import ClusterPaths, Root, permission_trouble, walk
 from store.metapage import inspect
 from store.probe import DEADLINE_S, deadline_for
 from store.quarantine import MOST_COPIES
+
+MAPS_BADLY = ("store_corrupt",)  # faults after which no process of value should open the environment
 
 
 def check(root: Path, cluster_id: str, deadline_s: float = DEADLINE_S) -> Iterator[Fault]:
@@ -35,10 +37,7 @@ def check(root: Path, cluster_id: str, deadline_s: float = DEADLINE_S) -> Iterat
     if not inspection.opens:
         yield Fault("store_corrupt", "store/data.mdb", inspection.state.value)
         return
-    floors = FloorRecord(cluster_id)
-    for record in records.values():
-        floors = floors.merge(record)
-    yield from _environment(paths, floors, deadline_for(paths.store, deadline_s))
+    yield from _environment(paths, deadline_for(paths.store, deadline_s))
 
 
 def _permissions(root: Path, paths: ClusterPaths) -> Iterator[Fault]:
@@ -58,8 +57,8 @@ def _files(paths: ClusterPaths) -> Iterator[Fault]:
         yield Fault("quarantine_bound", "quarantine", f"more than {MOST_COPIES} copies")
 
 
-def _environment(paths: ClusterPaths, floors: FloorRecord, deadline_s: float) -> Iterator[Fault]:
-    arguments = [str(paths.store), paths.cluster_id, to_payload(floors)]
+def _environment(paths: ClusterPaths, deadline_s: float) -> Iterator[Fault]:
+    arguments = [str(paths.store), str(paths.floors), paths.cluster_id]
     try:
         found = child.call("store.check", "run", arguments, deadline_s)
     except child.ChildDiedError as error:
@@ -69,11 +68,21 @@ def _environment(paths: ClusterPaths, floors: FloorRecord, deadline_s: float) ->
         yield from (Fault(**fault) for fault in found)
 
 
-def run(path: str, cluster_id: str, floors: dict[str, object]) -> list[dict[str, str]]:
+def run(path: str, floors: str, cluster_id: str) -> list[dict[str, str]]:
     """The child's whole life."""
     try:
         environment = Environment(Path(path), Disk(), readonly=True)
         with environment.read() as transaction:
-            return [asdict(fault) for fault in examine(transaction, cluster_id, from_payload(0, floors))]
+            # After the transaction has begun: floors go first, so what it sees is never above what we read now.
+            raised = merged_floors(Path(floors), cluster_id)
+            return [asdict(fault) for fault in examine(transaction, cluster_id, raised)]
     except (StoreError, lmdb.Error) as error:
         return [asdict(Fault("store_corrupt", "store/data.mdb", str(error)[:256]))]
+
+
+def merged_floors(directory: Path, cluster_id: str) -> FloorRecord:
+    """The effective floor of the files that can be read."""
+    floors = FloorRecord(cluster_id)
+    for record in read_records(directory, cluster_id)[0].values():
+        floors = floors.merge(record)
+    return floors

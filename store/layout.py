@@ -103,6 +103,8 @@ class Root:
     @property
     def clusters(self) -> tuple[str, ...]:
         folder = self.path / "clusters"
+        if not folder.is_dir():
+            return ()
         return tuple(sorted(entry.name for entry in folder.iterdir() if is_id(entry.name)))
 
     def paths(self, cluster_id: str) -> ClusterPaths:
