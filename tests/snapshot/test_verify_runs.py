@@ -10,7 +10,7 @@ from coordinator import signer
 from snapshot.bundle import ROOT
 from snapshot.container import ChunkParts
 from snapshot.reasons import Reason, Rejected
-from snapshot.verify import follow, verify
+from snapshot.verify import NotYetValid, follow, verify
 from tests.fakes.cluster import DAY, NOW, Cluster, key
 from tests.fakes.damage import without_signature
 
@@ -28,6 +28,8 @@ def walked(node, documents, now=NOW):
     sections = {signer.entry_of(data): data for one in documents for data in one.sections}
     try:
         for step in follow(parts(documents), node.holder, now=now):
+            if isinstance(step, NotYetValid):
+                return versions, Reason.NOT_YET_VALID
             versions.append(step.bundle.version)
             node.kept = [(name, sections[entry]) for name, entry in step.state.items()]
             node.accept(step)
@@ -138,7 +140,7 @@ def test_a_step_whose_time_has_not_come_ends_the_run(cluster, node):
     """threats V16: it is waited for, and nothing is built on it."""
     second = cluster.trust_bundle()
     waiting = cluster.trust_bundle(valid_from=NOW + 60)
-    assert walked(node, [second, waiting, cluster.trust_bundle()]) == ([2], None)
+    assert walked(node, [second, waiting, cluster.trust_bundle()]) == ([2], Reason.NOT_YET_VALID)
 
 
 def test_only_a_bundle_may_have_expired(cluster, node):
