@@ -1,4 +1,4 @@
-"""Reports of a few milliseconds are one commit, and each is answered after it (protocol 3; rules P2, P13)."""
+"""Reports of a few milliseconds are one commit, and each is answered after it (protocol 3)."""
 
 import pytest
 import trio

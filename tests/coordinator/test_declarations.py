@@ -83,7 +83,7 @@ def test_one_fault_keeps_all_of_it_out(cluster: Database) -> None:
 
 
 def test_the_loser_of_two_plans(cluster: Database, second: Database) -> None:
-    """rules H38, H3: `concurrent_update`, and nothing of it remains."""
+    """rules H38: `concurrent_update`, and nothing of it remains."""
     plan = apply(cluster, BASE, dry_run=True)
     apply(second, "kind: Organization\nid: wayne\n")
     with pytest.raises(Refused) as caught:

@@ -106,7 +106,7 @@ def test_a_token_bound_to_the_node_replaces_a_lost_certificate() -> None:
 
 
 def test_the_old_key_vouches_for_a_new_certificate() -> None:
-    """rules X8, P13: a renewal over a connection that the old certificate authenticates."""
+    """rules X8: a renewal over a connection that the old certificate authenticates."""
     new = NODE.renewed()
     decision = decide(new.request(connection=NODE.pin), state(member=member(NODE)), NOW)
     assert (decision.outcome, decision.pin) == ("already_member", "next")

@@ -196,7 +196,7 @@ def test_a_nonce_works_once(cluster: Database, second: Database) -> None:
 
 
 def test_a_renewed_certificate_is_one_of_two_until_it_is_used(cluster: Database) -> None:
-    """rules X8, J3, K18, P13"""
+    """rules X8, J3, K18"""
     admit(cluster, "node-b")
     old = admit(cluster, "node-a")
     new = old.renewed()

@@ -1,4 +1,4 @@
-"""How trio code gets to the database (rules P7, P13)."""
+"""How trio code gets to the database (rules P7)."""
 
 import threading
 
