@@ -7,14 +7,24 @@ not exist, so that nobody learns what a node holds.
 import grp
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
-from agent.patterns import EVERY, check_pattern, matches
+from agent.patterns import EVERY, matches
 from wire.peer import OVERFLOW_UID, UnixPeer
 
 ROOT_UID = 0
+
+
+class Named(Protocol):
+    """An entry of the configuration's `[access]`."""
+
+    @property
+    def users(self) -> tuple[str, ...]: ...
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class AccessRule:
         gids = frozenset(map(group_id, groups))
         if not uids and not gids:
             raise ValueError("a rule of [access] names nobody: give it users or groups")
-        return cls(uids, gids, tuple(map(check_pattern, scopes)))
+        return cls(uids, gids, tuple(scopes))
 
     def is_about(self, peer: UnixPeer) -> bool:
         return peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
@@ -49,6 +59,13 @@ class Access:
     def of_group(cls, gid: int) -> Self:
         """The default: the socket's group reads all."""
         return cls((AccessRule(gids=frozenset({gid})),))
+
+    @classmethod
+    def configured(cls, entries: Mapping[str, Named], socket_gid: int) -> Self:
+        """`[access]`, by scope pattern; the default where it is empty. ValueError as `AccessRule.named`."""
+        if not entries:
+            return cls.of_group(socket_gid)
+        return cls(tuple(AccessRule.named(one.users, one.groups, (pattern,)) for pattern, one in entries.items()))
 
     def may_read(self, peer: UnixPeer, scope: str) -> bool:
         if peer.uid == OVERFLOW_UID:  # threats U06: nobody in particular
@@ -83,7 +100,5 @@ def group_id(name: str) -> int:
 
 def _known(uid: int) -> int:
     if uid == OVERFLOW_UID:
-        raise ValueError(
-            f"uid {OVERFLOW_UID} is any account that the kernel cannot name: nobody gets rights by it"
-        )
+        raise ValueError(f"uid {OVERFLOW_UID} is any account that the kernel cannot name: nobody gets rights by it")
     return uid

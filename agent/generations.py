@@ -25,15 +25,11 @@ class NotOursError(Exception):
 
 @dataclass(frozen=True)
 class Permissions:
-    """Of files, and from them of folders: who may read a file may enter its folder. `gid` None: as the process's."""
+    """Of files and of folders. `gid` None: the process's own group."""
 
     file_mode: int = 0o640
+    folder_mode: int = 0o750
     gid: int | None = None
-
-    @property
-    def folder_mode(self) -> int:
-        readable = (self.file_mode & 0o444) >> 2
-        return self.file_mode | readable | 0o700
 
     def give(self, path: Path, mode: int) -> None:
         if self.gid is not None:

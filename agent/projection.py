@@ -12,11 +12,11 @@ revoked.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.generations import Generations
+from agent.generations import Generations, Permissions
 from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
 from snapshot.manifest import Entry
@@ -73,7 +73,7 @@ class Projection:
         with self.generations.fresh(label) as folder:
             for scope in scopes:
                 files |= self._put_scope(folder, scope)
-            self._write(folder / INDEX, index)
+            write_file(folder / INDEX, index, self.generations.permissions)
         self.generations.use(label)
         self._files, self._present, self._index = files, label, index
 
@@ -85,27 +85,34 @@ class Projection:
         return label
 
     def _put_scope(self, folder: Path, scope: ProjectedScope) -> dict[str, str]:
+        """Written or linked; the files by their path, with their hashes."""
         place = folder_of(scope.scope)
-        (folder / place).mkdir(mode=0o700)
-        files = {}
-        for name, entry in scope.sections.items():
-            path = f"{place}/{name}.json"
-            self._put(folder / path, path, scope, name)
-            files[path] = entry.sha256
-        self.generations.permissions.give(folder / place, self.generations.permissions.folder_mode)
+        files = {f"{place}/{name}.json": entry.sha256 for name, entry in scope.sections.items()}
+        same = {path for path, sha256 in files.items() if self._present is not None and self._files.get(path) == sha256}
+        write_scope(folder, scope, self.generations.permissions, same, self.generations.folder / (self._present or ""))
         return files
 
-    def _put(self, target: Path, path: str, scope: ProjectedScope, name: str) -> None:
-        if self._present is not None and self._files.get(path) == scope.sections[name].sha256:
-            os.link(self.generations.folder / self._present / path, target)
-        else:
-            self._write(target, scope.read(name))
 
-    def _write(self, target: Path, data: bytes) -> None:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        self.generations.permissions.give(target, self.generations.permissions.file_mode)
+def write_scope(
+    folder: Path, scope: ProjectedScope, permissions: Permissions, same: Container[str] = (), before: Path | None = None
+) -> None:
+    """The files of a scope below `folder`; those in `same` are linked from below `before`."""
+    place = folder_of(scope.scope)
+    (folder / place).mkdir(mode=0o700)
+    for name in scope.sections:
+        path = f"{place}/{name}.json"
+        if before is not None and path in same:
+            os.link(before / path, folder / path)
+        else:
+            write_file(folder / path, scope.read(name), permissions)
+    permissions.give(folder / place, permissions.folder_mode)
+
+
+def write_file(target: Path, data: bytes, permissions: Permissions) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    permissions.give(target, permissions.file_mode)
 
 
 def folder_of(scope: str) -> str:

@@ -1,0 +1,116 @@
+"""How a service is told that its configuration has changed (protocol.md 4; platform.md 4).
+
+    RequestedVerb   a file for the units holdfast-<verb>@.path, since the agent may not reach other units itself
+    Command         a command of the operator's, with a time limit
+    Watching        nothing is done: the service watches the API or the files
+
+Each `tell` is safe to repeat: a service is told what is active now, never what has happened.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from agent.commands import run_command
+from snapshot.reasons import safe_text
+
+LOOK_EVERY_S = 0.1
+_UNIT = re.compile(r"[A-Za-z0-9:_\\@-][A-Za-z0-9:_.\\@-]{0,250}", re.ASCII)
+
+
+class Verb(StrEnum):
+    RELOAD = "reload"  # systemctl try-reload-or-restart
+    RESTART = "restart"
+    SIGNAL = "signal"  # systemctl kill
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a service answered; `detail` is bounded, for people."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Notifier(Protocol):
+    async def tell(self, service: str, generation: int) -> Told:
+        """Within a time limit of its own; raises nothing for what the service does."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    async def tell(self, service: str, generation: int) -> Told:
+        return Told(True, "it watches")
+
+
+@dataclass(frozen=True)
+class Command:
+    command: tuple[str, ...]
+    timeout_s: float
+
+    async def tell(self, service: str, generation: int) -> Told:
+        variables = {"HOLDFAST_SERVICE": service, "HOLDFAST_GENERATION": str(generation)}
+        outcome = await run_command(self.command, timeout_s=self.timeout_s, variables=variables)
+        return Told(outcome.ok, str(outcome))
+
+
+@dataclass(frozen=True)
+class RequestedVerb:
+    """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`.
+
+    Root's units do the work, for the units that the operator enabled: `systemctl enable holdfast-reload@UNIT.path`.
+    """
+
+    verb: Verb
+    unit: str
+    requests: Path
+    answers: Path
+    timeout_s: float
+    signal: str = "HUP"
+
+    def __post_init__(self) -> None:
+        if not _UNIT.fullmatch(self.unit) or ".." in self.unit:
+            raise ValueError(f"{self.unit!r} is no name of a systemd unit")
+
+    async def tell(self, service: str, generation: int) -> Told:
+        before = _stamp(self.answers / self.unit)
+        try:
+            self._ask(generation)
+        except OSError as error:
+            return Told(False, safe_text(f"{self.requests / self.unit}: {error.strerror}"))
+        with trio.move_on_after(self.timeout_s):
+            await _changed(lambda: _stamp(self.answers / self.unit), before)
+            return self._answer()
+        remedy = f"systemctl enable --now holdfast-{self.verb}@{self.unit}.path"
+        return Told(False, f"no answer in {self.timeout_s:g} s; allow it with: {remedy}")
+
+    def _ask(self, generation: int) -> None:
+        self.requests.mkdir(mode=0o755, exist_ok=True)
+        word = self.signal if self.verb is Verb.SIGNAL else f"{self.verb} {generation}"
+        (self.requests / self.unit).write_text(word + "\n")
+
+    def _answer(self) -> Told:
+        try:
+            words = (self.answers / self.unit).read_text("ascii", "replace")[:256].split()
+        except OSError as error:
+            return Told(False, safe_text(f"{self.answers / self.unit}: {error.strerror}"))
+        return Told(words[:1] == ["success"], safe_text(" ".join(words)))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Differs after each write to a file that has something in it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns) if found.st_size else None
+
+
+async def _changed(look: Callable[[], object], before: object) -> None:
+    while look() in (None, before):  # noqa: ASYNC110 - another process writes the file
+        await trio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,76 @@
+"""Keeps the projected files up to the active generation, and says which one they show (protocol.md 4, Files).
+
+Also when only a grade changes: by an expiry, or by a head that came or went.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+
+from agent.changes import Generation
+from agent.generations import NotOursError
+from agent.projection import Projection
+from agent.threads import Threads
+from agent.view import View, Views
+from snapshot.reasons import safe_text
+from store.errors import StoreError
+
+RETRY_S = 5.0
+LOOK_EVERY_S = 30.0  # the wall clock may jump; what expires is looked at this often at least
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Publishing:
+    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9)."""
+
+    views: Views
+    projection: Projection | None
+    threads: Threads
+    active: Generation
+    published: Generation
+    now: Callable[[], float]
+    revoked: Callable[[], bool]
+    failures: int = 0
+    error: str = ""
+    _started: bool = field(default=False, repr=False)
+
+    async def run(self) -> None:
+        """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
+        while True:
+            seen = self.active.value
+            try:
+                view = await self.publish()
+            except (StoreError, OSError, NotOursError) as error:
+                self.failures += 1
+                self.error = safe_text(str(error))
+                log.warning("files not brought up to date", error=self.error)
+                await trio.sleep(RETRY_S)
+                continue
+            self.error = ""
+            with trio.move_on_after(self._rest_s(view)):
+                await self.active.wait_woken(max(seen, view.generation))
+
+    async def publish(self) -> View:
+        """One round: the files show what is active now."""
+        view = await self.threads.read(self.views.all)
+        if self.projection is not None:
+            await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
+        self.published.tell(view.generation)
+        return view
+
+    def _project(self, projection: Projection, view: View, now: float, elapsed: float) -> None:
+        if not self._started:
+            projection.start()
+            self._started = True
+        if self.revoked():
+            projection.withdraw(view.generation, elapsed)
+        else:
+            projection.project(view.generation, view.projected(now), elapsed)
+
+    def _rest_s(self, view: View) -> float:
+        until = view.next_expiry(now := self.now())
+        return LOOK_EVERY_S if until is None else min(LOOK_EVERY_S, max(0.0, until - now))

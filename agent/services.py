@@ -1,0 +1,155 @@
+"""The services of this node: which scopes each depends on, what each was told, and whether it can go on.
+
+Level-triggered (architecture.md): what a service was told last is kept as a watermark, and it is told again whenever
+that is not what is active: after an activation, at a start after a crash, after it could not be told. Changes within
+the settle time are told once (rules S67, S68, A11).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+import structlog
+import trio
+
+from agent import degraded
+from agent.changes import NOTHING_YET, Generation
+from agent.degraded import Facts, Question
+from agent.notifiers import Notifier, Told
+from agent.patterns import EVERY, matches
+from agent.threads import Threads
+from agent.view import View, Views
+from store.errors import StoreError
+from store.tables import Table
+from wire.backoff import BackOff
+
+SETTLE_S = 1.0
+SETTLE_MOST_S = 10.0
+BASE_S, CAP_S = 5.0, 300.0
+
+log = structlog.get_logger(__name__)
+
+Versions = Mapping[str, tuple[int, int, str]]
+
+
+@dataclass(frozen=True)
+class Service:
+    """`scopes` are patterns of the configuration."""
+
+    name: str
+    scopes: tuple[str, ...]
+    notifier: Notifier
+
+    def versions(self, view: View) -> Versions:
+        """What it should know: (epoch, version, content hash) of each active scope that it depends on."""
+        return {name: scope.identity for name, scope in sorted(view.scopes.items()) if matches(self.scopes, name)}
+
+
+@dataclass(frozen=True)
+class Notified:
+    """What a service was told last, and what came of it; `at` is Unix seconds."""
+
+    generation: int
+    versions: Versions
+    ok: bool
+    detail: str
+    at: float
+
+    @classmethod
+    def kept(cls, value: object) -> "Notified | None":
+        """From the store's table."""
+        if not isinstance(value, dict):
+            return None
+        versions = {scope: tuple(identity) for scope, identity in value.pop("versions", {}).items()}
+        return cls(versions=versions, **value)
+
+
+@dataclass
+class Services:
+    """`published`: the generation that the files show; nobody is told of one that is not there to be read."""
+
+    services: tuple[Service, ...]
+    views: Views
+    table: Table
+    threads: Threads
+    published: Generation
+    now: Callable[[], float]
+    uniform: Callable[[float, float], float]
+    settle_s: float = SETTLE_S
+    on_told: Callable[[str], None] = lambda _: None
+    notified: dict[str, Notified] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Until cancelled: one task for each service, so that a slow one holds no other up."""
+        kept = await self.threads.read(self.table.items)
+        for service in self.services:
+            before = Notified.kept(kept.get(service.name))
+            if before is not None:
+                self.notified[service.name] = before
+        async with trio.open_nursery() as nursery:
+            for service in self.services:
+                nursery.start_soon(self._follow, service)
+
+    async def _follow(self, service: Service) -> None:
+        back_off = BackOff(self.uniform, BASE_S, CAP_S)
+        await self.published.wait_above(NOTHING_YET)
+        while True:
+            generation = await self._settled()
+            try:
+                wait_s = await self._bring_up(service, back_off)
+            except StoreError as error:
+                log.warning("service not looked after", service=service.name, error=str(error))
+                wait_s = back_off.failed()
+            with trio.move_on_after(wait_s):
+                await self.published.wait_above(generation)
+
+    async def _settled(self) -> int:
+        """The generation, once there was no newer one for the settle time, or after ten of it."""
+        with trio.move_on_after(min(SETTLE_MOST_S, 10 * self.settle_s)):
+            while True:
+                generation = self.published.value
+                with trio.move_on_after(self.settle_s) as settling:
+                    await self.published.wait_above(generation)
+                if settling.cancelled_caught:
+                    break
+        return self.published.value
+
+    async def _bring_up(self, service: Service, back_off: BackOff) -> float:
+        """Tells it, unless it knows; the seconds after which to look again without a change."""
+        view = await self.threads.read(self.views.all)
+        versions = service.versions(view)
+        before = self.notified.get(service.name)
+        if before is not None and before.ok and before.versions == versions:
+            return float("inf")
+        if before is None and not versions:
+            return float("inf")
+        await self.published.wait_above(view.generation - 1)
+        told = await service.notifier.tell(service.name, view.generation)
+        await self._record(service, Notified(view.generation, versions, told.ok, told.detail, self.now()))
+        log.info("service told", service=service.name, generation=view.generation, ok=told.ok, detail=told.detail)
+        return self._after(told, back_off)
+
+    async def _record(self, service: Service, notified: Notified) -> None:
+        self.notified[service.name] = notified
+        await self.threads.write(self.table.put, service.name, asdict(notified))
+        self.on_told(service.name)
+
+    def _after(self, told: Told, back_off: BackOff) -> float:
+        if told.ok:
+            back_off.succeeded()
+            return float("inf")
+        return back_off.failed(BASE_S)
+
+
+def ready_for(service: Service, view: View, facts: Facts, now: float) -> tuple[bool, str]:
+    """rules A11: all its scopes active and unexpired, and the node's state lets it go on; the reason otherwise."""
+    held = {name: scope for name, scope in view.scopes.items() if matches(service.scopes, name)}
+    if any(not _is_held(pattern, held) for pattern in service.scopes):
+        return False, "scope_missing"
+    if any(now >= scope.expires_at for scope in held.values()):
+        return False, degraded.Reason.SCOPE_EXPIRED
+    answer = degraded.may(Question("continue_services"), facts, now)
+    return answer.allowed, answer.reason
+
+
+def _is_held(pattern: str, held: Iterable[str]) -> bool:
+    return pattern == EVERY or any(matches((pattern,), name) for name in held)

@@ -1,0 +1,130 @@
+"""What is active, seen in one read transaction: what the local API, the files and the services go by (rules P3, X17).
+
+    Views.all()         every active scope, with the generation
+    Views.scope(name)   one of them
+
+The documents may be kept and read from after the block: their blobs are hashed at each read.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.projection import ProjectedScope
+from snapshot.identifiers import HEAD
+from store.documents import Reading, StoredDocument
+from store.records import ScopeRecord, name_of
+from store.store import Store
+
+REQUIRED = ("node_bootstrap", "trust_bundle")  # rules: required scopes
+MOST_PARSED = 512
+
+
+class Grade(StrEnum):
+    FRESH = "fresh"  # a valid head confirms it
+    STALE = "stale"  # the head is over, the snapshot is not
+    EXPIRED = "expired"  # the snapshot is over
+
+
+@dataclass(frozen=True)
+class ActiveScope:
+    record: ScopeRecord
+    document: StoredDocument
+
+    @property
+    def expires_at(self) -> int:
+        return self.document.envelope.expires_at
+
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """Differs for each content that was ever active under its name."""
+        return *self.document.version, self.document.content_hash
+
+
+@dataclass(frozen=True)
+class View:
+    """`scopes`: the active ones, without the head."""
+
+    generation: int
+    scopes: Mapping[str, ActiveScope]
+    head: ActiveScope | None
+
+    def head_is_fresh(self, now: float) -> bool:
+        return self.head is not None and now < self.head.expires_at
+
+    def grade_of(self, scope: ActiveScope, now: float) -> Grade:
+        if now >= scope.expires_at:
+            return Grade.EXPIRED
+        return Grade.FRESH if self.head_is_fresh(now) else Grade.STALE
+
+    def grade(self, now: float) -> Grade:
+        """Of the node: expired when a required scope is, or is not there."""
+        required = [self.scopes.get(name) for name in REQUIRED]
+        if any(scope is None or now >= scope.expires_at for scope in required):
+            return Grade.EXPIRED
+        return Grade.FRESH if self.head_is_fresh(now) else Grade.STALE
+
+    def next_expiry(self, now: float) -> int | None:
+        """When the next of these grades changes by itself."""
+        held = [*self.scopes.values(), *([self.head] if self.head else [])]
+        return min((scope.expires_at for scope in held if scope.expires_at > now), default=None)
+
+    def projected(self, now: float) -> Iterator[ProjectedScope]:
+        for name, scope in self.scopes.items():
+            yield ProjectedScope(
+                name,
+                *scope.identity,
+                expires_at=scope.expires_at,
+                grade=self.grade_of(scope, now),
+                sections=scope.document.sections,
+                read=scope.document.read,
+            )
+
+
+class Views:
+    """Synchronous; for the reading threads. Documents do not change, so what was parsed once is kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def all(self) -> View:
+        with self._store.read() as reading:
+            return self._view(reading, reading.scopes())
+
+    def scope(self, name: str) -> View:
+        """A view that holds this scope alone, if it is active, and the head."""
+        with self._store.read() as reading:
+            found = {scope: reading.scope(scope) for scope in {name, HEAD}}
+            return self._view(reading, {scope: record for scope, record in found.items() if record is not None})
+
+    def previous(self, name: str) -> StoredDocument | None:
+        with self._store.read() as reading:
+            record = reading.scope(name)
+            return self._document(reading, record.previous) if record and record.previous else None
+
+    def _view(self, reading: Reading, records: Mapping[str, ScopeRecord]) -> View:
+        held = {
+            name: ActiveScope(record, self._document(reading, record.active))
+            for name, record in records.items()
+            if record.active is not None
+        }
+        head = held.pop(HEAD, None)
+        return View(reading.generation, held, head)
+
+    def _document(self, reading: Reading, digest: bytes) -> StoredDocument:
+        found = self._parsed.get(digest)
+        if found is None:
+            found = StoredDocument(reading.document(digest).record, digest, self._fetch)
+            self._parsed[digest] = found
+            while len(self._parsed) > MOST_PARSED:
+                self._parsed.popitem(last=False)
+        return found
+
+    def _fetch(self, digest: bytes) -> bytes:
+        return self._store.get(name_of(digest))
