@@ -27,7 +27,7 @@ class Cluster:
         keys = roots | {self.key.key_id: signer.key_record(self.key, purpose=CONFIG, **life)}
         sections = signer.trust_bundle_sections(keys, root_threshold=1, config_threshold=1, authority_epoch=1)
         self.bundle_document = signer.snapshot(self.claims("trust_bundle", 1), sections, [root])
-        holder = Holder(CLUSTER, NODE, roots=Roots(parse_keys(roots), 1), organization_ids=frozenset({"amber", "sable"}))
+        holder = Holder(CLUSTER, NODE, roots=Roots(parse_keys(roots), 1))
         bundle = verify(ChunkParts([self.bundle_document.to_bytes()]), holder, kind=SNAPSHOT, now=NOW).bundle
         self.holder = Holder(
             CLUSTER, NODE, frozenset({"core_mesh"}), frozenset({"amber", "sable"}), bundle, marks={}, active={}
@@ -53,15 +53,15 @@ class Cluster:
             "trust_bundle": bundle,
         }
 
-    def verified(self, document) -> Verified:
-        return verify(ChunkParts(pieces(document)), self.holder, kind=SNAPSHOT, now=NOW)
+    def verified(self, container) -> Verified:
+        """The verdict on the chunks of a container."""
+        return verify(ChunkParts(container), self.holder, kind=SNAPSHOT, now=NOW)
 
 
 def pieces(document, size=256 * KIB):
     """The container's bytes as they would come from a file or a connection."""
-    for chunk in document.chunks():
-        for start in range(0, len(chunk), size):
-            yield chunk[start : start + size]
+    whole = document.to_bytes()
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
 
 
 def sections(total, each, make):

