@@ -10,7 +10,6 @@ import trio
 
 from store.watch import Change, Watch
 
-
 NOTHING_YET = -1
 
 

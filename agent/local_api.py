@@ -1,0 +1,276 @@
+"""The local API on the Unix socket (protocol.md 4): its routes, and how each is answered.
+
+    GET  /v1/status                           for everyone who can connect
+    GET  /v1/scopes[/<scope>[/sections/<name>]]   scope_answers.py; `slot=previous|pending` for what is not active
+    GET  /v1/watch                            watching.py
+    POST /v1/may                              degraded.py
+    POST /v1/import                           root and the agent's own account
+    GET  /probe/startup|liveness|readiness, /metrics
+
+A caller is whom the kernel says (access.py). There is a fixed set of Hosts and no CORS (threats U12).
+"""
+
+from collections.abc import AsyncIterable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import trio
+
+from agent import degraded, metrics
+from agent.access import Access, may_administer
+from agent.degraded import Facts, Question
+from agent.grants import POLICY_SCOPE
+from agent.publishing import Publishing
+from agent.scope_answers import Headers, ScopeAnswers, node_headers
+from agent.scope_reports import scope_reports
+from agent.services import Services, ready_for
+from agent.threads import Threads
+from agent.view import View, Views
+from agent.watching import Watching, scopes_wanted
+from snapshot.identifiers import HEAD, format_time
+from snapshot.limits import DEFAULT, Limits
+from snapshot.reasons import Rejected
+from wire.forms import BadMessageError
+from wire.messages import MayAnswer, MayRequest
+from wire.peer import UnixPeer
+from wire.request import HttpError, Request, Response
+from wire.routes import Route, Routes
+
+WAIT_MOST_S = 300
+WAIT_S = 55
+IMPORT_S = 600.0
+MAY_BYTES = 8 * 1024
+MOST_GENERATION = 2**53 - 1
+
+
+class Node(Protocol):
+    """What the API asks of the node itself."""
+
+    def facts(self) -> Facts:
+        """What the gate goes by, now."""
+
+    def report(self) -> Mapping[str, object]:
+        """JSON: `state`, `cause`, `counters`, and what else the status shows (sources, last errors, clock ...)."""
+
+    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+        """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
+
+
+@dataclass(frozen=True)
+class LocalApi:
+    node: Node
+    views: Views
+    threads: Threads
+    access: Access
+    services: Services
+    publishing: Publishing
+    watching: Watching
+    now: Callable[[], float]
+    limits: Limits = DEFAULT
+
+    def routes(self) -> Routes:
+        scopes = "/v1/scopes/{scope}"
+        return Routes(
+            Route("GET", "/v1/status", self.status),
+            Route("GET", "/v1/scopes", self.scopes),
+            Route("GET", scopes, self.scope),
+            Route("GET", f"{scopes}/sections/{{name}}", self.section),
+            Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
+            Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
+            Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
+            *self.probe_routes(),
+        )
+
+    def probe_routes(self) -> tuple[Route, ...]:
+        """Also for a listener of their own, for the operator's tools."""
+        return (
+            Route("GET", "/probe/startup", self.alive),
+            Route("GET", "/probe/liveness", self.alive),
+            Route("GET", "/probe/readiness", self.readiness),
+            Route("GET", "/metrics", self.metrics),
+        )
+
+    # ---- the node
+
+    async def status(self, request: Request) -> Response:
+        return await self.threads.read(self._status, self.node.facts(), self.node.report(), self.now())
+
+    async def alive(self, request: Request) -> Response:
+        """The event loop runs, and no more is meant (rules A12, X13, H19)."""
+        return Response.json({"alive": True})
+
+    async def readiness(self, request: Request) -> Response:
+        facts, now = self.node.facts(), self.now()
+        cause = degraded.fence(facts, now)
+        return Response.json(
+            {"ready": cause is None, "mode": degraded.mode(facts, now), "cause": cause}, 200 if cause is None else 503
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        body = await self.threads.read(self._metrics, self.node.facts(), self.node.report(), self.now())
+        return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+
+    # ---- scopes
+
+    async def scopes(self, request: Request) -> Response:
+        return await self.threads.read(self._scopes, _local(request), self.now())
+
+    async def scope(self, request: Request) -> Response:
+        return await self._answers.scope(request, self.now())
+
+    async def section(self, request: Request) -> Response:
+        return await self._answers.section(request, self.now())
+
+    async def watch(self, request: Request) -> Response:
+        peer = _local(request)
+        after = self._after(request)
+        readable = scopes_wanted(request.query_all("scope"), lambda scope: self.access.may_read(peer, scope))
+        if "text/event-stream" in (request.header("accept") or ""):
+            headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
+            return Response(200, headers, self.watching.events(request, after, readable))
+        wait_s = request.query_integer("wait", WAIT_S, 0, WAIT_MOST_S)
+        start = self.watching.seen.value if after is None else after
+        answer = None
+        with request.waiting(), trio.move_on_after(wait_s):
+            answer = await self.watching.next_change(start, readable)
+        headers = await self.threads.read(self._headers)
+        if answer is None:
+            return Response(204, headers)
+        return Response.json(answer.to_value(), headers=headers)
+
+    # ---- the gate
+
+    async def may(self, request: Request) -> Response:
+        peer = _local(request)
+        try:
+            asked = MayRequest.parse(await request.body())
+        except BadMessageError as error:
+            raise HttpError(400, "bad_request", str(error)) from error
+        facts, now = self.node.facts(), self.now()
+        question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
+        answer = degraded.may(*_as_seen_by(peer, self.access, question, facts), now)
+        body = MayAnswer(answer.allowed, answer.reason, answer.mode, answer.until)
+        return Response.json(body.to_value(), headers=await self.threads.read(self._headers))
+
+    async def take(self, request: Request) -> Response:
+        if not may_administer(_local(request)):
+            raise HttpError(403, "forbidden", "only root and the agent's own account hand in documents")
+        try:
+            return Response.json(await self.node.take(request.chunks()))
+        except Rejected as refused:
+            return Response.json(
+                {"code": refused.reason, "message": refused.detail or str(refused), "step": refused.step}, 422
+            )
+
+    # ---- inside; what has an underscore and reads runs on a reading thread
+
+    @property
+    def _answers(self) -> ScopeAnswers:
+        return ScopeAnswers(self.views, self.threads, self.access)
+
+    def _import_bytes(self) -> int:
+        """The limits of format.md 10 hold while it is read; this one only ends what goes on for ever."""
+        limits = self.limits
+        return limits.envelope_bytes + 16 * 1024 + limits.manifest_bytes + limits.content_bytes + 5 * limits.sections
+
+    def _after(self, request: Request) -> int | None:
+        resumed = request.header("last-event-id")
+        if resumed is not None and resumed.isascii() and resumed.isdigit() and len(resumed) < 17:
+            return int(resumed)
+        if request.query_one("after") is None:
+            return None
+        return request.query_integer("after", 0, 0, MOST_GENERATION)
+
+    def _headers(self) -> Headers:
+        return node_headers(self.views.scope(HEAD), self.now())
+
+    def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> Response:
+        view = self.views.all()
+        reports = scope_reports(self.views, view, self.services.notified, now)
+        body = {
+            **report,
+            "now": format_time(now),
+            "mode": degraded.mode(facts, now),
+            "fence": degraded.fence(facts, now),
+            "grade": view.grade(now),
+            "generation": view.generation,
+            "head": _head(view, now),
+            "scopes": {name: one.to_value() for name, one in reports.items()},
+            "services": {one.name: self._service(one.name, view, facts, now) for one in self.services.services},
+            "files": {"generation": max(0, self.publishing.published.value), "error": self.publishing.error},
+        }
+        return Response.json(body, headers=node_headers(view, now))
+
+    def _service(self, name: str, view: View, facts: Facts, now: float) -> object:
+        """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
+        service = next(one for one in self.services.services if one.name == name)
+        ready, reason = ready_for(service, view, facts, now)
+        told = self.services.notified.get(name)
+        return {
+            "ready": ready,
+            "reason": reason,
+            "scopes": list(service.scopes),
+            "told_generation": told.generation if told else None,
+            "told_at": format_time(told.at) if told else None,
+            "up_to_date": told is not None and told.ok and told.versions == service.versions(view),
+            "answer": told.detail if told else "",
+            "answer_ok": told.ok if told else None,
+        }
+
+    def _scopes(self, peer: UnixPeer, now: float) -> Response:
+        view = self.views.all()
+        shown = {
+            name: {
+                "authority_epoch": scope.identity[0],
+                "config_version": scope.identity[1],
+                "content_hash": scope.identity[2],
+                "expires_at": format_time(scope.expires_at),
+                "grade": view.grade_of(scope, now),
+                "sections": len(scope.document.sections),
+            }
+            for name, scope in view.scopes.items()
+            if self.access.may_read(peer, name)
+        }
+        return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
+
+    def _metrics(self, facts: Facts, report: Mapping[str, object], now: float) -> bytes:
+        counters = report.get("counters")
+        return metrics.exposition(
+            metrics.Sample(
+                self.views.all(),
+                now,
+                str(report.get("state", "")),
+                degraded.mode(facts, now),
+                self.views.store.filled(),
+                dict(self.services.notified),
+                counters if isinstance(counters, Mapping) else {},
+            )
+        )
+
+
+def _local(request: Request) -> UnixPeer:
+    if not isinstance(request.peer, UnixPeer):
+        raise HttpError(403, "forbidden", "this is answered on the Unix socket alone")
+    return request.peer
+
+
+def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: Facts) -> tuple[Question, Facts]:
+    """What the caller may not read is to it as what is not there; the policy holds for everybody all the same."""
+    readable = {name: scope for name, scope in facts.scopes.items() if access.may_read(peer, name)}
+    policy = {POLICY_SCOPE: facts.scopes[POLICY_SCOPE]} if POLICY_SCOPE in facts.scopes else {}
+    if question.scope is not None and question.scope not in readable:
+        question = replace(question, scope="")
+    return question, replace(facts, scopes=policy | readable)
+
+
+def _head(view: View, now: float) -> object:
+    if view.head is None:
+        return None
+    envelope = view.head.document.envelope
+    return {
+        "generation": envelope.config_version,
+        "authority_epoch": envelope.authority_epoch,
+        "age_s": max(0, int(now - envelope.issued_at)),
+        "expires_at": format_time(envelope.expires_at),
+        "grade": "fresh" if view.head_is_fresh(now) else "expired",
+    }

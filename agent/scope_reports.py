@@ -1,0 +1,90 @@
+"""What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
+
+from collections.abc import Mapping
+
+from agent.services import Notified as ToldService
+from agent.view import ActiveScope, View, Views
+from snapshot import envelope as envelopes
+from snapshot.envelope import SNAPSHOT, Envelope
+from snapshot.identifiers import is_id
+from snapshot.reasons import Rejected
+from store.documents import StoredDocument
+from store.pending import Held as HeldSlot
+from store.records import Rejection
+from store.store import Store
+from wire.messages import Active, Held, LastRejected, Notified, ScopeReport
+
+
+def scope_reports(views: Views, view: View, told: Mapping[str, ToldService], now: float) -> dict[str, ScopeReport]:
+    """Of every active scope, and of those that wait or were refused before anything of them was active."""
+    store = views.store
+    waiting = {held.scope: held for held in store.pending() if held.sealed and held.waiting_until}
+    refused = {rejection.scope: rejection for rejection in store.rejections.ring() if rejection.scope}
+    names = sorted({*view.scopes, *waiting, *refused})
+    return {
+        name: ScopeReport(
+            active=_active(view, view.scopes.get(name), now),
+            previous=_held(views.previous(name)),
+            pending=_waiting(store, waiting.get(name)),
+            last_rejected=_rejected(store.rejections.last(name)),
+            notified={service: _notified(one, name) for service, one in told.items() if name in one.versions},
+        )
+        for name in names
+    }
+
+
+def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
+    if scope is None:
+        return None
+    envelope = scope.document.envelope
+    return Active(
+        authority_epoch=envelope.authority_epoch,
+        config_version=envelope.config_version,
+        content_hash=scope.document.content_hash,
+        snapshot_id=envelope.snapshot_id,
+        signer_key_id=envelope.signer_key_id,
+        applied_at=int(scope.record.activated_at),
+        expires_at=envelope.expires_at,
+        grade=view.grade_of(scope, now),
+    )
+
+
+def _held(document: StoredDocument | None) -> Held | None:
+    return None if document is None else _of(document.envelope)
+
+
+def _waiting(store: Store, held: HeldSlot | None) -> Held | None:
+    envelope = None if held is None else waiting_envelope(store, held)
+    return None if envelope is None else _of(envelope)
+
+
+def waiting_envelope(store: Store, held: HeldSlot) -> Envelope | None:
+    """Of a snapshot that has passed all steps but that its time has not come (rules X26)."""
+    slot = store.slot(held.scope, held.envelope_hash)
+    if slot is None:
+        return None
+    try:
+        return envelopes.parse(slot.record.envelope, SNAPSHOT)
+    except Rejected:
+        return None
+
+
+def _of(envelope: Envelope) -> Held:
+    return Held(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
+
+
+def _rejected(rejection: Rejection | None) -> LastRejected | None:
+    """What the refused document claimed of itself stands there only where it is in form."""
+    if rejection is None:
+        return None
+    return LastRejected(
+        config_version=rejection.config_version or None,
+        snapshot_id=rejection.snapshot_id if is_id(rejection.snapshot_id) else None,
+        reason=rejection.reason,
+        step=rejection.step,
+        at=int(rejection.at),
+    )
+
+
+def _notified(told: ToldService, scope: str) -> Notified:
+    return Notified(told.versions[scope][1], told.ok)
