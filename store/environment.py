@@ -142,7 +142,8 @@ class Environment:
         try:
             self.disk.commit(transaction)
         except BaseException:
-            transaction.abort()  # harmless after a commit that failed inside LMDB
+            with contextlib.suppress(lmdb.Error):  # a commit that failed inside LMDB has ended it
+                transaction.abort()
             raise
 
     def _begin(self, *, write: bool) -> Raw:

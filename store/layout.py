@@ -98,7 +98,7 @@ class Root:
     @property
     def install_id(self) -> str:
         """Random, made once; names the installation in logs and is never an identity (rules L11)."""
-        return (self.path / "agent" / "install-id").read_text("ascii").strip()
+        return self._read_mark("install-id")
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -145,16 +145,20 @@ class Root:
 
     def require_known_format(self) -> None:
         """StoreError when a newer version of ours has been here (rules L11, L37)."""
+        found = self._read_mark("format")
+        if found.isdigit() and int(found) > FORMAT:
+            raise StoreError(StoreFault.STORE_FORMAT_NEWER, f"{self.path} has format {found}, we know {FORMAT}")
+
+    def _read_mark(self, name: str) -> str:
         try:
-            found = (self.path / "agent" / "format").read_text("ascii").strip()
+            return (self.path / "agent" / name).read_text("ascii", "replace").strip()
         except FileNotFoundError:
-            return
-        if not found.isdigit() or int(found) > FORMAT:
-            raise StoreError(StoreFault.STORE_FORMAT_NEWER, f"{self.path} has format {found!r}, we know {FORMAT}")
+            return ""
 
     def _mark(self, name: str, text: str) -> None:
+        """Write a small file of the root where there is none; an empty one is what a lost write leaves."""
         target = self.path / "agent" / name
-        if not target.exists():
+        if not self._read_mark(name):
             self.disk.replace_file(target, f"{text}\n".encode(), target.with_suffix(".new"))
 
 

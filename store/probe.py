@@ -15,7 +15,9 @@ from store import blobs, child, meta
 from store.environment import DATABASES, MAP_BYTES, MAX_DATABASES, Databases, Raw, Transaction
 from store.errors import StoreError
 from store.examine import BLOB_DAMAGED, examine
+from store.metapage import inspect
 from store.migration import FORMAT
+from store.pages import PageFaultError, require_sound
 
 DEADLINE_S = 30.0
 BYTES_PER_SECOND = 20 << 20  # a slow disk is no damage: the deadline grows with the file
@@ -51,8 +53,10 @@ def deadline_for(store: Path, deadline_s: float) -> float:
 def run(path: str) -> dict[str, object]:
     """The child's whole life."""
     try:
+        data_file = Path(path) / "data.mdb"
+        require_sound(data_file, inspect(data_file).page_size)
         return asdict(_examine(path))
-    except (lmdb.Error, StoreError) as error:
+    except (PageFaultError, lmdb.Error, StoreError) as error:
         return asdict(Findings(fault=str(error)[:256]))
 
 
@@ -86,6 +90,8 @@ def _read_everything(transaction: Transaction) -> Findings:
 
 def _try_a_write(environment: Raw, databases: Databases) -> None:
     """What a damaged free list does to a writer, it does here; nothing is committed."""
-    with environment.begin(write=True) as transaction:
+    transaction = environment.begin(write=True)
+    try:
         transaction.put(b"probe", bytes(64 << 10), db=databases["updates"])
+    finally:
         transaction.abort()
