@@ -14,6 +14,7 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import structlog
 import trio
 
 from agent import degraded, metrics
@@ -30,17 +31,20 @@ from agent.watching import Watching, scopes_wanted
 from snapshot.identifiers import HEAD, format_time
 from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Rejected
+from store.errors import StoreError
 from wire.forms import BadMessageError
 from wire.messages import MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import Handler, Route, Routes
 
 WAIT_MOST_S = 300
 WAIT_S = 55
 IMPORT_S = 600.0
 MAY_BYTES = 8 * 1024
 MOST_GENERATION = 2**53 - 1
+
+log = structlog.get_logger(__name__)
 
 
 class Node(Protocol):
@@ -71,10 +75,10 @@ class LocalApi:
     def routes(self) -> Routes:
         scopes = "/v1/scopes/{scope}"
         return Routes(
-            Route("GET", "/v1/status", self.status),
-            Route("GET", "/v1/scopes", self.scopes),
-            Route("GET", scopes, self.scope),
-            Route("GET", f"{scopes}/sections/{{name}}", self.section),
+            Route("GET", "/v1/status", again(self.status)),
+            Route("GET", "/v1/scopes", again(self.scopes)),
+            Route("GET", scopes, again(self.scope)),
+            Route("GET", f"{scopes}/sections/{{name}}", again(self.section)),
             Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
             Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
             Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
@@ -87,7 +91,7 @@ class LocalApi:
             Route("GET", "/probe/startup", self.alive),
             Route("GET", "/probe/liveness", self.alive),
             Route("GET", "/probe/readiness", self.readiness),
-            Route("GET", "/metrics", self.metrics),
+            Route("GET", "/metrics", again(self.metrics)),
         )
 
     # ---- the node
@@ -246,6 +250,22 @@ class LocalApi:
                 counters if isinstance(counters, Mapping) else {},
             )
         )
+
+
+def again(handler: Handler) -> Handler:
+    """Once more when the store could not be read: what was active a moment ago may be garbage by now. Then 503."""
+
+    async def read(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except StoreError as error:
+            log.warning("store not read", path=request.path, error=str(error))
+        try:
+            return await handler(request)
+        except StoreError as error:
+            raise HttpError(503, error.fault, "the store cannot be read at the moment", retry_after=1) from error
+
+    return read
 
 
 def _local(request: Request) -> UnixPeer:

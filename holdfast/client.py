@@ -1,0 +1,364 @@
+"""The configuration of this node, for services: a small client of the agent's Unix socket, standard library only.
+
+    from holdfast.client import Client
+
+    client = Client()
+    routes = client.get("route_policy", "routes").value
+    for change in client.watch("route_policy"):
+        ...                                     # read again what change.scopes names
+    if client.may("start_service", resource="web").allowed:
+        ...
+
+While the agent is down, `get` and `watch` answer from the files that it left (/run/holdfast/active), and say so by
+`source == "files"`; their grade is then never better than `stale`. `may` and `status` have no such answer: they raise
+AgentDown, and what `may` was asked about counts as not allowed. Every other refusal is an error with a stable `code`.
+"""
+
+import http.client
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+SOCKET = Path("/run/holdfast/agent.sock")
+FILES = Path("/run/holdfast/active")
+AGENT, FROM_FILES = "agent", "files"
+STALE, EXPIRED = "stale", "expired"
+
+TIMEOUT_S = 15.0
+WAIT_S = 55
+LOOK_EVERY_S = 1.0
+
+
+class HoldfastError(Exception):
+    """`code` is stable; the text is for people."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class AgentDown(HoldfastError):
+    """Nobody answers at the socket, or it may not be opened."""
+
+
+class NotFound(HoldfastError):
+    """There is no such scope or section, or it is not for this caller."""
+
+
+class Expired(HoldfastError):
+    """The scope is over. `facts`: of the version that there was."""
+
+    def __init__(self, code: str, text: str, facts: "Facts") -> None:
+        super().__init__(code, text)
+        self.facts = facts
+
+
+class Refused(HoldfastError):
+    """Any other answer than the one asked for. `status` is HTTP's."""
+
+    def __init__(self, code: str, text: str, status: int) -> None:
+        super().__init__(code, text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an answer. Times are Unix seconds; what does not apply is None.
+
+    `grade`: `fresh` (confirmed by the coordinator lately), `stale` or `expired`. `source`: `agent` or `files`.
+    """
+
+    source: str
+    generation: int
+    grade: str
+    version: int | None = None
+    epoch: int | None = None
+    expires_at: int | None = None
+    age_s: int | None = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section's bytes, as they were signed."""
+
+    data: bytes
+    facts: Facts
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - any JSON value
+        return json.loads(self.data)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has changed up to this generation: section names by scope. `scopes` may name more than has changed."""
+
+    generation: int
+    scopes: Mapping[str, tuple[str, ...]]
+    source: str = AGENT
+
+
+@dataclass(frozen=True)
+class Permission:
+    """`until`: Unix seconds; ask again then."""
+
+    allowed: bool
+    reason: str
+    mode: str
+    until: int | None
+
+
+class Client:
+    """Keeps no connection open between calls; it may be used from several threads."""
+
+    def __init__(
+        self, socket_path: Path | str = SOCKET, files: Path | str = FILES, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._socket = Path(socket_path)
+        self._files = Path(files)
+        self._timeout_s = timeout_s
+
+    # ---- configuration
+
+    def get(self, scope: str, section: str, *, expired: bool = False) -> Section:
+        """A section. NotFound; Expired, unless `expired` asks for it all the same."""
+        path = f"/v1/scopes/{quote(scope, safe='')}/sections/{quote(section, safe='')}"
+        try:
+            answer = self.request("GET", path + ("?expired=allow" if expired else ""))
+        except AgentDown:
+            return self._from_files(scope, section, expired=expired)
+        return Section(answer.body, answer.facts)
+
+    def document(self, scope: str, *, expired: bool = False, slot: str = "active") -> dict[str, Any]:
+        """Envelope, manifest and all sections; `slot` is `active`, `previous` or `pending`. AgentDown."""
+        query = {"slot": slot, **({"expired": "allow"} if expired else {})}
+        found: dict[str, Any] = self.request("GET", f"/v1/scopes/{quote(scope, safe='')}?{urlencode(query)}").value
+        return found
+
+    def scopes(self) -> Mapping[str, Any]:
+        """Version, expiry and grade of each active scope that this caller may read."""
+        try:
+            found: Mapping[str, Any] = self.request("GET", "/v1/scopes").value["scopes"]
+        except AgentDown:
+            found = self._index()["scopes"]
+        return found
+
+    def watch(self, *scopes: str, after: int | None = None, wait_s: int = WAIT_S) -> Iterator[Change]:
+        """Each change of these scopes (of all, without any) after a generation, or from now on. It never ends.
+
+        Read again what a change names; a service that has just started reads first, then watches after the
+        generation that it read.
+        """
+        position = after
+        seen: Mapping[str, Any] | None = None
+        while True:
+            try:
+                if position is None:
+                    position = self.request("GET", "/v1/scopes").facts.generation
+                change = self._polled(scopes, position, wait_s)
+                seen = None
+            except AgentDown:
+                seen, change = self._looked(scopes, position, seen)
+                if change is None:
+                    time.sleep(LOOK_EVERY_S)
+            if change is not None:
+                position = change.generation
+                yield change
+
+    # ---- the node
+
+    def may(
+        self,
+        action: str,
+        *,
+        scope: str | None = None,
+        resource: str | None = None,
+        running_since: float | None = None,
+    ) -> Permission:
+        """The gate of degraded mode. AgentDown counts as no."""
+        asked: dict[str, object] = {"action": action, "scope": scope, "resource": resource}
+        if running_since is not None:
+            asked["running_since"] = datetime.fromtimestamp(int(running_since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {name: value for name, value in asked.items() if value is not None}
+        value = self.request("POST", "/v1/may", json.dumps(body).encode()).value  # noqa: TID251 - a question, no document
+        until = None if value["until"] is None else _seconds(value["until"])
+        return Permission(value["allowed"], value["reason"], value["mode"], until)
+
+    def status(self) -> dict[str, Any]:
+        """State, mode, scopes, services: as `holdfast status` shows them."""
+        found: dict[str, Any] = self.request("GET", "/v1/status").value
+        return found
+
+    # ---- inside
+
+    def request(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> "Answer":  # noqa: ANN401 - as http.client takes it
+        """One request. AgentDown, NotFound, Expired, Refused."""
+        with closing(_Connection(self._socket, self._timeout_s + wait_s)) as connection:
+            try:
+                connection.request(method, path, body=body)
+                response = connection.getresponse()
+                data = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise AgentDown("agent_down", _why(self._socket, error)) from error
+        return _judged(Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, data))
+
+    def _polled(self, scopes: tuple[str, ...], after: int, wait_s: int) -> Change | None:
+        query = urlencode(
+            [("after", after), ("wait", wait_s), *(("scope", scope) for scope in scopes)], quote_via=quote
+        )
+        answer = self.request("GET", f"/v1/watch?{query}", wait_s=wait_s)
+        if answer.status == http.client.NO_CONTENT:
+            return None
+        value = answer.value
+        return Change(value["generation"], {name: tuple(sections) for name, sections in value["scopes"].items()})
+
+    def _looked(
+        self, scopes: tuple[str, ...], after: int | None, seen: Mapping[str, Any] | None
+    ) -> tuple[Mapping[str, Any] | None, Change | None]:
+        """Another look at the files: the index, and what has changed since the last look or since `after`."""
+        try:
+            index = self._index()
+        except AgentDown:
+            return seen, None
+        if seen is None and after is None:
+            return index, Change(index["generation"], {}, FROM_FILES)
+        before: Mapping[str, Any] = {} if seen is None else seen["scopes"]
+        changed = {
+            name: self._sections(index["scopes"].get(name))
+            for name in sorted(before.keys() | index["scopes"].keys())
+            if (not scopes or name in scopes) and before.get(name) != index["scopes"].get(name)
+        }
+        risen = after is None or index["generation"] > after
+        return index, Change(index["generation"], changed, FROM_FILES) if changed and risen else None
+
+    def _index(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = json.loads((self._files / "index.json").read_bytes())
+        except (OSError, ValueError) as error:
+            raise AgentDown("agent_down", f"{_why(self._socket)}; and there is no {self._files}/index.json") from error
+        return found
+
+    def _sections(self, entry: Mapping[str, Any] | None) -> tuple[str, ...]:
+        if entry is None:
+            return ()
+        return tuple(sorted(path.name.removesuffix(".json") for path in (self._files / entry["path"]).glob("*.json")))
+
+    def _from_files(self, scope: str, section: str, *, expired: bool) -> Section:
+        """Index and section of one generation: by the folder that the link points to now."""
+        try:
+            folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise AgentDown("agent_down", f"{_why(self._socket)}; {self._files}: {error.strerror}") from error
+        try:
+            index = json.loads(_read_at(folder, "index.json"))
+            entry = index["scopes"].get(scope)
+            if entry is None or "/" in section:
+                raise NotFound("not_found", f"{scope} is not active here, or has no section {section}")
+            facts = _facts_of_entry(entry, index["generation"])
+            if facts.grade == EXPIRED and not expired:
+                raise Expired("expired", f"{scope} has expired", facts)
+            return Section(_read_at(folder, f"{entry['path']}/{section}.json"), facts)
+        except FileNotFoundError:
+            raise NotFound("not_found", f"{scope} has no section {section}") from None
+        except OSError as error:
+            raise AgentDown("agent_down", f"{_why(self._socket)}; {self._files}: {error.strerror}") from error
+        finally:
+            os.close(folder)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the agent said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - any JSON value
+        return json.loads(self.body)
+
+    @property
+    def facts(self) -> Facts:
+        expires = self.headers.get("holdfast-expires")
+        return Facts(
+            source=AGENT,
+            generation=_number(self.headers.get("holdfast-generation")) or 0,
+            grade=self.headers.get("holdfast-grade", ""),
+            version=_number(self.headers.get("holdfast-version")),
+            epoch=_number(self.headers.get("holdfast-epoch")),
+            expires_at=_seconds(expires) if expires else None,
+            age_s=_number(self.headers.get("holdfast-age")),
+            etag=self.headers.get("etag"),
+        )
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _judged(answer: Answer) -> Answer:
+    if answer.status < http.client.MULTIPLE_CHOICES:
+        return answer
+    try:
+        said = answer.value
+        code, text = str(said["code"]), str(said["message"])
+    except (ValueError, KeyError, TypeError):
+        code, text = "bad_answer", f"an answer of status {answer.status} that says nothing"
+    if answer.status == http.client.GONE:
+        raise Expired(code, text, answer.facts)
+    if answer.status == http.client.NOT_FOUND:
+        raise NotFound(code, text)
+    raise Refused(code, text, answer.status)
+
+
+def _facts_of_entry(entry: Mapping[str, Any], generation: int) -> Facts:
+    """Nobody confirms what the files say, so the best that they can be is stale."""
+    expires_at = _seconds(entry["expires_at"])
+    over = entry["grade"] == EXPIRED or time.time() >= expires_at  # noqa: TID251 - a service has no other clock
+    return Facts(
+        source=FROM_FILES,
+        generation=generation,
+        grade=EXPIRED if over else STALE,
+        version=entry["config_version"],
+        epoch=entry["authority_epoch"],
+        expires_at=expires_at,
+    )
+
+
+def _read_at(folder: int, path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def _why(path: Path, error: Exception | None = None) -> str:
+    if isinstance(error, PermissionError):
+        return f"{path} may not be opened: join the socket's group (usermod -aG holdfast USER)"
+    if isinstance(error, TimeoutError):
+        return f"the agent does not answer at {path}: see journalctl -u holdfast-agent"
+    return f"the agent is not there at {path}: see systemctl status holdfast-agent"
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _seconds(text: str) -> int:
+    return int(datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp())
