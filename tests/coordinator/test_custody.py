@@ -1,0 +1,121 @@
+"""Private keys in files of their own, and the passphrases that open them (rules S40, threats D-61)."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from coordinator import custody
+from coordinator.signing_key import UnusableKeyError
+from snapshot.bundle import CONFIG, ROOT
+from tests.fakes.cluster import key
+
+PASSPHRASE = b"correct horse"
+
+
+def failure(function, *arguments, **options) -> str:
+    with pytest.raises(UnusableKeyError) as caught:
+        function(*arguments, **options)
+    return str(caught.value)
+
+
+def names(keys) -> list[str]:
+    return [one.key_id for one in keys]
+
+
+def test_each_key_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """rules S40; seed 001, 8: a root key can go to another machine alone."""
+    place = tmp_path / "keys"
+    roots = [custody.keep(place, ROOT, key(f"custody {n}")) for n in range(3)]
+    config = custody.keep(place, CONFIG, key("custody 3"))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (*roots, config)} == {0o600}
+    assert custody.files(place, ROOT) == sorted(roots)
+    assert custody.files(place, CONFIG) == [config]
+    assert names(custody.config_keys(place, {})) == names([key("custody 3")])
+    away = tmp_path / "elsewhere"
+    custody.own_directory(away)
+    roots[0].rename(away / roots[0].name)
+    assert names(custody.find([away], [])) == names([key("custody 0")])
+
+
+def test_a_key_is_never_written_over(tmp_path: Path) -> None:
+    path = custody.keep(tmp_path / "keys", ROOT, key("custody 0"))
+    before = path.read_bytes()
+    assert "move it away" in failure(custody.keep, tmp_path / "keys", ROOT, key("custody 0"))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("algorithm", ["ed25519", "rsa-pss-sha256"])
+def test_keys_of_both_algorithms_are_kept_under_a_passphrase(tmp_path: Path, algorithm: str) -> None:
+    """rules S10"""
+    made = custody.new_key(algorithm)
+    path = custody.keep(tmp_path / "keys", ROOT, made, PASSPHRASE)
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert custody.is_encrypted(path)
+    assert "passphrase" in failure(custody.load, path)
+    assert "passphrase" in failure(custody.find, [path], [b"other"])
+    (found,) = custody.find([path.parent], [b"other", PASSPHRASE])
+    assert (found.key_id, found.algorithm) == (made.key_id, algorithm)
+
+
+def test_a_plain_key_needs_none_of_the_passphrases(tmp_path: Path) -> None:
+    plain = custody.keep(tmp_path / "keys", ROOT, key("custody 0"))
+    assert not custody.is_encrypted(plain)
+    assert names(custody.find([plain], [PASSPHRASE])) == names([key("custody 0")])
+
+
+def test_credentials_of_the_service_are_keys_too(tmp_path: Path) -> None:
+    """The same key in both places is one."""
+    own, given = tmp_path / "own", tmp_path / "credentials"
+    custody.keep(own, CONFIG, key("custody 0"))
+    for name in ("custody 0", "custody 1"):
+        custody.keep(given, CONFIG, key(name))
+    environment = {"CREDENTIALS_DIRECTORY": str(given)}
+    assert {one.key_id for one in custody.config_keys(own, environment)} == {
+        key("custody 0").key_id,
+        key("custody 1").key_id,
+    }
+    assert len(custody.config_keys(None, environment)) == 2
+    assert custody.config_keys(tmp_path / "nowhere", {}) == ()
+
+
+def test_what_others_may_touch_is_refused(tmp_path: Path) -> None:
+    """threats D-61"""
+    place = tmp_path / "keys"
+    path = custody.keep(place, CONFIG, key("custody 0"))
+    path.chmod(0o640)
+    assert "chmod 600" in failure(custody.config_keys, place, {})
+    path.chmod(0o600)
+    assert len(custody.config_keys(place, {})) == 1
+    place.chmod(0o777)
+    assert "chmod 700" in failure(custody.keep, place, CONFIG, key("custody 1"))
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    assert "not a directory" in failure(custody.own_directory, link)
+    (place / "config-000000000000.pem").symlink_to(path)
+    assert failure(custody.config_keys, place, {})
+
+
+def test_a_passphrase_comes_from_a_file_that_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / "passphrase"
+    path.write_bytes(PASSPHRASE + b"\nanother line\n")
+    path.chmod(0o644)
+    assert "chmod 600" in failure(custody.read_passphrase, path)
+    path.chmod(0o600)
+    assert custody.read_passphrase(path) == PASSPHRASE
+    path.write_bytes(b"\n")
+    assert "empty" in failure(custody.read_passphrase, path)
+    assert failure(custody.read_passphrase, tmp_path / "nowhere")
+
+
+def test_an_unknown_algorithm_names_the_known_ones() -> None:
+    assert "ed25519" in failure(custody.new_key, "rsa")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    assert str(closed) in failure(custody.own_directory, closed / "keys")
