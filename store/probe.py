@@ -31,7 +31,7 @@ class Findings:
 
     fault: str = ""
     format: int = 0
-    cluster_id: str = ""
+    cluster_id: str = ""  # empty for another format
     blobs: int = 0
     damaged: Sequence[str] = ()  # digests (hex) of blobs whose bytes are not theirs
     faults: Sequence[str] = ()  # everything else that is wrong and can be mended
@@ -76,9 +76,10 @@ def _examine(path: str) -> Findings:
 
 def _read_everything(transaction: Transaction) -> Findings:
     """Walk every database to its end, hash every blob, follow every pointer."""
-    own, found = meta.read(transaction), meta.read_format(transaction)
-    if found > FORMAT:
-        return Findings("", found, own.cluster_id)
+    found = meta.read_format(transaction)
+    if found != FORMAT:  # its records are another version's: migrated, or refused
+        return Findings(format=found)
+    own = meta.read(transaction)
     faults = list(islice(examine(transaction, own.cluster_id), MOST_FAULTS + 1))
     if any(fault.code == "store_corrupt" for fault in faults):
         return Findings(fault=str(faults[0]))

@@ -20,7 +20,7 @@ from store.journal import Happened
 from store.layout import ClusterPaths
 from store.mend import mend
 from store.metapage import FileState, inspect
-from store.migration import FORMAT, migrate, require_known
+from store.migration import FORMAT, STEPS, migrate, require_known
 from store.probe import Findings, probe
 from store.quarantine import set_aside
 from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward
@@ -105,7 +105,7 @@ def _unusable(work: Start) -> str | None:
     if findings.fault:
         return _with_length(findings, inspection.pages_missing)
     require_known(findings.format)
-    if findings.cluster_id != work.paths.cluster_id:
+    if findings.cluster_id not in ("", work.paths.cluster_id):
         return f"it is of cluster {findings.cluster_id}"
     work.damaged = frozenset(map(bytes.fromhex, findings.damaged))
     work.faults = tuple(findings.faults)
@@ -141,7 +141,7 @@ def _migrate(work: Start, environment: Environment) -> None:
         found = meta.read_format(transaction)
     if found != FORMAT:
         with environment.write() as transaction:
-            migrate(transaction.lmdb, found)
+            migrate(transaction.lmdb, found, STEPS)
             meta.write_format(transaction, FORMAT)
         work.note(Happened.STORE_MIGRATED, detail=f"format {found} to {FORMAT}")
 

@@ -11,7 +11,7 @@ from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
 from store.errors import StoreError, StoreFault
 from store.pending import FLUSH_BYTES
-from tests.store.cluster import DAY, NOW, SCOPE
+from tests.store.cluster import BOOT, DAY, NOW, SCOPE
 
 
 def test_the_document_comes_back_as_it_came(node, cluster):
@@ -77,15 +77,9 @@ def test_a_bad_download_evicts_neither_active_nor_waiting(node, cluster):
     node.reopen()
     again = node.store.slot(SCOPE, held.envelope_hash)
     verdict = node.judge(again, "snapshot", NOW + 100)
-    node.store.activate(verdict, now=NOW + 100, boot=node_boot())
+    node.store.activate(verdict, now=NOW + 100, boot=BOOT)
     assert node.contents() == {"a": b"3"}
     assert node.store.pending() == []
-
-
-def node_boot():
-    from tests.store.cluster import BOOT
-
-    return BOOT
 
 
 def test_a_newer_one_takes_the_waiting_place(node, cluster):
@@ -101,7 +95,9 @@ def test_a_newer_one_takes_the_waiting_place(node, cluster):
 def test_a_new_download_takes_the_place_of_an_unfinished_one(node):
     """rules L39: one slot for each scope"""
     for _ in range(5):
-        node.store.receive(SCOPE, now=NOW).receive(Opening(b"{}", ()))
+        slot = node.store.receive(SCOPE, now=NOW)
+        slot.receive(Opening(b"{}", ()))
+        slot.flush()
     assert len(node.store.pending()) == 1
 
 
@@ -160,5 +156,5 @@ def test_patch_results_lie_beside_what_was_received(node, cluster):
     verdict = node.judge(slot, "increment")
     slot.flush()
     node.store.garbage.run()
-    node.store.activate(verdict, now=NOW, boot=node_boot())
+    node.store.activate(verdict, now=NOW, boot=BOOT)
     assert node.contents() == {"a": b'{"x":5}'}

@@ -1,0 +1,145 @@
+"""rules L30, M6, M7; threats facts 1 and 2: what is sound is called sound, what would kill a writer is not"""
+
+import itertools
+import os
+import random
+import struct
+
+import lmdb
+import pytest
+
+from store.metapage import FileState, inspect
+from store.pages import PageFaultError, require_sound
+
+PAGE = 4096
+
+
+def grown(directory, seed, transactions=40):
+    """A healthy environment after many puts and deletes; yields after each commit."""
+    dice, keys = random.Random(seed), []
+    directory.mkdir()
+    environment = lmdb.open(str(directory), map_size=64 << 20, max_dbs=4, sync=False)
+    databases = [environment.open_db(b"%d" % number) for number in range(3)]
+    for _ in range(transactions):
+        transaction = environment.begin(write=True)
+        for _ in range(dice.randint(1, 60)):
+            database = dice.choice(databases)
+            if keys and dice.random() < dice.choice((0.3, 0.5, 0.9)):
+                transaction.delete(dice.choice(keys), db=database)
+            else:
+                keys.append(dice.choice((os.urandom(32), b"%d" % dice.randrange(300))))
+                transaction.put(keys[-1], bytes(dice.choice((0, 10, 1000, 2000, 9000, 60000))), db=database)
+        transaction.commit()
+        yield directory / "data.mdb"
+    environment.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_healthy_file_is_sound_after_each_commit(tmp_path, seed):
+    for data in grown(tmp_path / "store", seed):
+        require_sound(data, PAGE)
+
+
+def test_a_healthy_file_may_be_shorter_than_its_meta_page_says(tmp_path):
+    """LMDB leaves pages unwritten that it took and gave back: the length alone is no verdict"""
+    short = 0
+    for seed in range(30):
+        for data in grown(tmp_path / f"{seed}", seed, transactions=60):
+            inspection = inspect(data)
+            assert inspection.opens
+            if inspection.state is FileState.SHORT:
+                short += 1
+                require_sound(data, PAGE)
+    assert short or lmdb.version() != (0, 9, 36)
+
+
+@pytest.fixture
+def data(tmp_path):
+    (*_, last) = grown(tmp_path / "store", 3)
+    return last
+
+
+def test_states_of_a_file(tmp_path, data):
+    """rules L30, L31, M8"""
+    assert inspect(tmp_path / "none").state is FileState.ABSENT
+    (tmp_path / "empty").touch()
+    assert inspect(tmp_path / "empty").state is FileState.EMPTY
+    (tmp_path / "little").write_bytes(b"x" * 100)
+    assert inspect(tmp_path / "little").state is FileState.DAMAGED
+    whole = data.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: 3 * PAGE])
+    assert inspect(tmp_path / "cut").state is FileState.SHORT
+    assert inspect(data).state is FileState.WHOLE
+    for page in (0, 1):
+        broken = bytearray(whole)
+        broken[page * PAGE + 16] ^= 1
+        (tmp_path / "broken").write_bytes(broken)
+        assert inspect(tmp_path / "broken").state is FileState.DAMAGED
+
+
+def test_every_exchanged_or_emptied_page_that_is_in_use_is_found(data):
+    """rules J47: misdirected and lost writes"""
+    whole = data.read_bytes()
+    numbers = [number for number in range(2, len(whole) // PAGE) if is_tree_page(whole, number)]
+    assert len(numbers) > 10
+    found = 0
+    for one, other in itertools.pairwise(numbers):
+        swapped = bytearray(whole)
+        swapped[one * PAGE : (one + 1) * PAGE] = whole[other * PAGE : (other + 1) * PAGE]
+        data.write_bytes(swapped)
+        try:
+            require_sound(data, PAGE)
+        except PageFaultError:
+            found += 1
+    assert found > len(numbers) // 3  # the others are free pages that hold old bytes
+
+
+def is_tree_page(whole, number):
+    (own, _, flags, _, _) = struct.unpack_from("=QHHHH", whole, number * PAGE)
+    return own == number and flags & 3
+
+
+def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
+    """A writer would take it and write over what is held."""
+    (*_, data) = grown(tmp_path / "store", 5)
+    whole = bytearray(data.read_bytes())
+    metas = [struct.unpack_from("=QQ", whole, start + 136) for start in (0, PAGE)]
+    newest = metas.index(max(metas, key=lambda meta: meta[1])) * PAGE
+    (free_root,) = struct.unpack_from("=Q", whole, newest + 40 + 40)
+    (main_root,) = struct.unpack_from("=Q", whole, newest + 88 + 40)
+    page = free_root * PAGE
+    (start,) = struct.unpack_from("=H", whole, page + 16)
+    _, _, flags, key_size = struct.unpack_from("=HHHH", whole, page + start)
+    assert flags == 0
+    struct.pack_into("=Q", whole, page + start + 8 + key_size + 8, main_root)
+    data.write_bytes(whole)
+    with pytest.raises(PageFaultError, match="free"):
+        require_sound(data, PAGE)
+
+
+@pytest.mark.parametrize("length", [2, 3, 10])
+def test_a_cut_file_is_found(data, length):
+    """rules M7"""
+    with data.open("r+b") as file:
+        file.truncate(length * PAGE)
+    with pytest.raises(PageFaultError):
+        require_sound(data, PAGE)
+
+
+def test_random_damage_raises_nothing_else(data):
+    """threats fact 2: an exception of one kind, no other, no loop without end"""
+    whole, dice = data.read_bytes(), random.Random(9)
+    faults = 0
+    for _ in range(400):
+        broken = bytearray(whole)
+        for _ in range(dice.randint(1, 20)):
+            page = dice.randrange(len(broken) // PAGE) * PAGE
+            broken[page + dice.choice((dice.randrange(16), dice.randrange(200), dice.randrange(PAGE)))] = (
+                dice.randrange(256)
+            )
+        data.write_bytes(broken)
+        try:
+            require_sound(data, PAGE)
+        except PageFaultError:
+            faults += 1
+    assert faults > 100
