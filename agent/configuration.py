@@ -1,0 +1,290 @@
+"""`agent.toml`: what the operator says, read once, strictly (protocol.md 5; rules A14, J39, K2, K4, K8, K9).
+
+    load(path)      Settings, or ConfigurationError with every problem
+    Settings        the tables, one dataclass each; units stand in the names of the keys
+
+A node has `[coordinator]` or `[manual]`, never both. Nothing here decides: that is for whoever reads it.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.toml_form import (
+    ConfigurationError,
+    absolute_path,
+    array,
+    boolean,
+    file_mode,
+    named_tables,
+    number,
+    read_table,
+    setting,
+    tables,
+    that,
+    unknown,
+    words,
+)
+from snapshot.identifiers import is_endpoint, is_id, is_key_id, parse_scope
+from snapshot.limits import Limits
+
+__all__ = ["ConfigurationError", "Settings", "load", "parse"]
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+TOKEN_VARIABLE = "HOLDFAST_TOKEN_PATH"
+DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
+
+_IDENTIFIER = that(is_id, "must be an id (lower-case letters, digits, '.', '_', '-')")
+_URL = that(is_endpoint, "must be https://host:port and nothing more")
+_KEY_ID = that(is_key_id, "must be sha256: and 64 hex digits")
+_ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "must be the name of an account")
+_WORD = that(lambda value: bool(value) and "\0" not in value, "must be a word")
+
+
+def _is_scope_pattern(value: str) -> bool:
+    """A scope, or `<scope type>/*` for all scopes of a type, or `*`."""
+    try:
+        parse_scope(value.removesuffix("/*"))
+    except ValueError:
+        return value == "*"
+    return True
+
+
+_SCOPE = that(_is_scope_pattern, "must be a scope, <scope type>/* or *")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTable:
+    """Who the node is. A `witness` holds no services (rules J27)."""
+
+    cluster_id: str = setting(_IDENTIFIER)
+    node_id: str = setting(_IDENTIFIER)
+    kind: str = setting(words("data", "witness"), "data")
+    state_directory: Path = setting(absolute_path, Path("/var/lib/holdfast"))
+    direct_url: str | None = setting(_URL, None)
+    certificate_lifetime_s: int = setting(number(DAY, 10 * 365 * DAY), 4 * 365 * DAY)
+    certificate_renewal_percent: int = setting(number(10, 95), 80)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorTable:
+    """Where the coordinators are. `join_urls`: their listeners that ask for no certificate, where they differ."""
+
+    urls: tuple[str, ...] = setting(array(_URL, 1))
+    join_urls: tuple[str, ...] = setting(array(_URL, 1), ())
+    ca_file: Path = setting(absolute_path)
+    token_file: Path | None = setting(absolute_path, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapEntry:
+    """A source of a manual map (rules K5..K7): where, the CA of its chain, and whether it is asked unattended."""
+
+    url: str = setting(_URL)
+    ca_file: Path = setting(absolute_path)
+    automatic_refresh: bool = setting(boolean, False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustTable:
+    """The root keys of the first bundle, pinned by their ids, and the bundle itself where it is installed."""
+
+    root_key_ids: tuple[str, ...] = setting(array(_KEY_ID), ())
+    root_threshold: int = setting(number(1, 64), 1)
+    bundle_file: Path | None = setting(absolute_path, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTable:
+    """What local services see: the socket and the projected files. Groups by name; None: the agent's own."""
+
+    socket_path: Path = setting(absolute_path, Path("/run/holdfast/agent.sock"))
+    socket_mode: int = setting(file_mode, 0o660)
+    socket_group: str | None = setting(_ACCOUNT, None)
+    projection_directory: Path | None = setting(absolute_path, Path("/run/holdfast"))
+    projection_group: str | None = setting(_ACCOUNT, None)
+    projection_file_mode: int = setting(file_mode, 0o640)
+    projection_directory_mode: int = setting(file_mode, 0o750)
+    reload_directory: Path | None = setting(absolute_path, Path("/run/holdfast/reload"))
+    probes_listen: str | None = setting(that(lambda v: is_endpoint(f"https://{v}"), "must be host:port"), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessEntry:
+    """`[access."<scope pattern>"]`: the users and groups (by name) that may read these scopes."""
+
+    users: tuple[str, ...] = setting(array(_ACCOUNT), ())
+    groups: tuple[str, ...] = setting(array(_ACCOUNT), ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceTable:
+    """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
+
+    `notify`: `reload` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a command
+    that is given the candidate before it becomes active, and may keep it out.
+    """
+
+    name: str = setting(_IDENTIFIER)
+    scopes: tuple[str, ...] = setting(array(_SCOPE, 1))
+    notify: str = setting(words("reload", "signal", "command", "none"), "none")
+    unit: str | None = setting(_WORD, None)
+    signal: str = setting(words("HUP", "USR1", "USR2"), "HUP")
+    command: tuple[str, ...] = setting(array(_WORD, 1), ())
+    timeout_s: int = setting(number(1, 300), 30)
+    validate: tuple[str, ...] = setting(array(_WORD, 1), ())
+    validate_timeout_s: int = setting(number(1, 300), 30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalsTable:
+    """Seconds (rules, Numbers)."""
+
+    heartbeat_interval_s: int = setting(number(5, 300), 30)
+    poll_wait_s: int = setting(number(1, 300), 55)
+    backoff_cap_s: int = setting(number(30, 3_600), 300)
+    connect_s: int = setting(number(1, 60), 5)
+    silence_s: int = setting(number(5, 300), 30)
+    local_request_s: int = setting(number(1, 300), 15)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsTable:
+    """Bytes. `section_bytes` and `content_bytes` are the two limits of format.md 10 that may differ."""
+
+    section_bytes: int = setting(number(64 * KIB, 64 * MIB), MIB)
+    content_bytes: int = setting(number(MIB, 4 * GIB), 256 * MIB)
+    map_bytes: int = setting(number(256 * MIB, 64 * GIB), 4 * GIB)
+
+    def documents(self) -> Limits:
+        return Limits(section_bytes=self.section_bytes, content_bytes=self.content_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTable:
+    level: str = setting(words("debug", "info", "warning", "error"), "info")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything. Exactly one of `coordinator` and `manual` is set."""
+
+    node: NodeTable
+    coordinator: CoordinatorTable | None = None
+    manual: tuple[MapEntry, ...] | None = None
+    trust: TrustTable = field(default_factory=TrustTable)
+    local: LocalTable = field(default_factory=LocalTable)
+    access: Mapping[str, AccessEntry] = field(default_factory=dict)
+    services: tuple[ServiceTable, ...] = ()
+    intervals: IntervalsTable = field(default_factory=IntervalsTable)
+    limits: LimitsTable = field(default_factory=LimitsTable)
+    log: LogTable = field(default_factory=LogTable)
+
+    def token_file(self, environment: Mapping[str, str] = os.environ) -> Path:
+        """Configured, else what the environment names, else the default (rules K14)."""
+        if self.coordinator is not None and self.coordinator.token_file is not None:
+            return self.coordinator.token_file
+        return Path(environment[TOKEN_VARIABLE]) if environment.get(TOKEN_VARIABLE) else DEFAULT_TOKEN
+
+
+def load(path: Path) -> Settings:
+    """The settings of a file; ConfigurationError names the file."""
+    try:
+        return parse(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}"]) from error
+    except ConfigurationError as error:
+        raise ConfigurationError([f"{path}: {problem}" for problem in error.problems]) from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigurationError([f"{path}: {error}"]) from error
+
+
+_SINGLE = {
+    "node": NodeTable,
+    "coordinator": CoordinatorTable,
+    "trust": TrustTable,
+    "local": LocalTable,
+    "intervals": IntervalsTable,
+    "limits": LimitsTable,
+    "log": LogTable,
+}
+_OTHERS = ("manual", "access", "service")
+# What makes a coordinator of a daemon stands in its own file (rules K8, K9).
+_COORDINATORS_OWN = ("coordinator_id", "role", "database", "listen", "tls", "keys", "settings")
+
+
+def parse(value: Mapping[str, object]) -> Settings:
+    """The settings of a parsed TOML document; ConfigurationError with all that is wrong."""
+    problems = _foreign(value)
+    known = [*_SINGLE, *_OTHERS]
+    problems += [unknown(key, known, "") for key in value if key not in known and key not in _COORDINATORS_OWN]
+    given: dict[str, object] = {
+        name: read_table(cls, value[name], name, problems)
+        for name, cls in _SINGLE.items()
+        if name in value
+    }
+    if "manual" in value:
+        given["manual"] = _manual(value["manual"], problems)
+    given["access"] = _access(value.get("access", {}), problems)
+    given["services"] = tables(ServiceTable, value.get("service", []), "service", problems)
+    problems += [] if "node" in value else ["[node] is missing"]
+    if problems:
+        raise ConfigurationError(problems)
+    settings = Settings(**given)  # type: ignore[arg-type]
+    problems = _at_odds(settings)
+    if problems:
+        raise ConfigurationError(problems)
+    return settings
+
+
+def _manual(value: object, problems: list[str]) -> tuple[MapEntry, ...]:
+    """`[[manual.source]]` (rules K2, K3)."""
+    if not isinstance(value, dict) or value.keys() - {"source"}:
+        problems.append("[manual] holds [[manual.source]] tables and nothing else")
+        return ()
+    return tables(MapEntry, value.get("source", []), "manual.source", problems)
+
+
+def _access(value: object, problems: list[str]) -> Mapping[str, AccessEntry]:
+    entries = named_tables(AccessEntry, value, "access", problems)
+    problems += [
+        f'access."{name}" must be a scope, <scope type>/* or *' for name in entries if not _is_scope_pattern(name)
+    ]
+    return entries
+
+
+def _foreign(value: Mapping[str, object]) -> list[str]:
+    return [
+        f"{key} makes a coordinator and [node] makes an agent: a coordinator has a file and a daemon of its own"
+        for key in value
+        if key in _COORDINATORS_OWN
+    ]
+
+
+def _at_odds(settings: Settings) -> list[str]:
+    """What single keys cannot tell (rules J39, K2)."""
+    problems = []
+    if (settings.coordinator is None) == (settings.manual is None):
+        both = "both are" if settings.manual is not None else "neither is"
+        problems.append(f"a node has [coordinator] or [manual], and {both} there")
+    if settings.manual is not None and settings.trust.bundle_file is None:
+        problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
+    if settings.limits.section_bytes > settings.limits.content_bytes:
+        problems.append("limits.section_bytes must not exceed limits.content_bytes")
+    if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):
+        problems.append("trust.root_threshold must not exceed the number of trust.root_key_ids")
+    problems += [problem for service in settings.services for problem in _service_at_odds(service)]
+    names = [service.name for service in settings.services]
+    problems += [f"service {name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    return problems
+
+
+def _service_at_odds(service: ServiceTable) -> list[str]:
+    if service.notify in ("reload", "signal") and service.unit is None:
+        return [f'service {service.name}: notify = "{service.notify}" needs a unit']
+    if service.notify == "command" and not service.command:
+        return [f'service {service.name}: notify = "command" needs a command']
+    return []

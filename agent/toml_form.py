@@ -1,0 +1,132 @@
+"""A TOML table read into a dataclass, strictly: every key has a form, and an unknown one names the nearest known.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Intervals:
+        heartbeat_interval_s: int = setting(number(5, 300), 30)
+
+All that is wrong is gathered, so that one look at the error is enough.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Read = Callable[[object], T]
+"""Takes a TOML value and gives ours; ValueError says what it must be."""
+
+
+class ConfigurationError(ValueError):
+    """The configuration is wrong. `problems`: one line each, naming the key and the remedy."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def setting(read: Read[Any], default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return field(default=default, metadata={"read": read})
+
+
+def read_table(cls: type[T], value: object, place: str, problems: list[str]) -> T | None:
+    """The table at `place`, or None after what is wrong with it was added to `problems`."""
+    if not isinstance(value, dict):
+        problems.append(f"[{place}] must be a table")
+        return None
+    known: dict[str, Field[Any]] = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
+    before = len(problems)
+    problems += [unknown(key, list(known), place) for key in value if key not in known]
+    given = {name: _read(known[name], item, place, problems) for name, item in value.items() if name in known}
+    problems += [
+        f"{place}.{name} is missing"
+        for name, each in known.items()
+        if name not in value and each.default is MISSING and each.default_factory is MISSING
+    ]
+    return cls(**given) if len(problems) == before else None
+
+
+def unknown(key: str, known: list[str], place: str) -> str:
+    near = difflib.get_close_matches(key, known, 1, cutoff=0.5)
+    remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+    return f"{place}.{key} is not a setting: {remedy}" if place else f"{key} is not a setting: {remedy}"
+
+
+def _read(each: "Field[Any]", item: object, place: str, problems: list[str]) -> object:
+    try:
+        return each.metadata["read"](item)
+    except ValueError as error:
+        problems.append(f"{place}.{each.name} {error}")
+        return None
+
+
+def number(least: int, most: int) -> Read[int]:
+    def read(value: object) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"must be an integer from {least} to {most}, not {value!r}")
+        return value
+
+    return read
+
+
+def words(*allowed: str) -> Read[str]:
+    return that(lambda value: value in allowed, f"must be one of {', '.join(allowed)}")
+
+
+def that(accepts: Callable[[str], bool], must: str) -> Read[str]:
+    """A string that satisfies `accepts`."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not accepts(value):
+            raise ValueError(f"{must}, not {value!r}"[:300])
+        return value
+
+    return read
+
+
+def boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}"[:300])
+    return value
+
+
+def array(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
+    def read_all(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list) or len(value) < least:
+            raise ValueError(f"must be an array of at least {least}" if least else "must be an array")
+        return tuple(read(item) for item in value)
+
+    return read_all
+
+
+def absolute_path(value: object) -> Path:
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        raise ValueError(f"must be an absolute path, not {value!r}"[:300])
+    return Path(value)
+
+
+def file_mode(value: object) -> int:
+    """Octal digits in a string, `"0660"`: TOML's own octal form is too easily taken for decimal."""
+    if not isinstance(value, str) or len(value) != 4 or any(digit not in "01234567" for digit in value):
+        raise ValueError(f'must be four octal digits in quotes, such as "0660", not {value!r}'[:300])
+    return int(value, 8)
+
+
+def tables(cls: type[T], value: object, place: str, problems: list[str]) -> tuple[T, ...]:
+    """An array of tables, `[[place]]`."""
+    if not isinstance(value, list):
+        problems.append(f"[[{place}]] must be an array of tables")
+        return ()
+    found = [read_table(cls, item, f"{place}[{index}]", problems) for index, item in enumerate(value)]
+    return tuple(one for one in found if one is not None)
+
+
+def named_tables(cls: type[T], value: object, place: str, problems: list[str]) -> Mapping[str, T]:
+    """A table whose keys are data: `[place.<name>]`."""
+    if not isinstance(value, dict):
+        problems.append(f"[{place}] must be a table")
+        return {}
+    found = {name: read_table(cls, item, f'{place}."{name}"', problems) for name, item in value.items()}
+    return {name: one for name, one in found.items() if one is not None}
