@@ -1,4 +1,8 @@
-"""The one thread on which the database is spoken to, and how trio code gets there.
+"""The worker threads on which the database is spoken to, and how trio code gets there.
+
+    in_database    changes and reports: one thread, one after the other
+    in_library     what is only read and handed out, beside them
+    in_compiler    compiling, signing and verifying, which take long and write nothing
 
 One call is one transaction. A call that has begun runs to its end, also when its caller is cancelled: what was written
 is then committed, and the answer is lost (rules P7, J12).
@@ -12,10 +16,24 @@ import trio
 
 Result = TypeVar("Result")
 
-_one_at_a_time = trio.CapacityLimiter(1)
+_changes = trio.CapacityLimiter(1)
+_library = trio.CapacityLimiter(2)
+_compiler = trio.CapacityLimiter(1)
 
 
 async def in_database(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
-    """Run one database operation on a worker thread, after those that wait already."""
-    call: Callable[[], Result] = partial(operation, *arguments, **named)
-    return await trio.to_thread.run_sync(call, limiter=_one_at_a_time)  # noqa: TID251 - this is the file that the rule names
+    """Run one operation that writes, after those that wait already."""
+    return await _run(_changes, partial(operation, *arguments, **named))
+
+
+async def in_library(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    """Run one operation that only reads: a large document holds up no change and no report."""
+    return await _run(_library, partial(operation, *arguments, **named))
+
+
+async def in_compiler(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    return await _run(_compiler, partial(operation, *arguments, **named))
+
+
+async def _run(limiter: trio.CapacityLimiter, call: Callable[[], Result]) -> Result:
+    return await trio.to_thread.run_sync(call, limiter=limiter)  # noqa: TID251 - this is the file that the rule names

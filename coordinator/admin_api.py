@@ -1,0 +1,228 @@
+"""What an operator asks about declared state, members and the fleet, on the Unix socket (protocol 2).
+
+docs/admin-api.md describes each route. Every change is one transaction with an audit row that names who asked; after it
+the publisher is woken, and the pin table follows.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+from coordinator import admission, catalog, declarations, explain, fleet, history, revocation
+from coordinator.admission import Entry
+from coordinator.declarations import Plan
+from coordinator.desk import body_of, for_operators, parameter
+from coordinator.plans import differences
+from coordinator.refusal import Code, Refused
+from coordinator.requests import Member, is_text
+from coordinator.running import Coordinator
+from coordinator.threads import in_database, in_library
+from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
+from wire.request import Request
+from wire.routes import Route
+
+APPLY_BYTES = 64 << 20
+APPLY_S = 120.0
+DAY = 86_400
+Result = TypeVar("Result")
+
+_BOOLEAN = Member(lambda value: isinstance(value, bool), required=False)
+_APPLY = {
+    "files": Member(lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values())),
+    "prune": _BOOLEAN,
+    "dry_run": _BOOLEAN,
+    "based_on": Member(is_text(64), required=False),
+}
+_ENTRY = {
+    "kind": Member(is_text(64), required=False),
+    "site_id": Member(is_id, required=False),
+    "certificate_sha256": Member(is_hash, required=False),
+}
+_TOKEN = {"node_id": Member(is_id, required=False), "lifetime_s": Member(is_integer, required=False)}
+_REASON = {"reason": Member(is_text(256))}
+
+
+class AdminApi:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+
+    def routes(self) -> tuple[Route, ...]:
+        def route(method: str, template: str, handler: Callable[..., object]) -> Route:
+            return Route(method, template, for_operators(handler))  # type: ignore[arg-type]  # each is an Answering
+
+        apply = Route("POST", "/v1/apply", for_operators(self.apply), body_bytes=APPLY_BYTES, deadline_s=APPLY_S)
+        return (
+            apply,
+            route("GET", "/v1/resources", self.resources),
+            route("GET", "/v1/diff", self.diff),
+            route("GET", "/v1/nodes", self.nodes),
+            route("GET", "/v1/nodes/{node_id}", self.node),
+            route("GET", "/v1/nodes/{node_id}/explain", self.explain),
+            route("POST", "/v1/nodes/{node_id}/revoke", self.revoke),
+            route("POST", "/v1/nodes/{node_id}/remove", self.remove),
+            route("POST", "/v1/nodes/{node_id}/readmit", self.readmit),
+            route("GET", "/v1/allowlist", self.allowlist),
+            route("POST", "/v1/allowlist/{node_id}", self.allow),
+            route("DELETE", "/v1/allowlist/{node_id}", self.disallow),
+            route("GET", "/v1/tokens", self.tokens),
+            route("POST", "/v1/tokens", self.issue_token),
+            route("DELETE", "/v1/tokens/{jti}", self.revoke_token),
+            route("GET", "/v1/fleet", self.fleet),
+            route("GET", "/v1/audit", self.audit),
+        )
+
+    # ---- declared state
+
+    async def apply(self, request: Request) -> object:
+        body = await body_of(request, _APPLY)
+        plan: Plan = await self._change(
+            declarations.apply,
+            request,
+            body["files"],
+            prune=body.get("prune", False),
+            dry_run=body.get("dry_run", False),
+            based_on=body.get("based_on"),
+        )
+        return _plan(plan)
+
+    async def resources(self, _request: Request) -> object:
+        kept = await in_library(declarations.kept, self._at.database)
+        return {"resources": [{"kind": each.KIND, "id": each.id, "spec": each.spec()} for each in kept]}
+
+    async def diff(self, request: Request) -> object:
+        """What is declared and not published yet, for one node or for all."""
+        node_id = request.query_one("node")
+        wanted = [node_id] if node_id is not None else [each.node_id for each in await self._entries()]
+        nodes = {}
+        for each in wanted:
+            explained = await in_library(explain.explain, self._at.database, each)
+            nodes[each] = {one.scope_type: one.differs for one in explained if one.differs}
+        return {"nodes": {each: scopes for each, scopes in nodes.items() if scopes}}
+
+    # ---- nodes
+
+    async def nodes(self, _request: Request) -> object:
+        entries = await in_library(catalog.nodes, self._at.database)
+        return {"nodes": [asdict(each) for each in entries]}
+
+    async def node(self, request: Request) -> object:
+        node_id = parameter(request, "node_id", is_id)
+        for each in await in_library(catalog.nodes, self._at.database):
+            if each.node_id == node_id:
+                return asdict(each)
+        raise Refused(Code.NOT_FOUND, f"{node_id} is no member")
+
+    async def explain(self, request: Request) -> object:
+        node_id = parameter(request, "node_id", is_id)
+        scopes = await in_library(explain.explain, self._at.database, node_id, request.query_one("scope"))
+        return {"node_id": node_id, "scopes": [asdict(each) for each in scopes]}
+
+    async def revoke(self, request: Request) -> object:
+        return await self._leave(request, revocation.revoke_node)
+
+    async def remove(self, request: Request) -> object:
+        return await self._leave(request, revocation.remove_node)
+
+    async def readmit(self, request: Request) -> object:
+        return await self._enter(request, revocation.readmit)
+
+    # ---- who may join
+
+    async def allowlist(self, _request: Request) -> object:
+        entries = await in_library(admission.allowed, self._at.database)
+        return {"entries": [asdict(each) for each in entries]}
+
+    async def allow(self, request: Request) -> object:
+        return await self._enter(request, admission.allow)
+
+    async def disallow(self, request: Request) -> object:
+        node_id = parameter(request, "node_id", is_id)
+        await self._change(admission.disallow, request, node_id)
+        return {"node_id": node_id}
+
+    async def tokens(self, _request: Request) -> object:
+        entries = await in_library(admission.list_tokens, self._at.database)
+        return {"tokens": [asdict(each) for each in entries]}
+
+    async def issue_token(self, request: Request) -> object:
+        """The text is in this answer and nowhere else."""
+        body = await body_of(request, _TOKEN)
+        lifetime_s = body.get("lifetime_s", self._at.settings.token_lifetime_s)
+        text, claims = await self._change(
+            admission.issue_token, request, self._at.token_key, lifetime_s=lifetime_s, node_id=body.get("node_id")
+        )
+        return {"token": text, "jti": claims.jti, "expires_at": claims.expires_at, "node_id": claims.node_id}
+
+    async def revoke_token(self, request: Request) -> object:
+        jti = parameter(request, "jti", is_text(64))
+        await self._change(admission.revoke_token, request, jti)
+        return {"jti": jti}
+
+    # ---- what is going on
+
+    async def fleet(self, _request: Request) -> object:
+        at = self._at
+        now = at.now()
+        seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, since=now - DAY)
+        return asdict(seen)
+
+    async def audit(self, request: Request) -> object:
+        """The newest first; `before` is the audit id to page on from."""
+        before = request.query_integer("before", MAX_INTEGER, 1, MAX_INTEGER)
+        most = request.query_integer("most", 100, 1, history.MOST)
+        action = request.query_one("action")
+        rows = await in_library(history.read, self._at.database, before=before, most=most, action=action)
+        return {"entries": [asdict(each) for each in rows]}
+
+    # ---- in common
+
+    async def _change(
+        self, operation: Callable[..., Result], request: Request, *arguments: object, **named: object
+    ) -> Result:
+        """One change, in the name of who asks; then whoever depends on it is woken."""
+        at = self._at
+        result = await in_database(operation, at.database, *arguments, actor=request.peer.name, now=at.now(), **named)
+        at.publisher.wake()
+        return result
+
+    async def _leave(self, request: Request, operation: Callable[..., object]) -> object:
+        node_id = parameter(request, "node_id", is_id)
+        body = await body_of(request, _REASON)
+        await self._change(operation, request, node_id, reason=body["reason"])
+        await self._at.pins.follow(node_id)  # its open connections end (threats M07)
+        self._at.board.forget(node_id)
+        return {"node_id": node_id}
+
+    async def _enter(self, request: Request, operation: Callable[..., object]) -> object:
+        body = await body_of(request, _ENTRY)
+        entry = Entry(parameter(request, "node_id", is_id), **body)  # type: ignore[arg-type]  # closed above
+        await self._change(operation, request, entry)
+        await self._at.pins.load()
+        return asdict(entry)
+
+    async def _entries(self) -> list[catalog.NodeEntry]:
+        return [each for each in await in_library(catalog.nodes, self._at.database) if each.revoked_at is None]
+
+
+def _plan(plan: Plan) -> dict[str, object]:
+    changes = [
+        {
+            "verb": change.verb,
+            "kind": change.key[0],
+            "id": change.key[1],
+            "differences": [
+                {"path": path, "before": before, "after": after} for path, before, after in differences(*change.specs())
+            ],
+        }
+        for change in plan.changes
+    ]
+    touched: dict[str, list[str]] = {}
+    for node_id, scope_type in sorted(plan.touched):
+        touched.setdefault(node_id, []).append(scope_type)
+    return {
+        "changes": changes,
+        "unchanged": plan.unchanged,
+        "touched": touched,
+        "based_on": plan.based_on,
+        "lines": plan.lines(),
+    }

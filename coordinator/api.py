@@ -1,0 +1,266 @@
+"""What nodes ask, over TLS: join, head, documents, increments, recoveries, trust, heartbeat (protocol 1, 3).
+
+Who asks is the pinned certificate of the connection, never a word of the request (rules J2, J3). A node is given what
+is for it and nothing else: all other things do not exist. What a peer is told of a refusal is its code alone.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator import checkin, documents, enrolment, heartbeats, library, membership
+from coordinator.collector import NotRecorded
+from coordinator.documents import Document
+from coordinator.heartbeats import Heartbeat
+from coordinator.join import Member
+from coordinator.publisher import container_of
+from coordinator.refusal import Code, Refused
+from coordinator.running import Coordinator, to_peer
+from coordinator.threads import in_database, in_library
+from coordinator.waiting import News, Pair
+from snapshot.identifiers import MAX_INTEGER, is_id, parse_scope
+from wire.messages import JoinGrant, JoinNonce, TrustList
+from wire.peer import PinState, TlsPeer
+from wire.request import HttpError, Request, Response
+from wire.routes import Route, Routes
+from wire.shedding import Concern, Rate
+
+DOCUMENT = ("content-type", "application/vnd.holdfast.document")
+MOST_WAIT_S = 300
+JOIN_BYTES = 64 << 10
+DOCUMENTS_AT_ONCE = 16
+GRANT_S = 20.0
+LOOK_AGAIN_S = 1.0
+TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
+
+Result = TypeVar("Result")
+
+_log = structlog.get_logger(__name__)
+
+
+class NodeApi:
+    """The handlers; `fleet_routes` for pinned nodes, `join_routes` for strangers."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+        self._join_rate = Rate(coordinator.settings.joins_per_minute, 60.0)
+
+    def fleet_routes(self) -> Routes:
+        at_once, concern = DOCUMENTS_AT_ONCE, Concern.DOCUMENT
+        wait_s = MOST_WAIT_S + 30.0
+        most = self._at.settings.heartbeat_bytes
+        return Routes(
+            Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
+            Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
+            Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
+            Route("GET", "/v1/documents/{snapshot_id}", self.document, concern=concern, most=at_once),
+            Route("GET", "/v1/increments/{scope}", self.increment, concern=concern, most=at_once),
+            Route("GET", "/v1/recoveries/{scope}", self.recovery, concern=concern, most=at_once),
+            *self._joining(),
+        )
+
+    def join_routes(self) -> Routes:
+        return Routes(*self._joining())
+
+    def _joining(self) -> tuple[Route, Route]:
+        """Also for members, who renew their certificate over the connection that the old one authenticates."""
+        return (
+            Route("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._join_rate),
+            Route("POST", "/v1/join", self.join, body_bytes=JOIN_BYTES, concern=Concern.JOIN, rate=self._join_rate),
+        )
+
+    # ---- joining
+
+    async def nonce(self, _request: Request) -> Response:
+        at = self._at
+        lifetime_s = at.settings.nonce_lifetime_s
+        text = await asked(in_library(membership.new_nonce, at.database, now=at.now(), lifetime_s=lifetime_s))
+        return Response.json(JoinNonce(text).to_value())
+
+    async def join(self, request: Request) -> Response:
+        """The grant is made from what is published after the admission (rules J9); a retry gets a full one (J12)."""
+        at, peer = self._at, request.peer
+        body = await request.body()
+        proof, token = request.header("holdfast-proof") or "", _bearer(request)
+        pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
+        admit = in_database(
+            enrolment.admit, at.database, body, proof, token=token, pin=pin, peer=peer.name, now=at.now()
+        )
+        grant = await asked(admit)
+        node_id = grant.member.node_id
+        await at.pins.follow(node_id)
+        given = await self._granted(node_id)
+        return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
+
+    async def _granted(self, node_id: str) -> list[bytes]:
+        at = self._at
+        with trio.move_on_after(GRANT_S):
+            while True:
+                given = await asked(in_library(enrolment.granted, at.database, node_id))
+                if given is not None:
+                    return given
+                with trio.move_on_after(LOOK_AGAIN_S):
+                    await at.publisher.published(node_id)
+        raise HttpError(503, "not_ready", "admitted; the documents are not signed yet: ask again", retry_after=5)
+
+    # ---- the head
+
+    async def head(self, request: Request) -> Response:
+        """A newer head at once, or when there is one within the wait; 204 leaves the held one as it is (rules K20)."""
+        peer = await self._member(request)
+        held = (
+            request.query_integer("epoch", 0, 0, MAX_INTEGER),
+            request.query_integer("generation", 0, 0, MAX_INTEGER),
+        )
+        wait_s = request.query_integer("wait", 0, 0, MOST_WAIT_S)
+        news = await self._newer(request, peer, held, wait_s if peer.state is PinState.ACTIVE else 0)
+        if news is not None:
+            return Response(200, [DOCUMENT, self._issuer()], news.container)
+        if peer.state is not PinState.ACTIVE:  # it has been told by the head that names it
+            raise HttpError(403, peer.state.value, "refused")
+        return Response(204, [self._issuer()])
+
+    async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
+        news = await self._latest(peer.node_id)
+        if news is not None and held > news.pair:
+            self._ahead(peer, held, news.pair)
+        with trio.move_on_after(wait_s):
+            while news is None or news.pair <= held:
+                if wait_s == 0:
+                    return None
+                with request.waiting():
+                    await self._at.board.wait(peer.node_id)
+                news = await self._latest(peer.node_id)
+            return news
+        return None
+
+    async def _latest(self, node_id: str) -> News | None:
+        """Returns without a pause where the board knows it: between looking and waiting nothing may happen."""
+        at = self._at
+        known = at.board.latest(node_id)
+        if known is not None:
+            return known
+        found = await asked(in_library(library.latest_head, at.database, node_id))
+        if found is not None:
+            at.board.announce(node_id, found)
+        return at.board.latest(node_id)
+
+    def _ahead(self, peer: TlsPeer, held: Pair, ours: Pair) -> None:
+        """It holds more than we ever signed: it gets nothing, and somebody should look (rules K37, K41)."""
+        self._at.alarm("node_ahead")
+        _log.warning("a node is ahead of us", node=peer.node_id, held=held, published=ours)
+
+    # ---- documents
+
+    async def document(self, request: Request) -> Response:
+        return await self._handed_out(request, documents.document, _id(request.parameters["snapshot_id"]))
+
+    async def increment(self, request: Request) -> Response:
+        base = request.query_integer("base", 0, 1, MAX_INTEGER)
+        return await self._handed_out(request, documents.increment, _scope(request.parameters["scope"]), base)
+
+    async def recovery(self, request: Request) -> Response:
+        return await self._handed_out(request, documents.recovery, _scope(request.parameters["scope"]))
+
+    async def trust(self, request: Request) -> Response:
+        await self._member(request)
+        start = request.query_integer("from", 0, 0, MAX_INTEGER)
+        found = await asked(in_library(documents.trust_bundles, self._at.database, start))
+        return Response.json(TrustList(tuple(container_of(each) for each in found)).to_value())
+
+    async def _handed_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
+        """A document never changes, so its id is its tag, too."""
+        peer = await self._member(request)
+        found = await asked(in_library(find, self._at.database, peer.node_id, *which))
+        headers = [DOCUMENT, ("etag", f'"{found.snapshot_id}"'), ("cache-control", "private, immutable")]
+        if request.header("if-none-match") == f'"{found.snapshot_id}"':
+            return Response(304, headers)
+        return Response(200, headers, container_of(found))
+
+    # ---- heartbeat
+
+    async def heartbeat(self, request: Request) -> Response:
+        """Answered after its commit (protocol 3)."""
+        peer = await self._member(request)
+        body = await request.body()
+        report = read(lambda: heartbeats.parse(body, most=self._at.settings.heartbeat_bytes))
+        read(lambda: self._judge(peer, report))
+        try:
+            answer = await self._at.collector.report(report)
+        except NotRecorded:
+            raise HttpError(503, "not_ready", "not recorded: send it again", retry_after=5) from None
+        for comparison in answer.comparisons.values():
+            self._at.alarm(comparison.value)
+        return Response.json(answer.body())
+
+    def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:
+        """In the order of rules K33; the pin table is what the catalog says."""
+        pins = self._at.pins.table.of_node(report.node_id)
+        active = [pin for pin in pins if pin.state is not PinState.REMOVED]
+        shown = [pin.fingerprint for pin in active]
+        revoked = any(pin.state is PinState.REVOKED for pin in active)
+        member = Member(report.node_id, "", "", shown[0], shown[-1], revoked=revoked) if shown else None
+        claim = (report.cluster_id, report.node_id)
+        checkin.judge(claim, peer.fingerprint, cluster_id=self._at.cluster_id, member=member)
+
+    # ---- who asks
+
+    async def _member(self, request: Request) -> TlsPeer:
+        """The node of the connection. The first use of a new certificate ends the old one."""
+        peer = request.peer
+        if not isinstance(peer, TlsPeer):
+            raise HttpError(403, Code.BAD_PROOF.value, "no client certificate was shown")
+        pins = self._at.pins
+        if pins.is_next(peer.fingerprint):
+            await asked(in_database(membership.confirm_pin, self._at.database, peer.fingerprint, now=self._at.now()))
+            await pins.follow(peer.node_id)
+            self._at.publisher.wake()
+        return peer
+
+    def _issuer(self) -> tuple[str, str]:
+        return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
+
+
+async def asked(operation: Awaitable[Result]) -> Result:
+    """What the operation gives, or the refusal as the peer may hear it; a database that fails is no verdict (P23)."""
+    try:
+        return await operation
+    except Refused as refused:
+        raise to_peer(refused) from refused
+    except SQLAlchemyError as error:
+        _log.error("the database does not answer", error=type(error).__name__)
+        raise HttpError(503, "not_ready", "ask again", retry_after=5) from error
+
+
+def read(reading: Callable[[], Result]) -> Result:
+    try:
+        return reading()
+    except Refused as refused:
+        raise to_peer(refused) from refused
+
+
+def _bearer(request: Request) -> str | None:
+    header = request.header("authorization")
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise HttpError(403, Code.BAD_TOKEN.value, "refused")
+    return token
+
+
+def _id(text: str) -> str:
+    if not is_id(text):
+        raise HttpError(404, Code.NOT_FOUND.value, "refused")
+    return text
+
+
+def _scope(text: str) -> str:
+    try:
+        parse_scope(text)
+    except ValueError:
+        raise HttpError(404, Code.NOT_FOUND.value, "refused") from None
+    return text

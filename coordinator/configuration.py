@@ -1,0 +1,158 @@
+"""/etc/holdfast/coordinator.toml, read strictly (protocol 5): unknown keys are errors that name the nearest known one.
+
+coordinator_id = "coord-1"
+[database]  url
+[listen]    fleet  join  probes  admin_socket
+[tls]       certificate  key
+[keys]      directory (of config-*.pem)  token
+[settings]  the numbers of settings.py
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator.refusal import Code, Refused
+from coordinator.settings import Settings
+from snapshot.identifiers import is_id
+
+DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
+CREDENTIAL = "credential:"
+MAX_PORT = 65_535
+
+# What belongs into an agent's configuration: the coordinator's role is its own daemon (rules K8, K9).
+_AGENTS = frozenset({"coordinators", "coordinator_urls", "ca", "ca_file", "token_file", "map", "direct_url", "node_id"})
+_TABLES = {
+    "database": ("url",),
+    "listen": ("fleet", "join", "probes", "admin_socket"),
+    "tls": ("certificate", "key"),
+    "keys": ("directory", "token"),
+}
+_OPTIONAL = {
+    ("listen", "probes"): "127.0.0.1:9465",
+    ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a TCP listener is bound."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """`certificate`, `key` and `token_key` may be `credential:NAME`: a file that the service manager has given.
+
+    Config keys are looked for among these credentials, too (custody.py).
+    """
+
+    coordinator_id: str
+    database_url: str
+    fleet: Address
+    join: Address
+    probes: Address
+    admin_socket: Path
+    certificate: str
+    key: str
+    keys_directory: Path
+    token_key: str
+    settings: Settings
+
+
+def load(path: Path) -> Configuration:
+    """Refused with everything that is wrong, and what to do."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _wrong([f"{path}: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise _wrong([f"{path} is not UTF-8"]) from error
+
+
+def parse(text: str) -> Configuration:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong([f"not TOML: {error}"]) from error
+    problems = list(_problems(values))
+    if problems:
+        raise _wrong(problems)
+    listen = {name: _value(values, "listen", name) for name in _TABLES["listen"]}
+    return Configuration(
+        coordinator_id=values["coordinator_id"],
+        database_url=values["database"]["url"],
+        fleet=_address("listen.fleet", listen["fleet"]),
+        join=_address("listen.join", listen["join"]),
+        probes=_address("listen.probes", listen["probes"]),
+        admin_socket=Path(listen["admin_socket"]),
+        certificate=values["tls"]["certificate"],
+        key=values["tls"]["key"],
+        keys_directory=Path(values["keys"]["directory"]),
+        token_key=values["keys"]["token"],
+        settings=Settings.from_mapping(values.get("settings", {})),
+    )
+
+
+def file_of(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The file that a key's name stands for."""
+    if not name.startswith(CREDENTIAL):
+        return Path(name)
+    directory = environment.get("CREDENTIALS_DIRECTORY")
+    if not directory:
+        remedy = f"start the service with LoadCredential={name.removeprefix(CREDENTIAL)}"
+        raise Refused(Code.INVALID_SETTINGS, f"{name}: the service was given no credentials", remedy=remedy)
+    return Path(directory) / name.removeprefix(CREDENTIAL)
+
+
+def _problems(values: Mapping[str, object]) -> Iterator[str]:
+    known = ["coordinator_id", *_TABLES, "settings"]
+    yield from (_unknown(name, known) for name in values if name not in known)
+    if not is_id(values.get("coordinator_id")):
+        yield "coordinator_id must be an id: a-z 0-9 . _ -"
+    for table, members in _TABLES.items():
+        yield from _problems_of_table(table, members, values.get(table, {}))
+    if not isinstance(values.get("settings", {}), dict):
+        yield "settings must be a table"
+
+
+def _problems_of_table(table: str, members: Sequence[str], value: object) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{table} must be a table"
+        return
+    known = [f"{table}.{name}" for name in members]
+    yield from (_unknown(f"{table}.{name}", known) for name in value if name not in members)
+    for name in members:
+        given = value.get(name, _OPTIONAL.get((table, name)))
+        if given is None:
+            yield f"{table}.{name} is missing"
+        elif not isinstance(given, str) or not given:
+            yield f"{table}.{name} must be text"
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    if name in _AGENTS:
+        return f"{name} is an agent's setting, coordinator_id a coordinator's: two daemons, each with a file of its own"
+    near = difflib.get_close_matches(name, known, 1)
+    return f"{name} is no key" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _value(values: Mapping[str, Any], table: str, name: str) -> str:
+    return str(values.get(table, {}).get(name, _OPTIONAL.get((table, name))))
+
+
+def _address(name: str, text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 <= int(port) <= MAX_PORT:
+        raise _wrong([f"{name} must be host:port, as 0.0.0.0:7443 or [::]:7443"])
+    return Address(host.strip("[]"), int(port))
+
+
+def _wrong(problems: Sequence[str]) -> Refused:
+    return Refused(Code.INVALID_SETTINGS, "; ".join(problems), remedy="correct coordinator.toml")

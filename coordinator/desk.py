@@ -1,0 +1,59 @@
+"""What all routes of the admin socket have in common: who may ask, how a body is read, how a refusal is said."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator import requests
+from coordinator.refusal import Code, Refused
+from coordinator.requests import Member
+from coordinator.resources import InvalidResources
+from coordinator.running import to_operator
+from wire.peer import UnixPeer
+from wire.request import HttpError, Request, Response
+from wire.routes import Handler
+
+Answering = Callable[[Request], Awaitable[object]]
+"""A handler that gives the JSON value of its answer."""
+
+_log = structlog.get_logger(__name__)
+
+
+def for_operators(answering: Answering) -> Handler:
+    """root and the service's own user; everybody else is `permission_denied` (rules K51)."""
+
+    async def handler(request: Request) -> Response:
+        peer = request.peer
+        if not isinstance(peer, UnixPeer) or peer.uid not in (0, os.geteuid()):
+            raise HttpError(403, Code.PERMISSION_DENIED.value, "only root and the service's own user may ask here")
+        try:
+            return Response.json(await answering(request))
+        except InvalidResources as invalid:
+            problems = [vars(each) for each in invalid.problems]
+            body = {"code": invalid.code.value, "message": invalid.detail, "problems": problems}
+            return Response.json(body, 422)
+        except Refused as refused:
+            raise to_operator(refused) from refused
+        except SQLAlchemyError as error:
+            _log.error("the database does not answer", error=type(error).__name__)
+            raise HttpError(503, "not_ready", "the database does not answer", retry_after=5) from error
+
+    return handler
+
+
+async def body_of(request: Request, members: Mapping[str, Member]) -> dict[str, object]:
+    """The request's JSON object: closed, each member of its form. An absent body is an empty object."""
+    data = await request.body()
+    value = requests.parse(data or b"{}", request.body_limit)
+    requests.closed(value, members)
+    return value
+
+
+def parameter(request: Request, name: str, accepts: Callable[[object], bool]) -> str:
+    """A segment of the path; what is out of form does not exist."""
+    text = request.parameters[name]
+    if not accepts(text):
+        raise Refused(Code.NOT_FOUND, f"there is no such {name}")
+    return text

@@ -1,0 +1,38 @@
+"""A join from the request's bytes to the documents of its grant (rules J7, J9, J10, J12)."""
+
+from coordinator import documents, heads, membership
+from coordinator.database import Database
+from coordinator.membership import Grant
+from coordinator.proof import JoinRequest
+from coordinator.publisher import container_of
+from coordinator.refusal import Refused
+
+
+def admit(
+    database: Database, body: bytes, proof: str, *, token: str | None, pin: str | None, peer: str, now: float
+) -> Grant:
+    """Refused with the first code of rules J7, audited. `pin`: the certificate that TLS knew; `peer`: for the audit."""
+    try:
+        request = JoinRequest.authenticated(
+            body,
+            proof,
+            verifier=membership.verifier(database),
+            now=now,
+            token=token,
+            connection_certificate=pin,
+        )
+    except Refused as refused:
+        membership.record_refusal(database, peer, refused, actor=peer, now=now)
+        raise
+    return membership.join(database, request, now=now)
+
+
+def granted(database: Database, node_id: str) -> list[bytes] | None:
+    """The trust bundles in order, then the node's own `node_bootstrap`; None until its head is up with its entry."""
+    with database.read() as transaction:
+        basis = heads.basis(transaction, node_id)
+        entry = documents.listing(transaction, node_id).get("node_bootstrap")
+        if entry is None or basis.published < basis.generation:
+            return None
+    found = [*documents.trust_bundles(database, 0), documents.document(database, node_id, entry.snapshot_id)]
+    return [container_of(each) for each in found]

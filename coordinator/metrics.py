@@ -1,0 +1,109 @@
+"""Probes and metrics on a listener of their own (rules J46, H19, H20; X13: liveness is the event loop, and no more)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from coordinator.running import Coordinator
+from wire.request import HttpError, Request, Response
+from wire.routes import Route, Routes
+from wire.server import Server
+
+TEXT = ("content-type", "text/plain; version=0.0.4; charset=utf-8")
+
+
+@dataclass
+class Readiness:
+    """`started`: all listeners serve. `reason`: why this replica is not ready, or nothing."""
+
+    started: bool = False
+    reason: str = "starting"
+
+
+class Probes:
+    def __init__(self, coordinator: Coordinator, readiness: Readiness, servers: dict[str, Server]) -> None:
+        self._readiness = readiness
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collected(coordinator, readiness, servers))
+
+    def routes(self) -> Routes:
+        return Routes(
+            Route("GET", "/probe/startup", self.startup),
+            Route("GET", "/probe/liveness", self.liveness),
+            Route("GET", "/probe/readiness", self.readiness),
+            Route("GET", "/metrics", self.metrics),
+        )
+
+    async def startup(self, _request: Request) -> Response:
+        return _probe(None if self._readiness.started else "starting")
+
+    async def liveness(self, _request: Request) -> Response:
+        return _probe(None)
+
+    async def readiness(self, _request: Request) -> Response:
+        return _probe(self._readiness.reason or None)
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(200, [TEXT], generate_latest(self._registry))
+
+
+@dataclass(eq=False)
+class _Collected(Collector):
+    """Read when it is asked for: nothing counts twice."""
+
+    coordinator: Coordinator
+    readiness: Readiness
+    servers: dict[str, Server] = field(default_factory=dict)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._publishing()
+        yield from self._listeners()
+
+    def _publishing(self) -> Iterator[Metric]:
+        at, health = self.coordinator, self.coordinator.publisher.health
+        yield _gauge("ready", "Whether this replica is ready", not self.readiness.reason)
+        yield _gauge("held_polls", "Head requests that wait for news", at.board.waiting)
+        yield _gauge("pinned_certificates", "Certificates that TLS knows", len(at.pins.table))
+        yield _gauge("publication_behind_nodes", "Nodes whose next head is due", health.behind)
+        yield _gauge("unpublishable_nodes", "Nodes of which a scope or the head could not be made", len(health.failed))
+        yield _counter("published_heads", "Heads given out", health.published_heads)
+        yield _counter("published_documents", "Snapshots and increments given out", health.published_documents)
+        yield _counter("publication_conflicts", "Publications that came second", health.conflicts)
+        alarms = CounterMetricFamily("holdfast_coordinator_alarms", "What an operator should look at", labels=["name"])
+        for name, times in sorted(at.alarms.items()):
+            alarms.add_metric([name], times)
+        yield alarms
+
+    def _listeners(self) -> Iterator[Metric]:
+        names = ["listener"]
+        connections = GaugeMetricFamily("holdfast_coordinator_connections", "Open connections", labels=names)
+        answered = CounterMetricFamily("holdfast_coordinator_answered", "Requests answered", labels=names)
+        refused = CounterMetricFamily(
+            "holdfast_coordinator_refused", "Requests refused, by code", labels=["listener", "code"]
+        )
+        failed = CounterMetricFamily("holdfast_coordinator_handshakes_failed", "Callers not let in", labels=names)
+        for name, server in sorted(self.servers.items()):
+            counts = server.statistics()
+            connections.add_metric([name], server.connections)
+            answered.add_metric([name], counts.answered)
+            failed.add_metric([name], counts.handshakes_failed)
+            for code, times in sorted(counts.refused.items()):
+                refused.add_metric([name, code], times)
+        yield from (connections, answered, refused, failed)
+
+
+def _probe(reason: str | None) -> Response:
+    if reason is not None:
+        raise HttpError(503, "not_ready", reason)
+    return Response.json({"ok": True})
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"holdfast_coordinator_{name}", about, value=value)
+
+
+def _counter(name: str, about: str, value: float) -> Metric:
+    return CounterMetricFamily(f"holdfast_coordinator_{name}", about, value=value)

@@ -1,0 +1,158 @@
+"""The task that keeps what is published up with what is declared: compiles on change, renews, re-signs heads.
+
+One task, one straight loop: which nodes are due, compile a batch, publish it, tell who waits. It is woken by a change
+and looks by itself every second, so a missed wake-up costs a second and nothing else (rules J42). A batch that fails is
+made again from what then stands in the database; nothing is resumed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator import backlog, heads
+from coordinator.backlog import Backlog, Batch
+from coordinator.database import Database
+from coordinator.documents import Document
+from coordinator.heads import Publication
+from coordinator.issue import Unpublishable
+from coordinator.refusal import Refused
+from coordinator.settings import Settings
+from coordinator.signing_key import SigningKey
+from coordinator.threads import in_compiler, in_database
+from coordinator.waiting import Board, News
+from snapshot import container
+
+TICK_S = 1.0
+BATCH = 64
+ACTOR = "coordinator"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Health:
+    """How publishing goes. `failed`: by node and scope, what could not be published and why, until it could."""
+
+    published_heads: int = 0
+    published_documents: int = 0
+    conflicts: int = 0
+    database_faults: int = 0
+    behind: int = 0
+    fault: str = ""  # why nothing can be published at all, or nothing
+    failed: dict[str, dict[str, Unpublishable]] = field(default_factory=dict)
+
+
+class Publisher:
+    """`now` reads the clock, in Unix seconds; `keys` are the config keys that this replica signs with."""
+
+    def __init__(
+        self,
+        database: Database,
+        keys: Sequence[SigningKey],
+        settings: Settings,
+        board: Board,
+        now: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self.keys = tuple(keys)
+        self._settings = settings
+        self._board = board
+        self._now = now
+        self._backlog = Backlog()
+        self._urgent: list[str] = []
+        self._woken = trio.Event()
+        self.health = Health()
+
+    def wake(self) -> None:
+        """Something has changed: look now."""
+        self._woken.set()
+
+    async def published(self, node_id: str) -> None:
+        """Until a head of this node has gone out that was made from now on; it goes first."""
+        self._urgent.append(node_id)
+        self.wake()
+        await self._board.wait(node_id)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._woken = trio.Event()
+            try:
+                await self._publish_due()
+            except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
+                self.health.database_faults += 1
+                _log.error("nothing published", error=type(error).__name__)
+            with trio.move_on_after(TICK_S):
+                await self._woken.wait()
+
+    async def _publish_due(self) -> None:
+        due = await in_compiler(backlog.due, self._database, self._now())
+        first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(due)]
+        self._urgent.clear()
+        waiting = [*first, *(node_id for node_id in due if node_id not in set(first))]
+        while waiting:
+            self.health.behind = len(waiting)
+            chunk, waiting = waiting[:BATCH], waiting[BATCH:]
+            if not await self._publish(chunk):
+                return
+            if self._urgent:
+                return  # somebody waits: begin anew, with them first
+        self.health.behind = 0
+
+    async def _publish(self, node_ids: Sequence[str]) -> bool:
+        """Whether to go on."""
+        try:
+            batch: Batch = await in_compiler(
+                backlog.prepare, self._database, self._backlog, self.keys, self._settings, node_ids, self._now()
+            )
+        except (Unpublishable, Refused) as fault:  # no trust bundle, no state: nothing can be made
+            self._cannot(str(fault))
+            return False
+        self._note(batch)
+        publications = [each.publication for each in batch.drafts]
+        if publications:
+            refusals = await in_database(heads.publish, self._database, publications, actor=ACTOR, now=self._now())
+            self._tell(publications, refusals)
+        return not (batch.unsigned and not batch.drafts)
+
+    def _cannot(self, fault: str) -> None:
+        if fault != self.health.fault:
+            _log.error("nothing can be published", reason=fault)
+        self.health.fault = fault
+
+    def _note(self, batch: Batch) -> None:
+        self.health.fault = ""
+        for node_id, fault in batch.unsigned.items():
+            self._cannot(str(fault))
+            self.health.failed[node_id] = {"head": fault}
+        for each in batch.drafts:
+            self.health.failed.pop(each.publication.node_id, None)
+            if each.failed:
+                self.health.failed[each.publication.node_id] = dict(each.failed)
+            for scope, fault in each.failed.items():
+                _log.error("not published", node=each.publication.node_id, scope=scope, reason=str(fault))
+
+    def _tell(self, publications: Sequence[Publication], refusals: "dict[str, Refused]") -> None:
+        for each in publications:
+            refused = refusals.get(each.node_id)
+            if refused is not None:
+                self.health.conflicts += 1
+                self._backlog.failed(each.node_id)
+                _log.info("published by somebody else meanwhile", node=each.node_id, detail=refused.detail)
+                self.wake()
+                continue
+            self.health.published_heads += 1
+            self.health.published_documents += len(each.documents)
+            self._backlog.done(each.node_id)
+            self._board.announce(each.node_id, news_of(each.head, each.refresh_after))
+
+
+def news_of(head: Document, refresh_after: int) -> News:
+    return News((head.authority_epoch, head.config_version), container_of(head), refresh_after)
+
+
+def container_of(document: Document) -> bytes:
+    return b"".join(container.encode(document.envelope, document.signatures, document.manifest, document.sections))

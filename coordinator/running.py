@@ -1,0 +1,70 @@
+"""What the parts of one running coordinator share, and what is said of a refusal to whom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from coordinator.collector import Collector
+from coordinator.database import Database
+from coordinator.pinning import Pins
+from coordinator.publisher import Publisher
+from coordinator.refusal import Code, Refused
+from coordinator.settings import Settings
+from coordinator.waiting import Board
+from wire.request import HttpError
+
+_STATUS = {
+    Code.BAD_REQUEST: 400,
+    Code.BAD_KEY: 400,
+    Code.NOT_FOUND: 404,
+    Code.UNKNOWN_SITE: 404,
+    Code.CONFLICT: 409,
+    Code.CONCURRENT_UPDATE: 409,
+    Code.CONTRADICTION: 409,
+    Code.ALREADY_INITIALISED: 409,
+    Code.IN_USE: 409,
+    Code.TOO_LARGE: 413,
+    Code.INVALID_RESOURCES: 422,
+    Code.INVALID_SETTINGS: 422,
+    Code.HASH_MISMATCH: 500,
+    Code.NO_STATE: 503,
+    Code.STALE_STATE: 503,
+}
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """`now` reads the clock, in Unix seconds. `alarms` counts what an operator should look at, by its name."""
+
+    cluster_id: str
+    coordinator_id: str
+    database: Database
+    settings: Settings
+    token_key: Ed25519PrivateKey
+    board: Board
+    publisher: Publisher
+    collector: Collector
+    pins: Pins
+    now: Callable[[], float]
+    alarms: dict[str, int] = field(default_factory=dict)
+
+    def alarm(self, name: str) -> None:
+        self.alarms[name] = self.alarms.get(name, 0) + 1
+
+
+def status_of(code: Code) -> int:
+    """Codes of rules J and K are 403."""
+    return _STATUS.get(code, 403)
+
+
+def to_peer(refused: Refused) -> HttpError:
+    """The code alone: the details are the operator's (rules X20, H-000-4)."""
+    code = refused.code
+    retry_after = 5 if status_of(code) == 503 else None
+    return HttpError(status_of(code), code.value, "refused", retry_after=retry_after)
+
+
+def to_operator(refused: Refused) -> HttpError:
+    remedy = f" ({refused.remedy})" if refused.remedy else ""
+    return HttpError(status_of(refused.code), refused.code.value, f"{refused.detail}{remedy}")

@@ -1,0 +1,85 @@
+"""The newest head of each node, kept in memory, and who waits for one (protocol 1; rules J42).
+
+Level-triggered: whoever is woken looks again, so a wake-up too many or too early changes nothing.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import trio
+
+Pair = tuple[int, int]  # (authority_epoch, generation)
+MOST_HEADS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A head, ready to be sent. `refresh_after` in Unix seconds."""
+
+    pair: Pair
+    container: bytes
+    refresh_after: int = 0
+
+
+class Board:
+    """Remembers at most `most` heads, those asked for last; what it does not remember stands in the database."""
+
+    def __init__(self, most: int = MOST_HEADS) -> None:
+        self._most = most
+        self._news: OrderedDict[str, News] = OrderedDict()
+        self._waiting: dict[str, tuple[trio.Event, int]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are held."""
+        return sum(count for _, count in self._waiting.values())
+
+    def nodes(self) -> dict[str, Pair]:
+        """What is remembered: node -> pair."""
+        return {node_id: news.pair for node_id, news in self._news.items()}
+
+    def latest(self, node_id: str) -> News | None:
+        news = self._news.get(node_id)
+        if news is not None:
+            self._news.move_to_end(node_id)
+        return news
+
+    def announce(self, node_id: str, news: News) -> None:
+        """A head that is in the database; an older one than is known already changes nothing (rules P4)."""
+        known = self._news.get(node_id)
+        if known is not None and known.pair >= news.pair:
+            return
+        self._news[node_id] = news
+        self._news.move_to_end(node_id)
+        if len(self._news) > self._most:
+            self._news.popitem(last=False)
+        self.wake(node_id)
+
+    def forget(self, node_id: str) -> None:
+        """Somebody else has published for it, or it is no member any more: look into the database."""
+        self._news.pop(node_id, None)
+        self.wake(node_id)
+
+    def wake(self, node_id: str) -> None:
+        if node_id in self._waiting:
+            self._waiting[node_id][0].set()
+
+    async def wait(self, node_id: str) -> None:
+        """Until something was announced for the node. Look first; nothing may be awaited in between."""
+        event, count = self._waiting.get(node_id) or (trio.Event(), 0)
+        if event.is_set():  # woken, not yet run: they are of an earlier news
+            event, count = trio.Event(), 0
+        self._waiting[node_id] = (event, count + 1)
+        try:
+            await event.wait()
+        finally:
+            self._leave(node_id, event)
+
+    def _leave(self, node_id: str, event: trio.Event) -> None:
+        now, count = self._waiting.get(node_id, (event, 0))
+        if now is not event:
+            return
+        if count <= 1:
+            del self._waiting[node_id]
+        else:
+            self._waiting[node_id] = (event, count - 1)

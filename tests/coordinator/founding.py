@@ -1,0 +1,115 @@
+"""A coordinator as an operator sets one up: keys and certificates in files, a configuration, a state, a first bundle."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from coordinator import authority, configuration, custody, received, signer, signing_key, tokens
+from coordinator.authority import Founding
+from coordinator.configuration import Configuration
+from coordinator.database import Database
+from coordinator.signer import Claims
+from coordinator.signing_key import SigningKey
+from snapshot.bundle import CONFIG, ROOT
+from wire.certificate import KeyPair, issue_server, make_authority
+
+CLUSTER = "prod"
+DAY = 86_400
+
+
+@dataclass
+class Founded:
+    """The files of one coordinator under `folder`; `roots` and `config` are what the bundle lists."""
+
+    folder: Path
+    url: str
+    now: float = field(default_factory=time.time)
+    settings: str = ""
+    roots: tuple[SigningKey, ...] = ()
+    config: SigningKey = field(default_factory=SigningKey.generate)
+    bundle_version: int = 0
+
+    def __post_init__(self) -> None:
+        self.roots = self.roots or (SigningKey.generate(), SigningKey.generate())
+        ca = make_authority("test authority", self.now)
+        self.certificate = issue_server(ca, ["localhost", "127.0.0.1"], self.now)
+        (self.folder / "ca.pem").write_bytes(ca.certificate_pem)
+        _write(self.folder, "server", self.certificate)
+        custody.keep(self.folder / "keys", CONFIG, self.config)
+        token_key = SigningKey.generate()
+        signing_key.write_file(self.folder / "token.pem", token_key)
+        database = Database(self.url)
+        database.migrate()
+        public = load_der_public_key(token_key.public_key)
+        fingerprint = signer.content_hash(self.certificate.der)
+        founding = Founding(CLUSTER, "coord-1", "https://localhost:7443", fingerprint, tokens.spki(public))
+        authority.initialise(database, founding, actor="root", now=self.now)
+        received.add_trust_bundle(database, self.bundle(), actor="root", now=self.now)
+        database.close()
+
+    def bundle(self, *, epoch: int = 1, keys: tuple[SigningKey, ...] | None = None, **status: str) -> bytes:
+        """The next trust bundle; `status` by the name of a config key's field here."""
+        self.bundle_version += 1
+        records = {
+            key.key_id: signer.key_record(
+                key,
+                purpose=purpose,
+                cluster_id=CLUSTER,
+                not_before=int(self.now) - DAY,
+                not_after=int(self.now) + 365 * DAY,
+                status=status.get(key.key_id.removeprefix("sha256:"), "active"),
+            )
+            for purpose, found in ((ROOT, self.roots), (CONFIG, keys or (self.config,)))
+            for key in found
+        }
+        claims = Claims(
+            snapshot_id=f"bundle-{self.bundle_version}",
+            cluster_id=CLUSTER,
+            scope_type="trust_bundle",
+            config_version=self.bundle_version,
+            authority_epoch=epoch,
+            issued_at=int(self.now),
+            refresh_after=int(self.now) + DAY,
+            expires_at=int(self.now) + 90 * DAY,
+        )
+        sections = signer.trust_bundle_sections(
+            records, root_threshold=len(self.roots), config_threshold=1, authority_epoch=epoch
+        )
+        return signer.snapshot(claims, sections, self.roots).to_bytes()
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "admin.sock"
+
+    def text(self) -> str:
+        """coordinator.toml."""
+        at = self.folder
+        return f"""
+coordinator_id = "coord-1"
+[database]
+url = "{self.url}"
+[listen]
+fleet = "127.0.0.1:0"
+join = "127.0.0.1:0"
+probes = "127.0.0.1:0"
+admin_socket = "{self.socket}"
+[tls]
+certificate = "{at}/server.crt"
+key = "{at}/server.key"
+[keys]
+directory = "{at}/keys"
+token = "{at}/token.pem"
+[settings]
+{self.settings}
+"""
+
+    def configuration(self) -> Configuration:
+        return configuration.parse(self.text())
+
+
+def _write(folder: Path, name: str, pair: KeyPair) -> None:
+    (folder / f"{name}.crt").write_bytes(pair.certificate_pem)
+    (folder / f"{name}.key").write_bytes(pair.key_pem)
+    (folder / f"{name}.key").chmod(0o600)
