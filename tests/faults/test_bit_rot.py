@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.store.cluster import Cluster, Node
-from tests.store.test_damage import data_file, home, sections, survives
+from tests.store.test_startup import data_file, home, sections, survives
 
 ROUNDS = int(os.environ.get("HOLDFAST_ROT", "400"))
 PAGE = 4096

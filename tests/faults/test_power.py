@@ -5,12 +5,14 @@ ext4 on a loop device, shut down without a flush of its log (FS_IOC_SHUTDOWN); n
 
 import fcntl
 import os
+import random
 import re
 import shutil
 import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -21,6 +23,7 @@ from tests.faults.worker import judge
 from tests.store.cluster import CLUSTER
 
 CUTS = int(os.environ.get("HOLDFAST_CUTS", "50"))
+DICE = random.Random(3)
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
 
 root_only = pytest.mark.skipif(
@@ -93,6 +96,7 @@ def run_and_cut(disk, keys, mode, activations):
         listener = threading.Thread(target=listen)
         listener.start()
         assert enough.wait(60)
+        time.sleep(DICE.uniform(0, 0.02))  # somewhere in the next activations
         disk.cut()
         listener.join(60)
         worker.wait(60)
