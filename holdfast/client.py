@@ -20,7 +20,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,7 +190,7 @@ class Client:
             asked["running_since"] = datetime.fromtimestamp(int(running_since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {name: value for name, value in asked.items() if value is not None}
         value = self.request("POST", "/v1/may", json.dumps(body).encode()).value  # noqa: TID251 - a question, no document
-        until = None if value["until"] is None else _seconds(value["until"])
+        until = None if value["until"] is None else unix_seconds(value["until"])
         return Permission(value["allowed"], value["reason"], value["mode"], until)
 
     def status(self) -> dict[str, Any]:
@@ -204,7 +204,8 @@ class Client:
         """One request. AgentDown, NotFound, Expired, Refused."""
         with closing(_Connection(self._socket, self._timeout_s + wait_s)) as connection:
             try:
-                connection.request(method, path, body=body)
+                with suppress(BrokenPipeError, ConnectionResetError):  # refused early: the answer says why
+                    connection.request(method, path, body=body)
                 response = connection.getresponse()
                 data = response.read()
             except (OSError, http.client.HTTPException) as error:
@@ -296,7 +297,7 @@ class Answer:
             grade=self.headers.get("holdfast-grade", ""),
             version=_number(self.headers.get("holdfast-version")),
             epoch=_number(self.headers.get("holdfast-epoch")),
-            expires_at=_seconds(expires) if expires else None,
+            expires_at=unix_seconds(expires) if expires else None,
             age_s=_number(self.headers.get("holdfast-age")),
             etag=self.headers.get("etag"),
         )
@@ -330,7 +331,7 @@ def _judged(answer: Answer) -> Answer:
 
 def _facts_of_entry(entry: Mapping[str, Any], generation: int) -> Facts:
     """Nobody confirms what the files say, so the best that they can be is stale."""
-    expires_at = _seconds(entry["expires_at"])
+    expires_at = unix_seconds(entry["expires_at"])
     over = entry["grade"] == EXPIRED or time.time() >= expires_at  # noqa: TID251 - a service has no other clock
     return Facts(
         source=FROM_FILES,
@@ -360,5 +361,6 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
-def _seconds(text: str) -> int:
+def unix_seconds(text: str) -> int:
+    """Of a time as the agent writes it, YYYY-MM-DDTHH:MM:SSZ."""
     return int(datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp())

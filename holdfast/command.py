@@ -6,8 +6,15 @@ import click
 
 # Subcommand -> the module that holds it, under the name `command`.
 COMMANDS = {
+    "diff": "holdfast.diff_command",
+    "explain": "holdfast.explain_command",
+    "get": "holdfast.get_command",
+    "import": "holdfast.import_command",
+    "may": "holdfast.may_command",
+    "status": "holdfast.status_command",
     "store": "holdfast.store_command",
     "verify": "holdfast.verify_command",
+    "watch": "holdfast.watch_command",
 }
 
 

@@ -1,0 +1,67 @@
+"""What the commands that ask the running agent share: where it is, and what the exit status says.
+
+Exit status: 0 done, 1 the answer is no (or there is a difference), 2 wrong usage, 3 nobody answers, 4 not found,
+5 expired, 6 refused.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound
+
+NO, AGENT_DOWN, NOT_FOUND, EXPIRED, REFUSED = 1, 3, 4, 5, 6
+
+EXITS = (
+    "\b\nExit status: 0 done, 1 the answer is no, 2 wrong usage, 3 nobody answers,\n"
+    "4 not found or not readable, 5 expired, 6 refused."
+)
+
+
+def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
+    """A command's body that is given the client; errors become one line with the remedy, and an exit status."""
+
+    @click.option(
+        "--socket",
+        "socket_path",
+        type=click.Path(path_type=Path),
+        default=SOCKET,
+        show_default=True,
+        envvar="HOLDFAST_SOCKET",
+        help="The agent's socket.",
+    )
+    @click.option("--files", type=click.Path(path_type=Path), default=FILES, show_default=True,
+                  envvar="HOLDFAST_FILES", help="The projected files, for when the agent is down.")  # fmt: skip
+    @wraps(function)
+    def wrapped(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options
+        try:
+            function(Client(socket_path, files), **given)
+        except HoldfastError as error:
+            fail(str(error), _status_of(error))
+
+    return wrapped
+
+
+def fail(text: str, status: int) -> NoReturn:
+    click.echo(f"holdfast: {text}", err=True)
+    raise SystemExit(status)
+
+
+def note(text: str) -> None:
+    """Beside the answer, which is on standard output."""
+    click.echo(f"holdfast: {text}", err=True)
+
+
+def _status_of(error: HoldfastError) -> int:
+    match error:
+        case AgentDown():
+            return AGENT_DOWN
+        case NotFound():
+            return NOT_FOUND
+        case Expired():
+            return EXPIRED
+        case _:
+            return REFUSED

@@ -1,0 +1,26 @@
+"""Spans of time in words that a person reads at a glance."""
+
+from holdfast.client import unix_seconds
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def in_words(seconds: float) -> str:
+    """`2 d 3 h`, `17 min`, `4 s`: the two largest units, the second only below ten of the first."""
+    left = int(abs(seconds))
+    for index, (size, name) in enumerate(_UNITS):
+        count, rest = divmod(left, size)
+        if not count:
+            continue
+        if count < 10 and index + 1 < len(_UNITS) and (second := rest // _UNITS[index + 1][0]):
+            return f"{count} {name} {second} {_UNITS[index + 1][1]}"
+        return f"{count} {name}"
+    return "0 s"
+
+
+def until(moment: str | None, now: float) -> str:
+    """`in 17 min`, `4 s ago`; of a time as the API writes it."""
+    if moment is None:
+        return "never"
+    left = unix_seconds(moment) - now
+    return f"in {in_words(left)}" if left > 0 else f"{in_words(left)} ago"

@@ -1,0 +1,81 @@
+"""`holdfast explain SCOPE`: where a scope comes from, why the last one was refused, what happens next and when."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
+from holdfast.client import Client, NotFound, unix_seconds
+from holdfast.durations import until
+from holdfast.status_screen import CAUSES, meaning
+
+Line = tuple[str, str]
+
+
+@click.command("explain", epilog=EXITS)
+@click.argument("scope")
+@asks_the_agent
+def command(client: Client, scope: str) -> None:
+    """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""
+    status = client.status()
+    report = status["scopes"].get(scope)
+    if report is None:
+        known = ", ".join(status["scopes"]) or "none"
+        fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
+    now = unix_seconds(status["now"])
+    click.secho(scope, bold=True)
+    for name, text in [*_holds(report, _envelope(client, scope), now), *_next(status, report, now)]:
+        click.echo(f"  {name:<14}{text}")
+
+
+def _envelope(client: Client, scope: str) -> Mapping[str, Any]:
+    """Empty where the scope is not active, or not for this caller to read."""
+    try:
+        envelope: Mapping[str, Any] = client.document(scope, expired=True)["envelope"]
+    except NotFound:
+        return {}
+    return envelope
+
+
+def _holds(report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
+    active, refused = report["active"], report["last_rejected"]
+    if active is None:
+        yield "holds", "nothing that is active"
+    else:
+        yield "holds", f"version {active['config_version']} of epoch {active['authority_epoch']}, {active['grade']}"
+        yield "document", active["snapshot_id"]
+        yield "content", active["content_hash"]
+        yield "signed by", active["signer_key_id"]
+        if envelope.get("subject_node_id"):
+            whom = envelope["subject_node_id"]
+            roles = ", ".join(envelope["roles"])
+            yield "made for", f"every node with the role {roles}" if whom == "*" and roles else whom
+            yield "issued", f"{envelope['issued_at']}, {until(envelope['issued_at'], now)}"
+        yield "applied", f"{active['applied_at']}, {until(active['applied_at'], now)}"
+    if report["previous"]:
+        yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous)"
+    for service, told in sorted(report["notified"].items()):
+        yield "told", f"{service}: version {told['version']}{'' if told['ok'] else ', which failed'}"
+    if refused:
+        which = f"version {refused['config_version']} " if refused["config_version"] else ""
+        yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
+        yield "because", meaning(refused["reason"])
+
+
+def _next(status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> Iterator[Line]:
+    """What happens without anybody doing anything."""
+    pending, active, head = report["pending"], report["active"], status["head"]
+    if pending:
+        yield "waits", f"version {pending['config_version']}, until its valid_from"
+    cause = status.get("fence")
+    if cause:
+        yield "now", f"the node is fenced: {CAUSES.get(cause, cause)}"
+    if head is not None and head["grade"] == "fresh":
+        yield "next", f"the head expires {until(head['expires_at'], now)} unless a new one comes; then degraded mode"
+    elif head is not None and not cause:
+        yield "next", "the head has expired: the degraded_mode_policy says what goes on, and for how long"
+    if active is not None and active["grade"] != "expired":
+        yield "then", f"it expires {until(active['expires_at'], now)} ({active['expires_at']}): nothing new on it then"
+    elif active is not None:
+        yield "then", "it has expired: a renewed version is taken as soon as one comes (or holdfast import FILE)"

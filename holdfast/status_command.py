@@ -1,0 +1,56 @@
+"""`holdfast status`: how this node is, on one screen."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import click
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.agent_options import EXITS, asks_the_agent
+from holdfast.client import AgentDown, Client, unix_seconds
+from holdfast.status_screen import screen
+
+EVERY_S = 1.0
+
+
+@click.command("status", epilog=EXITS)
+@click.option("--watch", "live", is_flag=True, help="Keep the screen up to date, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON object.")
+@asks_the_agent
+def command(client: Client, live: bool, as_json: bool) -> None:
+    """Show what this node runs on, what confirms it, and what is amiss."""
+    if live and as_json:
+        raise click.UsageError("--watch is for people and --json for programs: choose one (or holdfast watch --json)")
+    if as_json:
+        click.echo(json.dumps(client.status(), indent=2, sort_keys=True))  # noqa: TID251 - a report, no document
+    elif live:
+        _keep_up(client, Console())
+    else:
+        Console().print(_shown(client))
+
+
+def _shown(client: Client) -> RenderableType:
+    status = client.status()
+    # By the agent's clock, which is guarded: this one may be wrong.
+    return screen(status, unix_seconds(status["now"]))
+
+
+def _keep_up(client: Client, console: Console) -> None:
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as shown:
+        for picture in _pictures(client):
+            shown.update(picture, refresh=True)
+
+
+def _pictures(client: Client) -> Iterator[RenderableType]:
+    while True:
+        try:
+            yield _shown(client)
+        except AgentDown as down:
+            yield Text(str(down), style="bold red")
+        try:
+            time.sleep(EVERY_S)
+        except KeyboardInterrupt:
+            return

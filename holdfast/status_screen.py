@@ -1,0 +1,133 @@
+"""The status of a node as a screen: first how it is, then what it holds, then what is amiss and what to do."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.durations import in_words, until
+from snapshot.reasons import Reason
+from snapshot.remedies import EXPLANATIONS
+
+Status = Mapping[str, Any]
+
+STYLES = {
+    "ACTIVE": "bold green",
+    "RECOVERING": "bold yellow",
+    "DEGRADED": "bold yellow",
+    "WAITING": "bold yellow",
+    "JOINING": "bold yellow",
+    "FENCED": "bold red",
+    "REVOKED": "bold red",
+    "UNENROLLED": "bold red",
+}
+GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
+# The cause of a state -> what it means and what a person does (rules A8).
+CAUSES = {
+    "scope_expired": "A scope that the node cannot do without has expired: bring the coordinator back.",
+    "no_degraded_policy": "The head has expired and no policy allows going on: bring the coordinator back.",
+    "degraded_limit": "The time that the policy gives without a coordinator is over: bring it back.",
+    "unconfirmed_start": "No coordinator was reached since the start, and the policy asks for that.",
+    "clock_regressed": "The clock is behind what signed documents prove: set it right.",
+    "revoked_by_coordinator": "The coordinator says that this node is revoked: ask its operator.",
+    "revoked": "This node was revoked: only its enrolment anew brings it back (holdfast join).",
+}
+
+
+def screen(status: Status, now: float) -> RenderableType:
+    parts: list[RenderableType] = [_headline(status), _freshness(status, now), Text()]
+    parts.append(_scopes(status, now))
+    if status["services"]:
+        parts += [Text(), _services(status)]
+    problems = list(problems_of(status, now))
+    if problems:
+        parts += [Text(), Text("To look at", style="bold")]
+        parts += [Padding(Text(f"- {problem}"), (0, 0, 0, 2)) for problem in problems]
+    return Group(*parts)
+
+
+def _headline(status: Status) -> Text:
+    state = str(status.get("state", "?"))
+    who = f"{status.get('node_id') or 'this node'} in {status.get('cluster_id') or 'no cluster'}"
+    line = Text.assemble((state, STYLES.get(state, "bold")), f"  {who}", f"  generation {status['generation']}")
+    if status["mode"] != "normal":
+        line.append(f"  {status['mode']}", "bold yellow" if status["mode"] == "degraded" else "bold red")
+    return line
+
+
+def _freshness(status: Status, now: float) -> Text:
+    head = status["head"]
+    if head is None:
+        return Text("no head has been received yet")
+    grade = str(head["grade"])
+    said = "confirmed by the coordinator" if grade == "fresh" else "not confirmed by a coordinator any more"
+    return Text.assemble(
+        (said, GRADES[grade]), f"  head {head['generation']}, {in_words(head['age_s'])} old, ",
+        f"{'expires' if grade == 'fresh' else 'expired'} {until(head['expires_at'], now)}",
+    )  # fmt: skip
+
+
+def _scopes(status: Status, now: float) -> Table:
+    table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", "LAST REFUSED")
+    for name, scope in status["scopes"].items():
+        active, refused = scope["active"], scope["last_rejected"]
+        version = f"{active['authority_epoch']}.{active['config_version']}" if active else "-"
+        if scope["pending"]:
+            version += f" (next {scope['pending']['config_version']})"
+        grade = active["grade"] if active else "missing"
+        table.add_row(
+            name,
+            version,
+            Text(grade, style=GRADES.get(grade, "red")),
+            until(active["expires_at"], now) if active else "-",
+            f"{refused['reason']}, {until(refused['at'], now)}" if refused else "",
+        )
+    return table
+
+
+def _services(status: Status) -> Table:
+    table = _table("SERVICE", "READY", "TOLD", "ANSWER")
+    for name, service in status["services"].items():
+        ready = Text("yes", style="green") if service["ready"] else Text(f"no, {service['reason']}", style="red")
+        told = service["told_generation"]
+        said = "-" if told is None else f"{told}{'' if service['up_to_date'] else ', behind'}"
+        answer = Text(service["answer"], style="" if service["answer_ok"] is not False else "red")
+        table.add_row(name, ready, said, answer)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def problems_of(status: Status, now: float) -> Iterator[str]:
+    """Each with its remedy, the most urgent first."""
+    cause = status.get("fence") or status.get("cause")
+    if cause:
+        yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
+    for name, scope in status["scopes"].items():
+        if refused := scope["last_rejected"]:
+            yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
+        if not scope["active"]:
+            yield f"{name} is not active: holdfast explain {name}"
+        elif scope["active"]["grade"] == "expired":
+            yield f"{name} has expired: nothing new is authorised on it until it is renewed"
+    for name, service in status["services"].items():
+        if service["answer_ok"] is False:
+            yield f"{name} could not be told: {service['answer']}"
+    if status["files"]["error"]:
+        yield f"the files are not up to date: {status['files']['error']}"
+
+
+def meaning(reason: str) -> str:
+    """Of a rejection: what it means and what to do."""
+    if reason not in set(Reason):
+        return reason
+    explanation = EXPLANATIONS[Reason(reason)]
+    return f"{reason}. {explanation.meaning} {explanation.remedy}"

@@ -1,0 +1,36 @@
+"""`holdfast watch [SCOPE...]`: one line for each change."""
+
+import json
+
+import click
+
+from holdfast.agent_options import EXITS, asks_the_agent
+from holdfast.client import Change, Client
+
+
+@click.command("watch", epilog=EXITS)
+@click.argument("scopes", nargs=-1)
+@click.option("--after", type=click.IntRange(0), help="Begin with what has changed since this generation.")
+@click.option("--count", type=click.IntRange(1), help="End after so many changes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a change.")
+@asks_the_agent
+def command(client: Client, scopes: tuple[str, ...], after: int | None, count: int | None, as_json: bool) -> None:
+    """Print which scopes and sections change, as they do; of all scopes that may be read, without SCOPE.
+
+    It goes on when the agent is restarted, and looks at the projected files while it is down.
+    """
+    for number, change in enumerate(client.watch(*scopes, after=after), 1):
+        _print(change, as_json=as_json)
+        if number == count:
+            return
+
+
+def _print(change: Change, *, as_json: bool) -> None:
+    if as_json:
+        value = {"generation": change.generation, "scopes": dict(change.scopes), "source": change.source}
+        click.echo(json.dumps(value))  # noqa: TID251 - a report, no document
+        return
+    for scope, sections in sorted(change.scopes.items()):
+        click.echo(f"{change.generation}  {scope}  {' '.join(sections) or '(gone)'}")
+    if not change.scopes:
+        click.echo(f"{change.generation}  ({change.source})")
