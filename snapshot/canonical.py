@@ -23,7 +23,8 @@ from snapshot.identifiers import MAX_INTEGER
 from snapshot.limits import DEFAULT, Limits
 
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Also one without an end, to the end of the text: else each of its quotes would be tried as a beginning.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}:," '))
 _BARE_STRING = re.compile(rb'"[^"]*"')

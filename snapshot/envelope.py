@@ -61,8 +61,8 @@ class Envelope:
 
     @property
     def scope(self) -> str:
-        """`route_policy/a,b`; a head's is `head`."""
-        return scope_name(self.scope_type, self.scope_ids)
+        """`route_policy/a,b`; a head's is `head`, whatever ids it has: a node has one line of generations."""
+        return HEAD if self.kind == HEAD else scope_name(self.scope_type, self.scope_ids)
 
     @property
     def version(self) -> tuple[int, int]:

@@ -84,7 +84,7 @@ class Rejected(Exception):
             for label, text in (("at", self.where), ("expected", self.expected), ("found", self.found))
             if text
         ]
-        return safe_text("; ".join(parts))
+        return "; ".join(parts)[:MAX_TEXT]
 
 
 def safe_text(value: object) -> str:

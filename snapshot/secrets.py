@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from snapshot.canonical import Parsed, survey
 
@@ -38,8 +39,7 @@ REFERENCE = "secret_ref"
 
 _FORBIDDEN_WORDS = tuple(tuple(name.split("_")) for name in FORBIDDEN_NAMES)
 _LAST_WORDS = ("passw", "passphrase", "pwd", "secret", "key", "psk", "community", "token", "credentials")
-_CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=\d)(?=[A-Z])|(?<=[A-Z])(?=[A-Z][^\W\d_A-Z])")
-_SEPARATORS = re.compile(r"[_\-.\s]+")
+_SEPARATORS = re.compile(r"[_\-. ]+")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*:\S.*", re.DOTALL)
 _PRIVATE_JWK = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
@@ -113,7 +113,7 @@ def shape_of(text: str) -> str | None:
         return "age_secret_key"
     if any(pattern.search(text) for pattern in _TOKEN):
         return "provider_token"
-    if any(_is_jwt_header(match[1]) for match in _JWT.finditer(text)):
+    if any(_ends_in_jwt_header(match[1]) for match in _JWT.finditer(text)):
         return "jwt"
     if any(_has_password(match[1]) for match in _AUTHORITY.finditer(text)):
         return "url_credentials"
@@ -183,8 +183,22 @@ def _is_secret(value: object) -> bool:
 
 def _words(name: str) -> tuple[str, ...]:
     folded = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
-    spaced = _CAMEL.sub(" ", folded)
+    spaced = "".join(f" {c}" if _begins_a_word(folded, index) else c for index, c in enumerate(folded))
     return tuple(word for word in _SEPARATORS.split(spaced.lower()) if word)
+
+
+def _begins_a_word(name: str, index: int) -> bool:
+    """Camel case: a capital after a lower-case letter or digit, or the last of several before a lower-case letter."""
+    if index == 0 or not name[index].isupper():
+        return False
+    before, after = name[index - 1], name[index + 1 : index + 2]
+    return before.islower() or before.isdigit() or (before.isupper() and after.islower())
+
+
+def _ends_in_jwt_header(part: str) -> bool:
+    """As a whole, or from one of the first places where an object may begin: `session_eyJ...` holds one too."""
+    starts = (match.start() for match in islice(re.finditer("eyJ", part), 16))
+    return _is_jwt_header(part) or any(_is_jwt_header(part[start:]) for start in starts if start)
 
 
 def _is_jwt_header(part: str) -> bool:

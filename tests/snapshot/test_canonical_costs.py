@@ -49,7 +49,6 @@ except canonical.NotCanonical:
 """
 
 
-@pytest.mark.xfail(strict=True, reason="each escaped quote of a string without an end is tried as a beginning")
 @pytest.mark.parametrize("end", [b"", b"\\"], ids=["open", "backslash"])
 def test_strings_without_an_end_are_read_once(end):
     """threats E17, E24"""

@@ -9,6 +9,7 @@ from snapshot.envelope import Envelope, parse
 from snapshot.identifiers import MAX_INTEGER
 from snapshot.limits import Limits
 from snapshot.reasons import Reason, Rejected
+from tests.fakes.cluster import Cluster
 
 DIGEST = "sha256:" + "0" * 64
 SNAPSHOT = {
@@ -243,3 +244,9 @@ def test_the_order_of_the_times(places):
     else:
         with pytest.raises(Rejected, match="bad_validity"):
             envelope.refuse_bad_validity(said)
+
+
+def test_a_head_has_one_line_of_generations():
+    """rules K32: whatever ids it bears, its mark is that of `head`."""
+    cluster = Cluster()
+    assert cluster.head(scope_ids=["a"]).envelope.scope == "head"

@@ -252,3 +252,15 @@ def test_a_finding_never_repeats_the_secret(text):
 def test_a_value_that_is_about_to_be_published(text):
     assert find_secret({"a": [text]}) == found({"a": [text]})
     assert find_secret({"a": ["x"]}) is None
+
+
+def test_a_jwt_behind_a_word_is_found():
+    """format.md 9: by shape, anywhere in a string; rules S52"""
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
+    assert shape_of(f"session_{token}") == shape_of(f"x{token}") == "jwt"
+
+
+@pytest.mark.parametrize("name", ["ÄÖPASSWORD", "密Password", "my\tpassword"])
+def test_what_the_format_does_not_split_is_one_word(name):
+    """format.md 9: camel case is between a lower-case letter or digit and a capital; a tab is no separator."""
+    assert not is_forbidden_name(name)
