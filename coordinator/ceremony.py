@@ -182,13 +182,9 @@ class Restore:
         return replace(trust, revocations=replace(trust.revocations, **{self.category: held - {self.value}}))
 
 
-def first_trust(
-    roots: Sequence[PublicKey], config: Sequence[PublicKey], threshold: int, until: int, at: Moment
-) -> Trust:
-    """Bundle 1: all of these keys, valid to `until`; `threshold` is the roots'."""
-    empty = Trust({}, {ROOT: threshold, CONFIG: 1}, 1, Revocations())
-    wishes = [*(Add(key, ROOT, until) for key in roots), *(Add(key, CONFIG, until) for key in config)]
-    return next_trust(empty, wishes, at)
+def first_trust(adds: Sequence[Add], root_threshold: int, moment: Moment) -> Trust:
+    """Bundle 1, of these keys."""
+    return next_trust(Trust({}, {ROOT: root_threshold, CONFIG: 1}, 1, Revocations()), adds, moment)
 
 
 def next_trust(present: Trust, wishes: Sequence[Wish], moment: Moment) -> Trust:

@@ -40,8 +40,16 @@ def keep(directory: Path, purpose: str, key: SigningKey, passphrase: bytes | Non
     own_directory(directory)
     path = directory / file_name(purpose, key)
     signing_key.write_file(path, key, passphrase)
+    give_to_owner_of(directory, path)
     sync_directory(directory)
     return path
+
+
+def give_to_owner_of(directory: Path, path: Path) -> None:
+    """What root writes into a service's directory belongs to the service, which could not read it otherwise."""
+    if os.geteuid() == 0:
+        owner = directory.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def own_directory(directory: Path) -> None:

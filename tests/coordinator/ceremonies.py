@@ -37,14 +37,10 @@ class Ceremonies:
 
     def __post_init__(self) -> None:
         roots = [self.new_key() for _ in range(self.roots)]
-        config = [self.new_key()]
-        self.trust = ceremony.first_trust(
-            [public(one) for one in roots],
-            [public(one) for one in config],
-            self.threshold,
-            self.now + YEARS,
-            self.moment(first=True),
-        )
+        purposes = {ROOT: roots, CONFIG: [self.new_key()]}
+        until = self.now + YEARS
+        adds = [ceremony.Add(public(one), purpose, until) for purpose, keys in purposes.items() for one in keys]
+        self.trust = ceremony.first_trust(adds, self.threshold, self.moment(first=True))
         life = self.lifetime()
         claims = Claims("bundle-1", CLUSTER, "trust_bundle", 1, 1, life.issued_at, life.refresh_after, life.expires_at)
         made = signer.snapshot(claims, self.trust.sections(), roots[: self.threshold])

@@ -1,0 +1,325 @@
+"""`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, K12, K26, K48; format.md 8).
+
+    1  nothing is there: neither a cluster in the database nor a file that would be written
+    2  a note of what is about to be written, then the files: root keys, config key, token key, TLS identity
+    3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1
+    4  the note goes
+
+Stopped anywhere before 3 has committed, the files of the note are removed: at once, or by the next `init`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator import authority, ceremony, custody, received, signer, signing_key
+from coordinator.authority import Founding
+from coordinator.ceremony import Add, Moment, PublicKey
+from coordinator.database import Database, Transaction
+from coordinator.refusal import Code, Refused
+from coordinator.settings import Settings
+from coordinator.signer import Claims
+from coordinator.signing_key import SigningKey
+from snapshot.bundle import CONFIG, ROOT, SCOPE
+from snapshot.identifiers import is_id
+from snapshot.signature import ED25519
+from wire.certificate import fingerprint, issue_server, make_authority
+from wire.endpoint import BadEndpointError, Endpoint
+
+YEAR = 365 * 86_400
+ROOT_LIFETIME_S = 20 * YEAR
+CONFIG_LIFETIME_S = YEAR
+MOST_ROOTS = ceremony.MOST_SIGNERS // 2  # so that all of them can be replaced in one bundle
+NOTE = "init.incomplete"
+_NOTE_END = "end"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`state`: the coordinator's own directory. `root_keys`: where root keys are put, to be taken away from there."""
+
+    cluster_id: str
+    coordinator_id: str
+    url: str
+    database_url: str
+    state: Path
+    root_keys: Path
+    roots: int = 3
+    threshold: int = 2
+    algorithm: str = ED25519
+    hosts: tuple[str, ...] = ()  # names of the server beside the URL's
+    passphrase: bytes | None = field(default=None, repr=False)  # of the root keys
+    configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What there is now."""
+
+    cluster_id: str
+    root_keys: tuple[tuple[str, Path], ...]  # key id, file
+    config_key: tuple[str, Path]
+    certificate: Path
+    certificate_sha256: str
+    authority: Path  # the CA file that nodes are given
+    configuration: Path | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Every secret and certificate, made in memory; `files` writes itself, in this order."""
+
+    files: tuple[tuple[Path, Callable[[Path], None]], ...]
+    roots: tuple[SigningKey, ...]
+    config: SigningKey
+    token: SigningKey
+    certificate_sha256: str
+
+
+def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
+    """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
+    _check(wanted)
+    custody.own_directory(wanted.state)
+    with _opened(wanted) as database:
+        _clear_up(wanted, database)
+        if _is_initialised(database):
+            raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
+        plan = _planned(wanted, now)
+        _nothing_is_there(plan)
+        try:
+            _note(wanted, plan)
+            _write(plan)
+            _found(database, wanted, plan, actor=actor, now=now)
+        finally:
+            _clear_up(wanted, database)
+    return _made(wanted, plan)
+
+
+def _check(wanted: Wanted) -> None:
+    for name, value in (("the cluster id", wanted.cluster_id), ("the coordinator id", wanted.coordinator_id)):
+        if not is_id(value):
+            raise Refused(Code.BAD_REQUEST, f"{name} {value!r} is no id", remedy="use a-z 0-9 . _ - (rules J25)")
+    if not 1 <= wanted.roots <= MOST_ROOTS:
+        raise Refused(Code.BAD_REQUEST, f"{wanted.roots} root keys", remedy=f"make 1 to {MOST_ROOTS}")
+    if not 1 <= wanted.threshold <= wanted.roots:
+        remedy = f"ask for 1 to {wanted.roots} signatures"
+        raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)
+    _host(wanted)
+
+
+def _host(wanted: Wanted) -> str:
+    try:
+        return Endpoint.parse(wanted.url, configured=True).host
+    except BadEndpointError as error:
+        raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
+
+
+@contextmanager
+def _opened(wanted: Wanted) -> Iterator[Database]:
+    """The database, its schema up to date; a file that is new goes again when nothing comes of it."""
+    database = Database(wanted.database_url)
+    path = Path(str(database.url.database)) if database.is_sqlite else None
+    is_new = path is not None and not path.exists()
+    try:
+        database.claim()
+        database.migrate()
+        yield database
+        if path is not None:
+            _give(path)
+    except BaseException:
+        if path is not None and is_new and _holds_nothing(database):
+            database.close()
+            for suffix in ("", "-wal", "-shm", ".lock"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+        raise
+    finally:
+        database.close()
+
+
+def _give(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        if (each := Path(f"{path}{suffix}")).exists():
+            custody.give_to_owner_of(path.parent, each)
+
+
+def _is_initialised(database: Database) -> bool:
+    try:
+        with database.read() as transaction:
+            authority.standing(transaction)
+    except Refused as refused:
+        if refused.code is Code.NO_STATE:
+            return False
+        raise
+    return True
+
+
+def _holds_nothing(database: Database) -> bool:
+    try:
+        return not _is_initialised(database)
+    except (Refused, SQLAlchemyError):  # who cannot say what is there removes nothing
+        return False
+
+
+def _planned(wanted: Wanted, now: float) -> _Plan:
+    """All keys and certificates. Nothing is written."""
+    roots = tuple(custody.new_key(wanted.algorithm) for _ in range(wanted.roots))
+    config, token = custody.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
+    ca = make_authority(f"{wanted.cluster_id} coordinators", now)
+    server = issue_server(ca, list(dict.fromkeys((_host(wanted), *wanted.hosts))), now)
+    tls = wanted.state / "tls"
+    files: list[tuple[Path, Callable[[Path], None]]] = [
+        *((wanted.root_keys / custody.file_name(ROOT, key), _key_file(key, wanted.passphrase)) for key in roots),
+        (keys_directory(wanted.state) / custody.file_name(CONFIG, config), _key_file(config)),
+        (token_file(wanted.state), _key_file(token)),
+        (tls / "ca-key.pem", _plain_file(ca.key_pem)),
+        (tls / "ca.pem", _plain_file(ca.certificate_pem, 0o644)),
+        (tls / "server-key.pem", _plain_file(server.key_pem)),
+        (tls / "server.pem", _plain_file(server.certificate_pem, 0o644)),
+    ]
+    if wanted.configuration is not None:
+        path, text = wanted.configuration
+        files.append((path, _plain_file(text.encode(), 0o644)))
+    return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
+
+
+def keys_directory(state: Path) -> Path:
+    return state / "keys"
+
+
+def token_file(state: Path) -> Path:
+    return keys_directory(state) / "token.pem"
+
+
+def _key_file(key: SigningKey, passphrase: bytes | None = None) -> Callable[[Path], None]:
+    return lambda path: signing_key.write_file(path, key, passphrase)
+
+
+def _plain_file(data: bytes, mode: int = 0o600) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+
+    return write
+
+
+def _nothing_is_there(plan: _Plan) -> None:
+    for path, _ in plan.files:
+        if path.exists() or path.is_symlink():
+            raise Refused(Code.ALREADY_INITIALISED, f"{path} is there already", remedy="move it away first")
+
+
+def _write(plan: _Plan) -> None:
+    for path, write in plan.files:
+        is_new = not path.parent.exists()
+        custody.own_directory(path.parent)
+        if is_new:
+            custody.give_to_owner_of(path.parent.parent, path.parent)
+        write(path)
+        custody.give_to_owner_of(path.parent, path)
+    for directory in {path.parent for path, _ in plan.files}:
+        custody.sync_directory(directory)
+
+
+def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: float) -> None:
+    founding = Founding(
+        wanted.cluster_id, wanted.coordinator_id, wanted.url, plan.certificate_sha256, plan.token.public_key
+    )
+    with database.change(actor=actor, now=now) as transaction:
+        one = _OneTransaction(transaction)
+        authority.initialise(one, founding, actor=actor, now=now)
+        received.add_trust_bundle(one, _first_bundle(wanted, plan, now), actor=actor, now=now)
+
+
+def _first_bundle(wanted: Wanted, plan: _Plan, now: float) -> bytes:
+    """Signed by every root key: whoever pins some of them can count them."""
+    start = int(now)
+    moment = Moment(wanted.cluster_id, start, wanted.settings.key_rollout_s)
+    adds = [Add(_public(key), ROOT, start + ROOT_LIFETIME_S) for key in plan.roots]
+    adds.append(Add(_public(plan.config), CONFIG, start + CONFIG_LIFETIME_S))
+    trust = ceremony.first_trust(adds, wanted.threshold, moment)
+    lifetime_s = wanted.settings.trust_bundle_lifetime_s
+    claims = Claims(
+        snapshot_id=os.urandom(16).hex(),
+        cluster_id=wanted.cluster_id,
+        scope_type=SCOPE,
+        config_version=1,
+        authority_epoch=1,
+        issued_at=start,
+        refresh_after=start + lifetime_s // 2,
+        expires_at=start + lifetime_s,
+    )
+    return signer.snapshot(claims, trust.sections(), plan.roots).to_bytes()
+
+
+def _public(key: SigningKey) -> PublicKey:
+    return PublicKey(key.algorithm, key.public_key)
+
+
+class _OneTransaction(Database):
+    """The operations of several modules, each of which makes one change of its own, as one."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        yield self._transaction
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        yield self._transaction
+
+
+def _note(wanted: Wanted, plan: _Plan) -> None:
+    """What is about to be written, on the disk before any of it: files, then directories that are new."""
+    files = [path.absolute() for path, _ in plan.files]
+    directories = {path.parent for path in files if not path.parent.exists()}
+    lines = [*map(str, files), *(f"{path}/" for path in sorted(directories)), _NOTE_END]
+    _plain_file("\n".join(lines).encode())(wanted.state / NOTE)
+    custody.sync_directory(wanted.state)
+
+
+def _clear_up(wanted: Wanted, database: Database) -> None:
+    """The note goes; where no cluster came of it, so does all that it names."""
+    note = wanted.state / NOTE
+    if not note.exists():
+        return
+    if not _is_initialised(database):
+        lines = note.read_text().split("\n")
+        for line in lines if lines[-1] == _NOTE_END else ():  # a note half written came before all else
+            _remove(line)
+    note.unlink()
+    custody.sync_directory(wanted.state)
+
+
+def _remove(line: str) -> None:
+    path = Path(line)
+    if line.endswith("/"):
+        with suppress(OSError):  # not empty: somebody else's files are there
+            path.rmdir()
+    elif line != _NOTE_END:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+
+
+def _made(wanted: Wanted, plan: _Plan) -> Made:
+    paths = [path for path, _ in plan.files]
+    return Made(
+        cluster_id=wanted.cluster_id,
+        root_keys=tuple((key.key_id, path) for key, path in zip(plan.roots, paths, strict=False)),
+        config_key=(plan.config.key_id, paths[wanted.roots]),
+        certificate=wanted.state / "tls" / "server.pem",
+        certificate_sha256=plan.certificate_sha256,
+        authority=wanted.state / "tls" / "ca.pem",
+        configuration=wanted.configuration[0] if wanted.configuration else None,
+    )

@@ -1,0 +1,195 @@
+"""`init`: the whole first state of a cluster, or nothing (rules J34, K12, K26, K48; format.md 8)."""
+
+import multiprocessing
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from coordinator import authority, custody, documents, initialise, signing_requests, tokens
+from coordinator.database import Database
+from coordinator.initialise import NOTE, Wanted
+from coordinator.publisher import container_of
+from coordinator.refusal import Code, Refused
+from snapshot.bundle import CONFIG, ROOT
+from wire.certificate import Certificate, pem_to_der
+
+NOW = 1_800_000_000.0
+
+
+def wanted(tmp_path: Path, **members: object) -> Wanted:
+    state = tmp_path / "state"
+    given = Wanted(
+        "prod", "coord-1", "https://coord.example:7443", f"sqlite:///{state}/coordinator.db", state, tmp_path / "roots"
+    )
+    return replace(given, **members)
+
+
+def run(given: Wanted) -> initialise.Made:
+    return initialise.initialise(given, actor="uid:0", now=NOW)
+
+
+def refused(given: Wanted) -> Refused:
+    with pytest.raises(Refused) as caught:
+        run(given)
+    assert caught.value.remedy
+    return caught.value
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_everything_is_there_afterwards(tmp_path: Path) -> None:
+    """rules J34, K12, K26: cluster, site, own entry, bundle 1; root keys apart from all else."""
+    given = wanted(tmp_path, hosts=("coord-a.example", "10.0.0.7"))
+    made = run(given)
+    database = Database(given.database_url)
+    with database.read() as transaction:
+        standing = authority.standing(transaction)
+        assert (standing.cluster_id, standing.authority_epoch) == ("prod", 1)
+        assert authority.site_ids(transaction) == {"default"}
+        assert authority.server_certificates(transaction) == {made.certificate_sha256}
+        (token_key_id,) = authority.token_keys(transaction)
+    (bundle,) = documents.trust_bundles(database, 0)
+    database.close()
+    trust = signing_requests.bundle_of(container_of(bundle))
+    roots = {name for name, one in trust.keys.items() if one.purpose == ROOT}
+    assert (roots, trust.thresholds) == ({name for name, _ in made.root_keys}, {ROOT: 2, CONFIG: 1})
+    assert {path.parent for _, path in made.root_keys} == {given.root_keys}
+    assert {one.key_id for one in custody.find([given.root_keys], [])} == roots
+    (config,) = custody.config_keys(initialise.keys_directory(given.state), {})
+    assert config.key_id == made.config_key[0]
+    token = load_pem_private_key(initialise.token_file(given.state).read_bytes(), None)
+    assert isinstance(token, Ed25519PrivateKey)
+    assert tokens.key_id(token.public_key()) == token_key_id
+    certificate = Certificate.read(pem_to_der(made.certificate.read_bytes()))
+    assert set(certificate.names) == {"coord.example", "coord-a.example", "10.0.0.7"}
+    assert certificate.fingerprint == made.certificate_sha256
+    private = [path for path in (tmp_path).rglob("*.pem") if b"PRIVATE KEY" in path.read_bytes()]
+    assert len(private) == 3 + 1 + 1 + 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
+    assert not (given.state / NOTE).exists()
+
+
+def test_root_keys_under_a_passphrase(tmp_path: Path) -> None:
+    made = run(wanted(tmp_path, passphrase=b"secret", roots=1, threshold=1))
+    ((_, path),) = made.root_keys
+    assert custody.is_encrypted(path)
+    assert [one.key_id for one in custody.find([path], [b"secret"])] == [made.root_keys[0][0]]
+
+
+def test_again_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    """rules J34"""
+    given = wanted(tmp_path)
+    run(given)
+    before = tree(tmp_path)
+    assert refused(given).code is Code.ALREADY_INITIALISED
+    elsewhere = replace(given, state=tmp_path / "other", root_keys=tmp_path / "other-roots")
+    assert refused(elsewhere).code is Code.ALREADY_INITIALISED
+    assert not elsewhere.root_keys.exists()
+    assert {name: data for name, data in tree(tmp_path).items() if "coordinator.db" not in name} == {
+        name: data for name, data in before.items() if "coordinator.db" not in name
+    }
+
+
+def test_what_stands_in_the_way_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    given = wanted(tmp_path)
+    in_the_way = initialise.token_file(given.state)
+    in_the_way.parent.mkdir(parents=True, mode=0o700)
+    in_the_way.write_bytes(b"mine")
+    found = refused(given)
+    assert str(in_the_way) in found.detail
+    assert tree(tmp_path) == {"state/keys/token.pem": b"mine"}
+    in_the_way.unlink()
+    assert run(given).cluster_id == "prod"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"cluster_id": "Prod"},
+        {"cluster_id": " prod"},
+        {"coordinator_id": ""},
+        {"url": "http://coord.example"},
+        {"url": "https://coord.example/path"},
+        {"roots": 0},
+        {"roots": 9},
+        {"threshold": 0},
+        {"threshold": 4},
+        {"database_url": "mysql://x"},
+    ],
+)
+def test_what_is_at_odds_is_refused_before_anything_is_made(tmp_path: Path, members: dict[str, object]) -> None:
+    """rules J25: an id is never trimmed."""
+    assert refused(wanted(tmp_path, **members)).code in (Code.BAD_REQUEST, Code.INVALID_SETTINGS)
+    assert tree(tmp_path) == {}
+    assert run(wanted(tmp_path)).cluster_id == "prod"
+
+
+def dies_at(number: int, given: Wanted) -> None:
+    """`init` in a process that is gone at its n-th fsync: no clean-up runs."""
+    fsync, left = os.fsync, [number]
+
+    def counted(descriptor: int) -> None:
+        fsync(descriptor)
+        left[0] -= 1
+        if left[0] == 0:
+            os._exit(9)
+
+    os.fsync = counted
+    run(given)
+
+
+def test_killed_anywhere_it_can_be_run_again(tmp_path: Path) -> None:
+    """rules J34, P7: after a kill between any two writes either the cluster is there whole, or `init` makes it."""
+    context = multiprocessing.get_context("fork")
+    outcomes = []
+    for number in range(1, 40):
+        place = tmp_path / str(number)
+        place.mkdir()
+        given = wanted(place, roots=2)
+        process = context.Process(target=dies_at, args=(number, given))
+        process.start()
+        process.join()
+        if process.exitcode == 0:
+            break
+        try:
+            run(given)
+            outcomes.append("made")
+        except Refused as again:
+            assert again.code is Code.ALREADY_INITIALISED
+            outcomes.append("was whole")
+        assert len(custody.find([given.root_keys], [])) == 2
+        assert len(custody.config_keys(initialise.keys_directory(given.state), {})) == 1
+        assert not (given.state / NOTE).exists()
+    else:
+        raise AssertionError("it never ended")
+    assert outcomes[0] == "made"
+    assert outcomes[-1] == "was whole"
+    assert len(outcomes) > 10
+
+
+def test_a_disk_that_is_full_leaves_nothing(tmp_path: Path) -> None:
+    """rules J34"""
+    given = wanted(tmp_path, configuration=(tmp_path / "missing" / "x" / "coordinator.toml", "text"))
+    (tmp_path / "missing").write_bytes(b"a file where a directory should be")
+    with pytest.raises((OSError, ValueError)):
+        run(given)
+    assert set(tree(tmp_path)) == {"missing"}
+    assert not given.root_keys.exists()
+    assert run(wanted(tmp_path)).cluster_id == "prod"
+
+
+def test_on_postgresql(database_url: str, tmp_path: Path) -> None:
+    """rules S1, H8"""
+    given = wanted(tmp_path, database_url=database_url)
+    run(given)
+    database = Database(database_url)
+    assert len(documents.trust_bundles(database, 0)) == 1
+    database.close()
+    assert refused(replace(given, state=tmp_path / "b", root_keys=tmp_path / "c")).code is Code.ALREADY_INITIALISED
