@@ -79,6 +79,7 @@ class Environment:
         except lmdb.Error as error:
             raise refusal(error) from error
         try:
+            self.forget_dead_readers()
             self.databases = self._open_databases()
         except (lmdb.Error, OSError) as error:
             self.lmdb.close()
@@ -103,6 +104,10 @@ class Environment:
 
     def close(self) -> None:
         self.lmdb.close()
+
+    def forget_dead_readers(self) -> None:
+        """A reading process that was killed would keep every page from being used again."""
+        self.lmdb.reader_check()
 
     @contextlib.contextmanager
     def read(self) -> Iterator["Transaction"]:

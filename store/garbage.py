@@ -78,6 +78,7 @@ class Collector:
     def _begin(self) -> _Cycle:
         put: set[bytes] = set()
         self._environment.put_blobs = put
+        self._environment.forget_dead_readers()
         with self._environment.read() as transaction:
             cycle = _Cycle(sorted(set(_documents(transaction))), put)
             for slot, record in pending.headers(transaction):

@@ -5,6 +5,7 @@ Root.look       a reader's: no lock, nothing made
 root.cluster    the paths of one cluster (rules L4..L11, L23..L25; threats D-61)
 """
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -210,8 +211,9 @@ def _take_lock(root: Path) -> int:
     try:
         require_ours(path)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, only its holder's name is missing
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)

@@ -221,6 +221,7 @@ class Store:
 
         generation = self._write(swap)
         for promotion in promotions:
+            self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
         return self._changed(generation, tuple(promotion.scope for promotion in promotions))
 
@@ -248,19 +249,22 @@ class Store:
     def withdraw(self, *scopes: str, now: float) -> int:
         """The head no longer lists them: gone in one transaction, marks stay (rules S3). The generation then."""
 
-        def leave(transaction: Transaction) -> int:
+        def leave(transaction: Transaction) -> tuple[int, tuple[str, ...]]:
+            for scope in scopes:
+                pending.discard_scope(transaction, scope)
+            records = [record for scope in scopes if (record := scope_record(transaction, scope)) is not None]
+            held = [record for record in records if not record.withdrawn]
+            if not held:
+                return meta.read(transaction).generation, ()
             generation = meta.read(transaction).generation + 1
             meta.change(transaction, generation=generation)
-            for scope in scopes:
-                record = scope_record(transaction, scope)
-                pending.discard_scope(transaction, scope)
-                if record is not None:
-                    gone = replace(record, active=None, previous=None, generation=generation, withdrawn=True)
-                    put_scope(transaction, replace(gone, on_previous=False))
-                    append(transaction, Happened.WITHDRAWN, now, scope)
-            return generation
+            for record in held:
+                gone = replace(record, active=None, previous=None, generation=generation, withdrawn=True)
+                put_scope(transaction, replace(gone, on_previous=False))
+                append(transaction, Happened.WITHDRAWN, now, record.scope)
+            return generation, tuple(record.scope for record in held)
 
-        return self._changed(self._write(leave), scopes)
+        return self._changed(*self._write(leave))
 
     def fall_back(self, scope: str, *, now: float, cause: str) -> Happened | None:
         """The active document turned out to be damaged: previous serves by rules L34, or nothing does."""
@@ -350,7 +354,7 @@ class Store:
 
     def _seal(self, verified: Verified, now: float) -> None:
         """What is promoted lies in a slot, whole and durable, before the floors name it."""
-        slot = self._slots.pop(verified.scope, None)
+        slot = self._slots.get(verified.scope)
         if slot is not None and slot.envelope_hash == verified.envelope_hash and slot.record.sealed:
             slot.flush()
         elif slot is not None and slot.envelope_hash in ("", verified.envelope_hash):

@@ -107,7 +107,7 @@ def bulk(size, tag=0):
 
 
 def test_a_full_map(tmp_path):
-    """rules L35: active stays, garbage goes, and there is room again"""
+    """rules L35, M10: active stays, garbage goes, and there is room again"""
     node = Node(tmp_path / "root", Cluster(), map_bytes=8 << 20)
     with node:
         node.apply(node.cluster.bundle())
@@ -202,3 +202,29 @@ def test_an_environment_that_lmdb_gave_up_is_opened_anew(failing):
     environment.lmdb = GivenUp(environment.lmdb)
     failing.apply(failing.cluster.snapshot(2, {"a": 2}))
     assert failing.contents() == {"a": b"2"}
+
+
+def test_a_reader_that_was_killed_keeps_nothing(failing):
+    """Its slot in the lock file would pin every page that was in use when it died."""
+    import signal
+
+    from tests.store.dying import in_a_child
+
+    failing.close()
+
+    def read_and_die():
+        import os
+
+        failing.open()
+        transaction = failing.store._environment.lmdb.begin()
+        assert transaction.stat()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(read_and_die) == -signal.SIGKILL
+    failing.open()
+    assert failing.store._environment.lmdb.reader_check() == 0  # forgotten at start
+    before = failing.store._environment.lmdb.info()["last_pgno"]
+    for version in range(2, 40):
+        failing.apply(failing.cluster.snapshot(version, {"a": ["x" * 1000] * 100 + [version]}))
+        failing.store.garbage.run()
+    assert failing.store._environment.lmdb.info()["last_pgno"] < before + 500

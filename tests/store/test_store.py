@@ -30,6 +30,7 @@ class Model(RuleBasedStateMachine):
         self.path = Path(tempfile.mkdtemp())
         self.node = Node(self.path / "root", CLUSTER_OF_ALL, disk=FailingDisk())
         self.active, self.previous, self.mark, self.verified = {}, {}, {}, {}
+        self.withdrawn = set()
         self.events = 0
 
     @initialize()
@@ -46,6 +47,7 @@ class Model(RuleBasedStateMachine):
             self.previous.pop(scope, None)
         self.active[scope] = (version, content)
         self.mark[scope] = version
+        self.withdrawn.discard(scope)
         self.verified[scope] = verdict
         self.events += 1
 
@@ -97,9 +99,10 @@ class Model(RuleBasedStateMachine):
     @rule(scope=scopes)
     def withdraw(self, scope):
         self.node.store.withdraw(scope, now=NOW)
-        self.generation += 1
-        if scope in self.mark:
+        if scope in self.mark and scope not in self.withdrawn:
+            self.generation += 1
             self.events += 1
+            self.withdrawn.add(scope)
         self.active.pop(scope, None)
         self.previous.pop(scope, None)
 
