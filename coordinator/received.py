@@ -16,6 +16,7 @@ from snapshot.container import ChunkParts
 from snapshot.envelope import RECOVERY, SNAPSHOT, Envelope
 from snapshot.holder import Holder, Mark, Roots
 from snapshot.reasons import Rejected
+from snapshot.roles import ROLES
 from snapshot.verify import Verified, verify
 
 
@@ -39,6 +40,7 @@ def add_trust_bundle(database: Database, data: bytes, *, actor: str, now: float)
 def add_recovery(database: Database, data: bytes, *, actor: str, now: float) -> Recovery:
     """Permission for one node to go back in one scope, once."""
     _, holder = _standpoint(database, _opening(data, RECOVERY).subject_node_id)
+    holder = replace(holder, roles=frozenset(ROLES))  # which scopes it may hold now is the node's own step 10
     verified = _verified(data, holder, RECOVERY, now, {})
     if verified.recovery is None:
         raise AssertionError("a verified recovery says what it allows")

@@ -24,6 +24,7 @@ from coordinator import authority, clock, configuration, custody, heartbeats, si
 from coordinator.admin_api import AdminApi
 from coordinator.api import NodeApi
 from coordinator.authority_api import AuthorityApi
+from coordinator.ceremony_api import CeremonyApi
 from coordinator.collector import Collector
 from coordinator.configuration import Address, Configuration, file_of
 from coordinator.database import Database
@@ -175,7 +176,8 @@ def _servers(
     """Fleet and joins share one gate: heads go before heartbeats, joins and documents, wherever they come in."""
     nodes = NodeApi(coordinator)
     gate = Gate(CAPACITY, random.random)
-    operators = Routes(*AdminApi(coordinator).routes(), *AuthorityApi(coordinator).routes())
+    apis = AdminApi(coordinator), AuthorityApi(coordinator), CeremonyApi(coordinator)
+    operators = Routes(*(route for api in apis for route in api.routes()))
     servers = {
         "admin": Server("admin", operators, UnixTransport(), LOCAL, hosts=HOSTS),
         "fleet": Server("fleet", nodes.fleet_routes(), pinned, REMOTE, gate=gate),

@@ -1,0 +1,62 @@
+"""What an operator asks of keys and ceremonies, on the Unix socket: requests for root keys to sign, and their dates."""
+
+from dataclasses import asdict
+
+from coordinator import drafts, wishes
+from coordinator.desk import body_of, for_operators, parameter
+from coordinator.requests import Member
+from coordinator.running import Coordinator
+from coordinator.signing_requests import SigningRequest
+from coordinator.threads import in_library
+from snapshot.identifiers import is_id, is_integer, parse_scope
+from wire.request import Request
+from wire.routes import Route
+
+
+def is_scope(value: object) -> bool:
+    try:
+        parse_scope(value)
+    except ValueError:
+        return False
+    return True
+
+
+_WISHES = {"wishes": Member(lambda value: isinstance(value, list), required=False)}
+_RECOVERY = {"node_id": Member(is_id), "scope": Member(is_scope), "to_config_version": Member(is_integer)}
+
+
+class CeremonyApi:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/rotation", for_operators(self.rotation)),
+            Route("GET", "/v1/nodes/{node_id}/versions/{scope}", for_operators(self.versions)),
+            Route("POST", "/v1/trust/requests", for_operators(self.bundle_request)),
+            Route("POST", "/v1/recoveries/requests", for_operators(self.recovery_request)),
+        )
+
+    async def rotation(self, _request: Request) -> object:
+        at = self._at
+        return await in_library(drafts.rotation, at.database, at.settings, at.now())
+
+    async def versions(self, request: Request) -> object:
+        node_id, scope = parameter(request, "node_id", is_id), parameter(request, "scope", is_scope)
+        found = await in_library(drafts.versions, self._at.database, node_id, scope)
+        return {"versions": [asdict(each) for each in found]}
+
+    async def bundle_request(self, request: Request) -> object:
+        """Nothing is changed by asking; what is signed comes back by POST /v1/trust."""
+        at, body = self._at, await body_of(request, _WISHES)
+        wished = wishes.parse(body.get("wishes", []), at.now())
+        return _answer(await in_library(drafts.bundle_request, at.database, wished, at.settings, at.now()))
+
+    async def recovery_request(self, request: Request) -> object:
+        at, body = self._at, await body_of(request, _RECOVERY)
+        asked = body["node_id"], body["scope"], body["to_config_version"]
+        return _answer(await in_library(drafts.recovery_request, at.database, *asked, at.settings, at.now()))
+
+
+def _answer(made: SigningRequest) -> dict[str, object]:
+    return {"about": made.about, "changes": made.changes(), "request": made.to_text()}

@@ -1,0 +1,159 @@
+"""What root keys are to be asked to sign, from what stands in the database (format.md 8; rules K54, S87).
+
+bundle_request      bundle N+1: the wishes, and what heads have revoked since N
+recovery_request    permission for a node to go back to a version that was published for it
+versions            the versions of a scope that a node was ever given
+rotation            where each key stands, and what comes next
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import select
+
+from coordinator import authority, ceremony, documents, schema, signing_requests, situation
+from coordinator import rotation as rotations
+from coordinator.ceremony import Carry, Moment, Restore, Wish
+from coordinator.database import Database, Transaction
+from coordinator.publisher import container_of
+from coordinator.refusal import Code, Refused
+from coordinator.rotation import Dates
+from coordinator.settings import Settings
+from coordinator.signing_requests import Lifetime, SigningRequest
+from coordinator.trusted import CATEGORIES, Trust
+from snapshot.identifiers import format_time
+from snapshot.manifest import Recovery, Revocations
+
+
+@dataclass(frozen=True)
+class PublishedVersion:
+    """One version of a scope that was published for a node; `is_kept` while its document can be handed out again."""
+
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    published_at: float
+    is_kept: bool
+
+
+def bundle_request(database: Database, wishes: Sequence[Wish], settings: Settings, now: float) -> SigningRequest:
+    """Refused where the wishes are at odds with what stands there."""
+    container, present, former = _chain(database)
+    with database.read() as transaction:
+        standing = authority.standing(transaction)
+        issued_at = authority.issue_time(transaction, now)
+        carried: list[Wish] = [
+            Carry(situation.read_revocations(transaction)),
+            *_readmitted(transaction, present.revocations),
+        ]
+    moment = Moment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
+    following = ceremony.next_trust(present, [*carried, *wishes], moment)
+    return signing_requests.for_bundle(container, following, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
+
+
+def recovery_request(
+    database: Database, node_id: str, scope: str, to: int, settings: Settings, now: float
+) -> SigningRequest:
+    """From the version published last to an earlier one of the same epoch."""
+    container, _, _ = _chain(database)
+    with database.read() as transaction:
+        published = _versions(transaction, node_id, scope)
+        epoch = authority.standing(transaction).authority_epoch
+        issued_at = authority.issue_time(transaction, now)
+    if not published:
+        raise Refused(
+            Code.NOT_FOUND, f"nothing was ever published as {scope} for {node_id}", remedy="holdfastctl nodes"
+        )
+    last, wanted = published[-1], [each for each in published if each.config_version == to]
+    target = _target(wanted, last, epoch, to)
+    allowed = Recovery(last.config_version, to, target.content_hash, secrets.token_hex(16))
+    life = _lifetime(issued_at, settings.snapshot_lifetime_s)
+    return signing_requests.for_recovery(container, node_id, scope, allowed, life)
+
+
+def versions(database: Database, node_id: str, scope: str) -> list[PublishedVersion]:
+    """The oldest first."""
+    with database.read() as transaction:
+        return _versions(transaction, node_id, scope)
+
+
+def rotation(database: Database, settings: Settings, now: float) -> dict[str, object]:
+    """The present bundle, and for each of its keys the next step with its date."""
+    with database.read() as transaction:
+        found = situation.latest_bundle(transaction)
+    if found is None:
+        raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
+    bundle = found[1]
+    dates = Dates(settings.key_rollout_s, both_sign_s=settings.snapshot_refresh_s)
+    steps = rotations.steps(Trust.of(bundle), dates, now)
+    return {
+        "version": bundle.version,
+        "authority_epoch": bundle.authority_epoch,
+        "expires_at": bundle.expires_at,
+        "renew_at": bundle.issued_at + (bundle.expires_at - bundle.issued_at) // signing_requests.REFRESH_SHARE,
+        "thresholds": dict(bundle.thresholds),
+        "revocations": {name: sorted(getattr(bundle.revocations, name)) for name in CATEGORIES},
+        "keys": [{**asdict(step), "is_due": step.is_due(now)} for step in steps],
+    }
+
+
+def _chain(database: Database) -> tuple[bytes, Trust, frozenset[str]]:
+    """The last bundle as a container and as what it says, and the keys of earlier ones that have left."""
+    kept = [container_of(each) for each in _bundles(database)]
+    if not kept:
+        raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
+    present = Trust.of(signing_requests.bundle_of(kept[-1]))
+    ever = {key_id for each in kept for key_id in signing_requests.bundle_of(each).keys}
+    return kept[-1], present, frozenset(ever - present.keys.keys())
+
+
+def _bundles(database: Database) -> Iterator[documents.Document]:
+    """All of them; they are read by the batch."""
+    after = 0
+    while batch := documents.trust_bundles(database, after):
+        yield from batch
+        after = batch[-1].config_version
+
+
+def _readmitted(transaction: Transaction, revoked: Revocations) -> list[Restore]:
+    """Nodes that the bundle still revokes and that the operator has let in again."""
+    nodes, allowlist = schema.nodes, schema.allowlist
+    welcome = {row.node_id for row in transaction.rows(select(allowlist.c.node_id))}
+    welcome |= {row.node_id for row in transaction.rows(select(nodes.c.node_id).where(nodes.c.revoked_at.is_(None)))}
+    return [Restore("node_ids", node_id) for node_id in sorted(revoked.node_ids & welcome)]
+
+
+def _versions(transaction: Transaction, node_id: str, scope: str) -> list[PublishedVersion]:
+    table, kept = schema.published, schema.documents
+    joined = table.outerjoin(kept, table.c.snapshot_id == kept.c.snapshot_id)
+    chosen = select(table, kept.c.snapshot_id.label("kept")).select_from(joined)
+    mine = chosen.where(table.c.node_id == node_id, table.c.scope == scope)
+    rows = transaction.rows(mine.order_by(table.c.authority_epoch, table.c.config_version))
+    return [
+        PublishedVersion(
+            row.authority_epoch, row.config_version, row.content_hash, row.published_at, row.kept is not None
+        )
+        for row in rows
+    ]
+
+
+def _target(wanted: Sequence[PublishedVersion], last: PublishedVersion, epoch: int, to: int) -> PublishedVersion:
+    """A recovery moves the version alone: never the epoch (rules S65)."""
+    same_epoch = [each for each in wanted if each.authority_epoch == last.authority_epoch]
+    if last.authority_epoch != epoch:
+        raise Refused(Code.CONFLICT, f"epoch {epoch} is not published there yet", remedy="wait for the next head")
+    if not same_epoch:
+        detail = f"version {to} was not published in epoch {epoch}"
+        raise Refused(Code.NOT_FOUND, detail, remedy="`holdfastctl nodes versions` lists them; or declare it anew")
+    (target,) = same_epoch
+    if to >= last.config_version:
+        raise Refused(Code.CONFLICT, f"version {to} is what is published", remedy="name an earlier version")
+    if not target.is_kept:
+        detail = f"the document of version {to}, published {format_time(target.published_at)}, is not kept any more"
+        raise Refused(Code.NOT_FOUND, detail, remedy="declare that state again: it gets a new version")
+    return target
+
+
+def _lifetime(issued_at: int, lifetime_s: int) -> Lifetime:
+    return Lifetime(issued_at, issued_at + lifetime_s)
