@@ -82,3 +82,30 @@ class Stopwatch:
         if moment.boot.boot_id == self.boot_id:
             return moment.boot.elapsed - self.began
         return max(0.0, moment.now - self.since)
+
+
+@dataclass
+class Outage:
+    """How long the node has been without a fresh head, on the boot clock (rules J38, S57).
+
+    While the head is fresh, the boot clock's reading at which it will expire is known; a wall clock that jumps then
+    moves the expiry, but never makes the outage look older than it is. `running` is kept across restarts.
+    """
+
+    running: Stopwatch | None = None
+    _due: tuple[str, str, float] | None = None  # head, boot, the boot clock's reading at its expiry
+
+    def expired_for_s(self, head: str, expires_at: float, moment: Moment) -> float:
+        """Seconds since the head called `head` expired, 0 while it has not; called at each use."""
+        boot = moment.boot
+        if moment.now < expires_at:
+            self.running, self._due = None, (head, boot.boot_id, boot.elapsed + expires_at - moment.now)
+            return 0.0
+        if self.running is None or self.running.about != head:
+            self.running = Stopwatch.started(head, self._ago_s(head, expires_at, moment), moment)
+        return max(0.0, self.running.elapsed_s(moment))
+
+    def _ago_s(self, head: str, expires_at: float, moment: Moment) -> float:
+        if self._due is not None and self._due[:2] == (head, moment.boot.boot_id):
+            return max(0.0, moment.boot.elapsed - self._due[2])
+        return moment.now - expires_at

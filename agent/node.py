@@ -1,0 +1,220 @@
+"""What the agent's tasks share: settings, clocks, store, and what is known beside it. One object, no tasks of its own.
+
+    change(operation, ...)   change the store on its thread; afterwards `holdings` are those of the new generation
+    standing(), facts()      judged anew at each use, since expiry is decided at the moment of use
+    changed                  wakes whoever follows what the node knows
+
+What is learnt while running and is in no document (a check-in, a fence by the coordinator) is in `Learnt`.
+"""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from agent import degraded, standing
+from agent.changes import Generation
+from agent.clock import Clock
+from agent.configuration import Settings
+from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
+from agent.moment import Moment, Outage, Regression, guard
+from agent.standing import Facts, Standing
+from agent.telemetry import Counters
+from agent.threads import Threads
+from snapshot.holder import Holder
+from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
+from store.errors import StoreError, StoreFault
+from store.store import Store
+
+Result = TypeVar("Result")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Learnt:
+    """Of this run. `fenced_at`: the head's (epoch, generation) when the coordinator said that we are revoked."""
+
+    member: bool = False
+    joining: bool = False
+    refusal: str = ""
+    other_cluster: bool = False
+    checked_in: bool = False
+    head_was_fresh: bool = False
+    fenced_at: tuple[int, int] | None = None
+    gaps: frozenset[str] = frozenset()
+    behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # scope to what the coordinator recorded
+    passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
+    store_fault: str = ""
+    revoked: bool = False  # kept: left only by enrolment anew (rules A9)
+
+
+class Node:
+    """Made once the store is open; `reader` knows whose it is."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, threads: Threads, store: Store, reader: HoldingsReader
+    ) -> None:
+        self.settings = settings
+        self.threads = threads
+        self.store = store
+        self.reader = reader
+        self.holdings: Holdings = reader.read()
+        self.learnt = Learnt()
+        self.counters = Counters()
+        self.changed = Generation(0)
+        self.news = Generation(0)  # an activation or a rejection, which the next heartbeat should not wait for
+        self.outage = Outage()
+        self.upstream: ssl.SSLContext | None = None
+        self._regression = Regression()
+        self._clock = clock
+
+    # ---- time
+
+    def moment(self) -> Moment:
+        return guard(self._clock.read(), self.store.time_floor)
+
+    def now(self) -> float:
+        """Unix seconds by the guarded clock."""
+        return self.moment().now
+
+    # ---- judged at each use
+
+    def facts(self, moment: Moment | None = None) -> Facts:
+        moment = moment or self.moment()
+        holdings, learnt = self.holdings, self.learnt
+        gate = self._gate(moment)
+        learnt.head_was_fresh |= gate.head_is_fresh(moment.now)
+        return Facts(
+            member=learnt.member,
+            joining=learnt.joining,
+            refusal=learnt.refusal,
+            other_cluster=learnt.other_cluster,
+            bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
+            revoked=learnt.revoked or holdings.revoked,
+            revoked_by_coordinator=learnt.fenced_at is not None,
+            clock_regressed=self._regression.is_met(moment),
+            listed=listed_scopes(holdings),
+            lost=holdings.kept.lost,
+            on_previous=frozenset(name for name, one in holdings.view.scopes.items() if one.record.on_previous),
+            gaps=learnt.gaps,
+            behind=frozenset(learnt.behind),
+            gate=replace(gate, confirmed=learnt.head_was_fresh),
+        )
+
+    def standing(self) -> Standing:
+        moment = self.moment()
+        return standing.assess(self.facts(moment), moment.now)
+
+    def gate_facts(self) -> degraded.Facts:
+        """What the gate of degraded mode goes by, now."""
+        moment = self.moment()
+        return standing.gate_facts(self.facts(moment), moment.now)
+
+    def holder(self) -> Holder:
+        """The verifier's view of this node, now."""
+        return replace(self.holdings.holder, clock_synchronised=self.moment().counts_as_synchronised)
+
+    def _gate(self, moment: Moment) -> degraded.Facts:
+        holdings, expires_at = self.holdings, self.holdings.head_expires_at
+        expired_for_s = 0.0
+        if expires_at is not None:
+            expired_for_s = self.outage.expired_for_s(holdings.head_hash, expires_at, moment)
+        return degraded.Facts(
+            head_expires_at=expires_at,
+            head_expired_for_s=expired_for_s,
+            scopes=holdings.scopes,
+            policy=holdings.policy,
+            revocations=holdings.revocations,
+            authority_epoch=holdings.bundle.authority_epoch if holdings.bundle else 0,
+            node_id=self.settings.node.node_id,
+            roles=holdings.roles,
+        )
+
+    # ---- changing what is held
+
+    async def change(self, operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+        """Change the store; when this returns, `holdings` are those after the change, and who waits has been woken.
+
+        StoreError as the operation raises it.
+        """
+
+        def work() -> tuple[Result, Holdings]:
+            result = operation(*arguments, **named)
+            return result, self._read()
+
+        try:
+            result, holdings = await self.threads.write(work)
+        except StoreError as error:
+            self.learnt.store_fault = error.fault
+            self.counters.add("store_refusals")
+            raise
+        self.learnt.store_fault = ""
+        self._hold(holdings)
+        return result
+
+    async def reload(self) -> None:
+        """After a change that was not made by `change`."""
+        self._hold(await self.threads.write(self._read))
+
+    def tell(self) -> None:
+        """Something has changed that the states depend on."""
+        self.changed.tell(self.changed.value + 1)
+
+    def tell_news(self) -> None:
+        self.news.tell(self.news.value + 1)
+        self.tell()
+
+    def _hold(self, holdings: Holdings) -> None:
+        activated = holdings.kept.generation != self.holdings.kept.generation
+        self.holdings = holdings
+        self.learnt.behind = {
+            scope: recorded
+            for scope, recorded in self.learnt.behind.items()
+            if (mark := holdings.kept.marks.get(scope)) is None or mark.version < recorded
+        }
+        if self.learnt.fenced_at is not None and holdings.head_version > self.learnt.fenced_at:
+            self.learnt.fenced_at = None
+        if activated:
+            self.tell_news()
+        else:
+            self.tell()
+
+    def _read(self) -> Holdings:
+        """Damage that is met while reading is taken out at once, and what is left is read (rules L34)."""
+        try:
+            return self.reader.read()
+        except StoreError as error:
+            if error.fault is not StoreFault.STORE_CORRUPT:
+                raise
+            log.warning("damage met while reading", detail=error.detail)
+            while not self.store.scrub.step(self.now()).done:
+                pass
+            return self.reader.read()
+
+    # ---- what is learnt
+
+    async def checked_in(self) -> None:
+        """The coordinator has answered: the floor is right, and how far it has come is kept (rules A17, A18)."""
+        moment = self.moment()
+        self._regression.confirmed(moment)
+        if not self.learnt.checked_in:
+            self.learnt.checked_in = True
+            self.tell()
+        await self.threads.write(self.store.save_time_floor, moment.boot)
+
+    def fence(self) -> None:
+        """The coordinator says that we are revoked: unsigned, so it fences and ends nothing (rules A9, J40)."""
+        if self.learnt.fenced_at is None:
+            self.learnt.fenced_at = self.holdings.head_version
+            log.warning("the coordinator says that this node is revoked")
+            self.tell()
+
+
+def listed_scopes(holdings: Holdings) -> frozenset[str]:
+    """The scopes of the accepted head whose types are known (format.md 5)."""
+    if holdings.head is None:
+        return frozenset()
+    return frozenset(name for name in holdings.head.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))

@@ -1,0 +1,180 @@
+"""The state of a node, and why: the first row of a table whose condition holds (rules A1..A9, J40, J41). Pure.
+
+    assess(facts, now)   the Standing
+    ROWS                 REVOKED, WAITING, FENCED, RECOVERING, DEGRADED; a member of whom none holds is ACTIVE
+
+Each condition gives its cause, or None. What a state does not authorise is the gate's business (degraded.py), which
+is told the cause of every state in which nothing new may begin.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from agent import degraded
+from agent.view import REQUIRED
+
+
+class State(StrEnum):
+    UNENROLLED = "unenrolled"
+    JOINING = "joining"
+    WAITING = "waiting"
+    ACTIVE = "active"
+    DEGRADED = "degraded"
+    RECOVERING = "recovering"
+    FENCED = "fenced"
+    REVOKED = "revoked"
+
+
+class Cause(StrEnum):
+    """Why a state holds. FENCED also has those of `degraded.fence`; a refused join has the coordinator's code."""
+
+    NOT_ENROLLED = "not_enrolled"
+    JOINING = "joining"
+    REVOKED = "revoked"
+    OTHER_CLUSTER = "token_of_another_cluster"
+    NO_BOOTSTRAP = "no_bootstrap"
+    REVOKED_BY_COORDINATOR = "revoked_by_coordinator"
+    CLOCK_REGRESSED = "clock_regressed"
+    SCOPE_EXPIRED = "scope_expired"
+    NODE_BEHIND = "node_behind"
+    STORE_REGRESSED = "store_regressed"
+    RUNNING_ON_PREVIOUS = "running_on_previous"
+    SCOPE_MISSING = "scope_missing"
+    VERSION_GAP = "version_gap"
+    HEAD_EXPIRED = "head_expired"
+
+
+# Nothing new is authorised in these.
+CLOSED = frozenset({State.UNENROLLED, State.JOINING, State.WAITING, State.FENCED, State.REVOKED})
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the node knows at one moment. `gate.cause` is not looked at: it follows from the standing.
+
+    `member`: it has an identity, and root keys are pinned outside of the store. `listed`: the scopes of the last head,
+    as far as their types are known. `lost`: scopes whose accepted content is not what serves. `gaps`: scopes being
+    fetched whole after an increment did not fit. `behind`: what the coordinator recorded is above what is held.
+    """
+
+    member: bool = False
+    joining: bool = False
+    refusal: str = ""
+    other_cluster: bool = False
+    bootstrap_accepted: bool = False
+    revoked: bool = False
+    revoked_by_coordinator: bool = False
+    clock_regressed: bool = False
+    listed: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    on_previous: frozenset[str] = frozenset()
+    gaps: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+    gate: degraded.Facts = field(default_factory=degraded.Facts)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`cause` is empty for ACTIVE alone."""
+
+    state: State
+    cause: str = ""
+
+    @property
+    def closed(self) -> bool:
+        return self.state in CLOSED
+
+
+def assess(facts: Facts, now: float) -> Standing:
+    if not facts.member:
+        return _not_a_member(facts)
+    for state, cause_of in ROWS:
+        cause = cause_of(facts, now)
+        if cause is not None:
+            return Standing(state, cause)
+    return Standing(State.ACTIVE)
+
+
+def gate_facts(facts: Facts, now: float) -> degraded.Facts:
+    """What the gate goes by: the same facts, with the cause of a closed state."""
+    standing = assess(facts, now)
+    cause = standing.cause if standing.closed else None
+    return replace(facts.gate, cause=cause)
+
+
+def _not_a_member(facts: Facts) -> Standing:
+    """A2, A3: a token leads to JOINING; refused, it is UNENROLLED again, with the code."""
+    if facts.refusal:
+        return Standing(State.UNENROLLED, facts.refusal)
+    if facts.joining:
+        return Standing(State.JOINING, Cause.JOINING)
+    return Standing(State.UNENROLLED, Cause.NOT_ENROLLED)
+
+
+def _revoked(facts: Facts, now: float) -> str | None:
+    return Cause.REVOKED if facts.revoked else None
+
+
+def _waiting(facts: Facts, now: float) -> str | None:
+    """A4, K27"""
+    if facts.other_cluster:
+        return Cause.OTHER_CLUSTER
+    return None if facts.bootstrap_accepted else Cause.NO_BOOTSTRAP
+
+
+def _fenced(facts: Facts, now: float) -> str | None:
+    """A8; revocation is shown before other reasons (J40)."""
+    if facts.revoked_by_coordinator:
+        return Cause.REVOKED_BY_COORDINATOR
+    if facts.clock_regressed:
+        return Cause.CLOCK_REGRESSED
+    required = [facts.gate.scopes[name] for name in REQUIRED if name in facts.gate.scopes]
+    if any(now >= scope.expires_at for scope in required):
+        return Cause.SCOPE_EXPIRED
+    return degraded.fence(replace(facts.gate, cause=None), now)
+
+
+def _recovering(facts: Facts, now: float) -> str | None:
+    """A7: until every listed scope is at or above its mark. A lost scope that is listed no more is none."""
+    if facts.behind:
+        return Cause.NODE_BEHIND
+    wanted = facts.listed | frozenset(REQUIRED)
+    if facts.on_previous & wanted:
+        return Cause.RUNNING_ON_PREVIOUS
+    if facts.lost & facts.gate.scopes.keys() & wanted:
+        return Cause.STORE_REGRESSED
+    if wanted - facts.gate.scopes.keys():
+        return Cause.SCOPE_MISSING
+    return Cause.VERSION_GAP if facts.gaps & wanted else None
+
+
+def _degraded(facts: Facts, now: float) -> str | None:
+    """A6: the head has expired. That the policy allows going on was decided before, in FENCED."""
+    return None if facts.gate.head_is_fresh(now) else Cause.HEAD_EXPIRED
+
+
+ROWS: tuple[tuple[State, Callable[[Facts, float], str | None]], ...] = (
+    (State.REVOKED, _revoked),
+    (State.WAITING, _waiting),
+    (State.FENCED, _fenced),
+    (State.RECOVERING, _recovering),
+    (State.DEGRADED, _degraded),
+)
+
+
+def changes_at(facts: Facts, now: float) -> float | None:
+    """When the standing changes next by time alone, as far as that is known now; None if never."""
+    gate = facts.gate
+    ends = [scope.expires_at for scope in gate.scopes.values()]
+    ends += [gate.head_expires_at] if gate.head_expires_at is not None else []
+    future: list[float] = [end for end in ends if end > now]
+    if gate.policy is not None and not gate.head_is_fresh(now):
+        future += _bounds(gate, now)
+    return min(future, default=None)
+
+
+def _bounds(gate: degraded.Facts, now: float) -> list[float]:
+    assert gate.policy is not None  # noqa: S101 - the caller's condition
+    left = gate.policy.max_duration_s - gate.head_expired_for_s
+    return [now + left] if left > 0 else []
