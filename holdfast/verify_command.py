@@ -56,7 +56,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 @click.command()
 @click.option("--context", type=click.Path(path_type=Path), required=True, help="What the reader knows, as JSON.")
-@click.option("--now", metavar="TIME", callback=_time, help="The time of the verdict, YYYY-MM-DDTHH:MM:SSZ.  [default: the clock's]")
+@click.option("--now", metavar="TIME", callback=_time, help="Judge as of YYYY-MM-DDTHH:MM:SSZ.  [default: the clock]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a document.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @click.pass_context
