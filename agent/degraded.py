@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agent.grants import GRANTED_BY, POLICY_SCOPE, Grants, Policy
+from agent.grants import POLICY_SCOPE, Grants, Policy
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import Revocations
 from snapshot.roles import allowed_scope_types
+
+COMBINED = "node_runtime"
 
 
 class Mode(StrEnum):
@@ -268,8 +270,8 @@ def _must_be_listed(question: Question, rule: Rule) -> bool:
 
 
 def _could_list(scope: str, grants: str) -> bool:
-    """Whether the agent reads such entries in this scope. A combined node_runtime is open JSON (rules S15)."""
-    return grants == "secrets" or GRANTED_BY.get(parse_scope(scope)[0]) == grants
+    """Whether it would have to be named there. A combined node_runtime is open JSON, but for secrets (rules S15)."""
+    return grants == "secrets" or parse_scope(scope)[0] != COMBINED
 
 
 def _lapsed(scope: HeldScope, facts: Facts, now: float, *, running: bool, degraded: bool) -> Reason | None:

@@ -105,10 +105,9 @@ class LocalApi:
 
     async def readiness(self, request: Request) -> Response:
         facts, now = self.node.facts(), self.now()
-        cause = degraded.fence(facts, now)
-        return Response.json(
-            {"ready": cause is None, "mode": degraded.mode(facts, now), "cause": cause}, 200 if cause is None else 503
-        )
+        mode, cause = _gate(facts, now)
+        ready = cause is None
+        return Response.json({"ready": ready, "mode": mode, "cause": cause}, 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         body = await self.threads.read(self._metrics, self.node.facts(), self.node.report(), self.now())
@@ -153,7 +152,7 @@ class LocalApi:
         facts, now = self.node.facts(), self.now()
         question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
         answer = degraded.may(*_as_seen_by(peer, self.access, question, facts), now)
-        body = MayAnswer(answer.allowed, answer.reason, answer.mode, answer.until)
+        body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)
         return Response.json(body.to_value(), headers=await self.threads.read(self._headers))
 
     async def take(self, request: Request) -> Response:
@@ -163,7 +162,7 @@ class LocalApi:
             return Response.json(await self.node.take(request.chunks()))
         except Rejected as refused:
             return Response.json(
-                {"code": refused.reason, "message": refused.detail or str(refused), "step": refused.step}, 422
+                {"code": str(refused.reason), "message": refused.detail or str(refused), "step": refused.step}, 422
             )
 
     # ---- inside; what has an underscore and reads runs on a reading thread
@@ -191,12 +190,13 @@ class LocalApi:
     def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> Response:
         view = self.views.all()
         reports = scope_reports(self.views, view, self.services.notified, now)
+        mode, fence = _gate(facts, now)
         body = {
             **report,
             "now": format_time(now),
-            "mode": degraded.mode(facts, now),
-            "fence": degraded.fence(facts, now),
-            "grade": view.grade(now),
+            "mode": mode,
+            "fence": fence,
+            "grade": str(view.grade(now)),
             "generation": view.generation,
             "head": _head(view, now),
             "scopes": {name: one.to_value() for name, one in reports.items()},
@@ -212,7 +212,7 @@ class LocalApi:
         told = self.services.notified.get(name)
         return {
             "ready": ready,
-            "reason": reason,
+            "reason": str(reason),
             "scopes": list(service.scopes),
             "told_generation": told.generation if told else None,
             "told_at": format_time(told.at) if told else None,
@@ -229,7 +229,7 @@ class LocalApi:
                 "config_version": scope.identity[1],
                 "content_hash": scope.identity[2],
                 "expires_at": format_time(scope.expires_at),
-                "grade": view.grade_of(scope, now),
+                "grade": str(view.grade_of(scope, now)),
                 "sections": len(scope.document.sections),
             }
             for name, scope in view.scopes.items()
@@ -263,7 +263,7 @@ def again(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except StoreError as error:
-            raise HttpError(503, error.fault, "the store cannot be read at the moment", retry_after=1) from error
+            raise HttpError(503, str(error.fault), "the store cannot be read at the moment", retry_after=1) from error
 
     return read
 
@@ -272,6 +272,12 @@ def _local(request: Request) -> UnixPeer:
     if not isinstance(request.peer, UnixPeer):
         raise HttpError(403, "forbidden", "this is answered on the Unix socket alone")
     return request.peer
+
+
+def _gate(facts: Facts, now: float) -> tuple[str, str | None]:
+    """The mode, and why nothing may go on."""
+    cause = degraded.fence(facts, now)
+    return str(degraded.mode(facts, now)), None if cause is None else str(cause)
 
 
 def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: Facts) -> tuple[Question, Facts]:

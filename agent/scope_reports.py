@@ -45,7 +45,7 @@ def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
         signer_key_id=envelope.signer_key_id,
         applied_at=int(scope.record.activated_at),
         expires_at=envelope.expires_at,
-        grade=view.grade_of(scope, now),
+        grade=str(view.grade_of(scope, now)),
     )
 
 

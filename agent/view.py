@@ -76,7 +76,7 @@ class View:
                 name,
                 *scope.identity,
                 expires_at=scope.expires_at,
-                grade=self.grade_of(scope, now),
+                grade=str(self.grade_of(scope, now)),
                 sections=scope.document.sections,
                 read=scope.document.read,
             )

@@ -1,0 +1,144 @@
+"""What the tests of the agent's periphery share: a real store, and the local API on a real socket over it."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from agent.access import Access
+from agent.changes import Generation, following
+from agent.degraded import Facts, HeldScope
+from agent.generations import Generations, Permissions
+from agent.local_api import LocalApi
+from agent.projection import Projection
+from agent.publishing import Publishing
+from agent.services import Service, Services
+from agent.threads import Threads
+from agent.view import Views
+from agent.watching import Watching
+from snapshot.container import ChunkParts
+from snapshot.reasons import Rejected
+from snapshot.verify import verify
+from store.tables import Name
+from tests.store.cluster import NOW, SCOPE, Cluster, Node
+from tests.wire.lab import LIMITS, once, running
+from wire.server import Server
+from wire.unix import HOSTS, UnixTransport, unix_listener
+
+DAY = 86_400
+
+
+@dataclass
+class Periphery:
+    """A node's local side. `at` is the time; `facts` what the gate goes by; both may be changed by a test."""
+
+    node: Node
+    folder: Path
+    at: float = NOW
+    state: str = "ACTIVE"
+    given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
+    revoked: bool = False
+    access: Access = field(default_factory=lambda: Access.of_group(0))
+    services: tuple[Service, ...] = ()
+    settle_s: float = 0.0
+    taken: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.threads = Threads()
+        self.views = Views(self.node.store)
+        self.active, self.published = Generation(), Generation()
+        self.files = self.folder / "active"
+        self.socket = self.folder / "agent.sock"
+        generations = Generations(self.folder, "active", Permissions())
+        self.publishing = Publishing(
+            self.views,
+            Projection(generations),
+            self.threads,
+            self.active,
+            self.published,
+            self.now,
+            lambda: self.revoked,
+        )
+        self.watching = Watching(self.views, self.threads, self.active)
+        self.telling = Services(
+            self.services, self.views, self.node.store.table(Name.WATERMARKS), self.threads, self.published,
+            self.now, lambda low, high: high, self.settle_s,
+        )  # fmt: skip
+        self.api = LocalApi(
+            self, self.views, self.threads, self.access, self.telling, self.publishing, self.watching, self.now
+        )
+
+    def now(self) -> float:
+        return self.at
+
+    # agent.local_api.Node
+
+    def facts(self) -> Facts:
+        return self.given
+
+    def report(self) -> Mapping[str, object]:
+        return {"state": self.state, "cause": self.given.cause, "node_id": "node-1", "cluster_id": "blue",
+                "counters": {"updates_total": 3}}  # fmt: skip
+
+    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+        data = b"".join([piece async for piece in document])
+        self.taken.append(data)
+        try:
+            verdict = verify(ChunkParts(iter([data])), self.node.holder(), kind="snapshot", now=self.at)
+        except Rejected:
+            raise
+        return {"outcome": type(verdict).__name__, "scope": verdict.envelope.scope}
+
+    # the store
+
+    def apply(self, document: object, **more: float) -> None:
+        self.node.apply(document, **more)
+
+    def route(self, version: int, sections: Mapping[str, object], **changes: object) -> None:
+        self.apply(self.node.cluster.snapshot(version, sections, **changes))
+
+
+@asynccontextmanager
+async def serving(periphery: Periphery) -> AsyncIterator[Periphery]:
+    """The socket and the tasks beside it."""
+    server = Server("local", periphery.api.routes(), UnixTransport(), LIMITS, hosts=HOSTS)
+    with unix_listener(periphery.socket) as listener, following(periphery.node.store.watch, periphery.active):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(periphery.publishing.run)
+            nursery.start_soon(periphery.watching.run)
+            nursery.start_soon(periphery.telling.run)
+            await periphery.published.wait_above(-1)
+            await periphery.watching.seen.wait_above(-1)
+            async with running(server, listener):
+                yield periphery
+            nursery.cancel_scope.cancel()
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "Answer":
+        head, _, body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        return cls(int(first.split()[1]), {name.lower(): value for name, value in headers.items()}, body)
+
+
+async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> Answer:
+    """One answer, over a connection of its own."""
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return Answer.parse(await once(periphery.socket, "\r\n".join([*lines, "", ""]).encode() + body))
+
+
+def held(expires_at: int = NOW + DAY, epoch: int = 1, **more: object) -> HeldScope:
+    return HeldScope(expires_at, epoch, **more)
+
+
+__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving"]
