@@ -119,9 +119,15 @@ def listing(transaction: Transaction, node_id: str) -> dict[str, Entry]:
     return _listings(transaction, schema.heads.c.node_id == node_id).get(node_id, {})
 
 
-def listings(transaction: Transaction) -> dict[str, dict[str, Entry]]:
-    """The same of every node."""
-    return _listings(transaction, true())
+def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, dict[str, Entry]]:
+    """The same of every node, or of some."""
+    if node_ids is None:
+        return _listings(transaction, true())
+    column = schema.heads.c.node_id
+    found: dict[str, dict[str, Entry]] = {}
+    for chunk in chunks(node_ids):
+        found |= _listings(transaction, column.in_(chunk))
+    return found
 
 
 def head(database: Database, node_id: str) -> Document:

@@ -37,12 +37,13 @@ class Publication:
     documents: tuple[Document, ...] = ()
 
 
-def bases(transaction: Transaction) -> dict[str, Basis]:
-    """Of every entry. Read it in the transaction that reads the model: then nothing can slip in between."""
+def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, Basis]:
+    """Of every entry, or of some. Read it in the transaction that reads the model: nothing can slip in between then."""
     nodes, heads = schema.nodes, schema.heads
     joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
     columns = select(nodes.c.node_id, nodes.c.generation, heads.c.generation.label("published"))
-    rows = transaction.rows(columns.select_from(joined))
+    chosen = columns.select_from(joined)
+    rows = transaction.rows(chosen if node_ids is None else chosen.where(nodes.c.node_id.in_(node_ids)))
     return {row.node_id: Basis(row.generation, row.published or 0) for row in rows}
 
 
@@ -120,13 +121,20 @@ class _Accepted:
 
 
 def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
-    rows = transaction.rows(select(schema.heads))
+    """Of these nodes alone: what one node's change costs does not grow with the fleet."""
+    node_ids = [each.node_id for each in publications]
     named = {entry.snapshot_id for each in publications for entry in each.listing.values()}
+    table = schema.heads
+    heads = {
+        row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
+        for chunk in documents.chunks(node_ids)
+        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk)))
+    }
     return _Read(
         standing=authority.standing(transaction),
-        bases=bases(transaction),
-        heads={row.node_id: (row.authority_epoch, row.generation, row.snapshot_id) for row in rows},
-        listings=documents.listings(transaction),
+        bases=bases(transaction, node_ids),
+        heads=heads,
+        listings=documents.listings(transaction, node_ids),
         kept=documents.kept(transaction, named),
     )
 

@@ -1,4 +1,4 @@
-"""A coordinator as an operator sets one up: keys and certificates in files, a configuration, a state, a first bundle."""
+"""A coordinator as an operator sets one up: keys and certificates in files, a configuration, a first bundle."""
 
 import time
 from dataclasses import dataclass, field
