@@ -13,8 +13,8 @@ from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import KINDS, SNAPSHOT, Envelope
 from snapshot.holder import Holder, Mark, Roots
-from snapshot.identifiers import is_hash, is_id, is_integer, is_nonce
-from snapshot.manifest import Entry
+from snapshot.identifiers import HEAD, is_hash, is_id, is_integer, is_nonce
+from snapshot.manifest import Entry, Revocations
 from snapshot.reasons import Rejected
 
 CHUNK_BYTES = 256 * 1024
@@ -31,6 +31,8 @@ def load(path: Path) -> tuple[Holder, str]:
     folder = path.resolve().parent.parent
     files = _files(members, folder)
     kind = _member(members, "kind", lambda value: value in KINDS)
+    active = _mapping(members, "active")
+    head = active.pop(HEAD, None)
     holder = Holder(
         cluster_id=str(_member(members, "cluster_id", is_id)),
         node_id=str(_member(members, "node_id", is_id)),
@@ -39,9 +41,10 @@ def load(path: Path) -> tuple[Holder, str]:
         bundle=_bundle(members, files),
         roots=_roots(members),
         marks={scope: _mark(scope, value) for scope, value in _mapping(members, "floors").items()},
-        active={scope: HeldFile.open(files(value, "active")) for scope, value in _mapping(members, "active").items()},
+        active={scope: HeldFile.open(files(value, "active")) for scope, value in active.items()},
         recoveries=tuple(_read(files(value, "recovery")) for value in _list(members, "recovery")),
         used_nonces=frozenset(_nonces(members)),
+        revocations=_head_revocations(files(head, "active")) if head is not None else Revocations(),
         clock_synchronised=members.get("clock") != "unsynchronised",
     )
     return holder, str(kind)
@@ -155,6 +158,18 @@ def _bundle(members: Mapping[str, object], files: Callable[[object, str], Path])
         raise BadContext(f"trust_bundle: {fault.reason}: {fault.detail}") from None
 
 
+def _head_revocations(path: Path) -> Revocations:
+    """What the last accepted head revoked holds on (format.md 5)."""
+    parts = ChunkParts(chunks(path))
+    try:
+        envelope.parse(parts.opening().envelope, HEAD)
+        return manifest.parse_head(parts.manifest()).revocations
+    except Rejected as fault:
+        raise BadContext(f"{path}: {fault.reason}: {fault.detail}") from None
+    except OSError as error:
+        raise BadContext(f"{path}: {error.strerror}") from None
+
+
 def _roots(members: Mapping[str, object]) -> Roots | None:
     if "root_keys" not in members:
         return None
@@ -182,7 +197,7 @@ def _mapping(members: Mapping[str, object], name: str) -> dict[str, object]:
     value = members.get(name, {})
     if not isinstance(value, dict):
         raise BadContext(f"{name}: not an object by scope")
-    return value
+    return dict(value)
 
 
 def _list(members: Mapping[str, object], name: str) -> list[object]:
