@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 class Node(Protocol):
     """What the API asks of the node itself."""
 
-    def facts(self) -> Facts:
+    def gate_facts(self) -> Facts:
         """What the gate goes by, now."""
 
     def report(self) -> Mapping[str, object]:
@@ -97,20 +97,20 @@ class LocalApi:
     # ---- the node
 
     async def status(self, request: Request) -> Response:
-        return await self.threads.read(self._status, self.node.facts(), self.node.report(), self.now())
+        return await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), self.now())
 
     async def alive(self, request: Request) -> Response:
         """The event loop runs, and no more is meant (rules A12, X13, H19)."""
         return Response.json({"alive": True})
 
     async def readiness(self, request: Request) -> Response:
-        facts, now = self.node.facts(), self.now()
+        facts, now = self.node.gate_facts(), self.now()
         mode, cause = _gate(facts, now)
         ready = cause is None
         return Response.json({"ready": ready, "mode": mode, "cause": cause}, 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:
-        body = await self.threads.read(self._metrics, self.node.facts(), self.node.report(), self.now())
+        body = await self.threads.read(self._metrics, self.node.gate_facts(), self.node.report(), self.now())
         return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
 
     # ---- scopes
@@ -149,7 +149,7 @@ class LocalApi:
             asked = MayRequest.parse(await request.body())
         except BadMessageError as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        facts, now = self.node.facts(), self.now()
+        facts, now = self.node.gate_facts(), self.now()
         question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
         answer = degraded.may(*_as_seen_by(peer, self.access, question, facts), now)
         body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)

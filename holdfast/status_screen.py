@@ -15,18 +15,22 @@ from snapshot.remedies import EXPLANATIONS
 Status = Mapping[str, Any]
 
 STYLES = {
-    "ACTIVE": "bold green",
-    "RECOVERING": "bold yellow",
-    "DEGRADED": "bold yellow",
-    "WAITING": "bold yellow",
-    "JOINING": "bold yellow",
-    "FENCED": "bold red",
-    "REVOKED": "bold red",
-    "UNENROLLED": "bold red",
+    "active": "bold green",
+    "recovering": "bold yellow",
+    "degraded": "bold yellow",
+    "waiting": "bold yellow",
+    "joining": "bold yellow",
+    "fenced": "bold red",
+    "revoked": "bold red",
+    "unenrolled": "bold red",
 }
 GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
-# The cause of a state -> what it means and what a person does (rules A8).
+# The cause of a state -> what it means and what a person does (rules A2..A9).
 CAUSES = {
+    "not_enrolled": "This node belongs to no cluster yet: get a token (holdfastctl tokens) and run holdfast join.",
+    "joining": "It is being admitted; holdfast status --watch shows when it is.",
+    "no_bootstrap": "It is a member and waits for its first configuration: see holdfastctl nodes.",
+    "token_of_another_cluster": "The token is of another cluster: get one of this node's.",
     "scope_expired": "A scope that the node cannot do without has expired: bring the coordinator back.",
     "no_degraded_policy": "The head has expired and no policy allows going on: bring the coordinator back.",
     "degraded_limit": "The time that the policy gives without a coordinator is over: bring it back.",
@@ -34,6 +38,12 @@ CAUSES = {
     "clock_regressed": "The clock is behind what signed documents prove: set it right.",
     "revoked_by_coordinator": "The coordinator says that this node is revoked: ask its operator.",
     "revoked": "This node was revoked: only its enrolment anew brings it back (holdfast join).",
+    "node_behind": "The coordinator has recorded more than this node holds: it is fetching it again.",
+    "store_regressed": "The store was put back: what is missing is fetched again.",
+    "running_on_previous": "The active version was damaged, the one before serves: it is fetched again.",
+    "scope_missing": "A scope that the head lists has not arrived yet: holdfast explain names what was refused.",
+    "version_gap": "An increment did not fit: the full document is being fetched.",
+    "head_expired": "No coordinator confirms the configuration any more; the policy says what goes on.",
 }
 
 
@@ -52,7 +62,7 @@ def screen(status: Status, now: float) -> RenderableType:
 def _headline(status: Status) -> Text:
     state = str(status.get("state", "?"))
     who = f"{status.get('node_id') or 'this node'} in {status.get('cluster_id') or 'no cluster'}"
-    line = Text.assemble((state, STYLES.get(state, "bold")), f"  {who}", f"  generation {status['generation']}")
+    line = Text.assemble((state.upper(), STYLES.get(state, "bold")), f"  {who}", f"  generation {status['generation']}")
     if status["mode"] != "normal":
         line.append(f"  {status['mode']}", "bold yellow" if status["mode"] == "degraded" else "bold red")
     return line

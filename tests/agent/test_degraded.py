@@ -1,4 +1,4 @@
-"""The gate: what is ever allowed, each bound as the tightest, and that it never allows more than the rules read naively."""
+"""The gate: what is ever allowed, each bound as the tightest, and never more than a naive reading of the rules."""
 
 from dataclasses import replace
 
@@ -309,9 +309,12 @@ def naive(question: Question, facts: Facts, now: float) -> bool:
     if since >= policy.max_duration_s:
         return False  # S57
     allowed_by = {
-        "start_service": "continue_services", "open_session": "continue_services", "resolve_secret": "continue_services",
-        "open_route": "preserve_routes", "add_peer": "reconnect_peers",
-    }  # fmt: skip
+        "start_service": "continue_services",
+        "open_session": "continue_services",
+        "resolve_secret": "continue_services",
+        "open_route": "preserve_routes",
+        "add_peer": "reconnect_peers",
+    }
     if allowed_by.get(question.action, question.action) not in policy.allow:
         return False  # S55
     is_new = question.action in allowed_by

@@ -131,7 +131,7 @@ async def test_damaged_bytes_are_never_served(api, monkeypatch):
 
 async def test_status_says_of_each_scope_what_the_heartbeat_says(api):
     body = json.loads((await ask(api, "/v1/status")).body)
-    assert (body["state"], body["mode"], body["grade"], body["fence"]) == ("ACTIVE", "normal", "fresh", None)
+    assert (body["state"], body["mode"], body["grade"], body["fence"]) == ("active", "normal", "fresh", None)
     active = body["scopes"]["route_policy"]["active"]
     assert (active["config_version"], active["grade"]) == (1, "fresh")
     assert body["head"]["generation"] == 1
@@ -166,8 +166,10 @@ async def test_may_answers_as_the_gate_does(api):
         assert (value["reason"], value["allowed"], value["mode"]) == (reason, reason == "ok", "normal")
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"action":1}', b'{"action":"a","more":1}', b'{"action":"a","action":"b"}',
-                                  b'{"action":"a","running_since":"now"}'])  # fmt: skip
+@pytest.mark.parametrize("body", [
+    b"{", b"[]", b'{"action":1}', b'{"action":"a","more":1}', b'{"action":"a","action":"b"}',
+    b'{"action":"a","running_since":"now"}',
+])  # fmt: skip
 async def test_a_question_out_of_form(api, body):
     answer = await ask(api, "/v1/may", "POST", body)
     assert (answer.status, json.loads(answer.body)["code"]) == (400, "bad_request")
