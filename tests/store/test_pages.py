@@ -99,9 +99,8 @@ def is_tree_page(whole, number):
     return own == number and flags & 3
 
 
-def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
-    """A writer would take it and write over what is held."""
-    (*_, data) = grown(tmp_path / "store", 5)
+def free_the_root(data):
+    """Write the root of the main tree into a record of the free list: a writer would take it and write over it."""
     whole = bytearray(data.read_bytes())
     metas = [struct.unpack_from("=QQ", whole, start + 136) for start in (0, PAGE)]
     newest = metas.index(max(metas, key=lambda meta: meta[1])) * PAGE
@@ -113,6 +112,11 @@ def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
     assert flags == 0
     struct.pack_into("=Q", whole, page + start + 8 + key_size + 8, main_root)
     data.write_bytes(whole)
+
+
+def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
+    (*_, data) = grown(tmp_path / "store", 5)
+    free_the_root(data)
     with pytest.raises(PageFaultError, match="free"):
         require_sound(data, PAGE)
 

@@ -13,6 +13,7 @@ from store.floors import MAGIC
 from store.metapage import FileState, inspect
 from store.quarantine import MOST_COPIES
 from tests.store.cluster import BOOT, CLUSTER, DAY, NOW, SCOPE, Cluster, Node
+from tests.store.test_pages import free_the_root
 
 FILLER = "constant" * 700  # sections of more than a page
 
@@ -69,16 +70,6 @@ def opens_with_its_floors(node):
         assert served["a"] in (b'{"v":1}', b'{"v":2}', b'{"v":3}')
     node.apply(node.cluster.snapshot(4, sections(4)))
     assert node.contents()["a"] == b'{"v":4}'
-
-
-def bundle_again(node):
-    """The bundle of the module's origin, taken again at its floor (threats C04)."""
-    node.apply(node.origin_bundle)
-
-
-@pytest.fixture(scope="module")
-def bundle(origin):
-    return origin.cluster.bundle()
 
 
 def rebuilt(node):
@@ -161,6 +152,12 @@ def test_at_the_floor_the_same_content_is_taken_again(origin, tmp_path):
     with node:
         assert happened(node) == set()
     assert list(check(node.path, CLUSTER)) == []
+
+
+def test_pages_that_read_well_and_would_be_written_over(copy):
+    """rules L30, J47: LMDB sees nothing wrong until it writes"""
+    free_the_root(data_file(copy))
+    rebuilt(copy)
 
 
 @pytest.mark.parametrize("page", [0, 1])
