@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from coordinator import authority, backlog, catalog, declarations, heads, schema
+from coordinator import authority, backlog, declarations, heads, schema
 from coordinator.backlog import Backlog
 from coordinator.database import Database
 from coordinator.settings import Settings
@@ -113,7 +113,8 @@ def compile_benchmark(name: str, url: str, folder: Path, nodes: int) -> None:
     kept = Backlog()
     first, made, documents = timed(database, kept, keys, now)
     print(
-        f"{name}: first compile of {made} nodes: {first:.1f} s, {documents} documents, {first / made * 1e3:.1f} ms a node"
+        f"{name}: first compile of {made} nodes, {documents} documents: {first:.1f} s,"
+        f" {first / made * 1e3:.1f} ms a node"
     )
     one = []
     for number in range(9):

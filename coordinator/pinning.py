@@ -12,12 +12,11 @@ from sqlalchemy import select
 from coordinator import objects, schema
 from coordinator.database import Database, Transaction
 from coordinator.refusal import Refused
+from coordinator.revocation import CERTIFICATES
 from coordinator.threads import in_library
 from wire.certificate import fingerprint
 from wire.peer import PinState
 from wire.pins import PinRefusedError, PinTable
-
-CERTIFICATES = "certificates"  # the kind of the objects
 
 _log = structlog.get_logger(__name__)
 

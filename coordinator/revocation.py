@@ -13,12 +13,14 @@ from collections.abc import Mapping
 
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import admission, authority, catalog, schema
+from coordinator import admission, authority, catalog, objects, schema
 from coordinator.admission import Entry
 from coordinator.database import Database, Transaction
 from coordinator.model import Model
 from coordinator.refusal import Code, Refused, bounded
 from snapshot.identifiers import is_endpoint, is_hash, is_id
+
+CERTIFICATES = "certificates"  # the kind of the objects: certificates of nodes that are no members any more
 
 # The members of a head's `revocations` (format.md 5), and the form of their values.
 _ASSIGNMENT = re.compile(r"([^/]+)/([^/]+)", re.ASCII)
@@ -152,6 +154,15 @@ def _retire_certificates(transaction: Transaction, node_id: str, code: Code) -> 
     known = {row[0] for row in transaction.rows(select(retired.c.certificate_sha256))} if pins else set()
     rows = [{"certificate_sha256": pin, "node_id": node_id, "code": code.value} for pin in pins if pin not in known]
     transaction.run(insert(retired), rows)
+    _keep_certificates(transaction, node_id)
+
+
+def _keep_certificates(transaction: Transaction, node_id: str) -> None:
+    """So that TLS still knows who it is, and who comes back can be told (rules K22, H-000-2)."""
+    table = schema.nodes
+    row = transaction.row(select(table.c.certificate, table.c.next_certificate).where(table.c.node_id == node_id))
+    if row is not None:
+        objects.put_all(transaction, CERTIFICATES, [bytes(each) for each in row if each is not None])
 
 
 def _end_admission(transaction: Transaction, node_id: str) -> None:

@@ -1,0 +1,75 @@
+"""The same state gives the same bytes, for whoever may hold them, and for nobody else (rules S6, S69)."""
+
+import random
+
+import pytest
+from hypothesis import given
+
+from coordinator import views
+from coordinator.compiler import compile_scope
+from coordinator.kinds import Node, Organization, Route, Selector, Service
+from coordinator.model import Model
+from snapshot import canonical
+from snapshot.roles import ROLES
+from tests.coordinator import models
+from tests.coordinator.models import model
+
+ACME = Organization("acme")
+NODE = Node("n1", roles=("core_mesh", "egress_service"), organizations=("acme", "wayne"))
+SERVICE = Service("web", organization="acme", runs_on=Selector(nodes=("n1",)))
+ROUTE = Route("front", organization="acme", service="web")
+
+
+@given(models.models(), models.st.randoms(use_true_random=False))
+def test_the_same_state_gives_the_same_bytes_in_whatever_order(state: Model, shuffled: random.Random) -> None:
+    """rules S6"""
+    resources, members = list(state.resources.items()), list(state.members.items())
+    shuffled.shuffle(resources)
+    shuffled.shuffle(members)
+    again = Model(state.cluster_id, dict(resources), dict(members))
+    for node_id, subject in state.subjects.items():
+        for scope_type in views.scope_types(subject):
+            one, other = compile_scope(state, node_id, scope_type), compile_scope(again, node_id, scope_type)
+            assert dict(one.sections) == dict(other.sections)
+            assert (one.content_hash, one.audience) == (other.content_hash, other.audience)
+
+
+@given(models.models())
+def test_the_audience_covers_the_content_and_no_more_than_the_node(state: Model) -> None:
+    """rules S79, S80: what steps 10 and 11 will ask."""
+    for node_id, subject in state.subjects.items():
+        for scope_type in views.scope_types(subject):
+            content = compile_scope(state, node_id, scope_type)
+            assert set(content.audience.roles) <= set(subject.roles)
+            assert set(content.audience.organization_ids) <= set(subject.organizations)
+            inside = {one for data in content.sections.values() for one in owners(canonical.loads(data))}
+            assert inside <= set(content.audience.organization_ids)
+
+
+def owners(value: object) -> set:
+    if isinstance(value, dict):
+        own = {value["organization_id"]} if "organization_id" in value else set()
+        return own.union(*(owners(inner) for inner in value.values()))
+    return set().union(*(owners(inner) for inner in value)) if isinstance(value, list) else set()
+
+
+def test_the_establishing_documents_say_all_that_the_node_is() -> None:
+    """format.md 9: a node's own roles and organizations are those of its node_runtime."""
+    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", "node_runtime")
+    assert content.audience.roles == ("core_mesh", "egress_service")
+    assert content.audience.organization_ids == ("acme", "wayne")
+
+
+def test_other_documents_name_whose_data_is_inside_and_who_grants_them() -> None:
+    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", "route_policy")
+    assert content.audience.organization_ids == ("acme",)
+    assert set(content.audience.roles) == {role for role in NODE.roles if "route_policy" in ROLES[role]}
+    assert compile_scope(model(NODE), "n1", "degraded_mode_policy").audience.roles == ()
+
+
+def test_what_a_node_may_not_hold_is_not_compiled() -> None:
+    """rules S80"""
+    with pytest.raises(KeyError):
+        compile_scope(model(Node("n1", roles=("ingress",))), "n1", "peer_directory")
+    with pytest.raises(KeyError):
+        compile_scope(model(NODE), "stranger", "node_runtime")
