@@ -66,7 +66,9 @@ class Generations:
 
     def prepare(self) -> None:
         """At start: the folders exist, and what a crash left half made is gone."""
-        self.root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not self.root.exists():  # under the unit systemd has made it
+            self.root.mkdir(parents=True)
+            self.root.chmod(0o755)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.permissions.give(self.folder, self.permissions.folder_mode)
         for leftover in self.root.glob(f".{self.name}.link-*"):

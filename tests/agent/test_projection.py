@@ -1,0 +1,382 @@
+"""Projected files: one swap a generation, nothing half made seen by anybody, whatever step a crash comes at."""
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from agent.generations import Generations, NotOursError, Permissions
+from agent.projection import ProjectedScope, Projection, folder_of
+from snapshot.manifest import Entry
+from tests.citations import ROOT
+
+NOW = 1_900_000_000
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
+
+
+def scope(name: str, sections: dict[str, bytes], version: int = 1, **changes: object) -> ProjectedScope:
+    entries = {key: Entry(hashlib.sha256(data).hexdigest(), len(data)) for key, data in sections.items()}
+    content_hash = "sha256:" + hashlib.sha256(repr(entries).encode()).hexdigest()
+    given = {"expires_at": NOW + 60, "grade": "fresh", "read": sections.__getitem__}
+    return ProjectedScope(name, 1, version, content_hash, sections=entries, **(given | changes))
+
+
+def projection(folder: Path, permissions: Permissions | None = None, grace_s: float = 60.0) -> Projection:
+    made = Projection(Generations(folder, "active", permissions or Permissions(), grace_s))
+    made.start()
+    return made
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file that a reader finds, by its path."""
+    active = folder / "active"
+    return {str(path.relative_to(active)): path.read_bytes() for path in active.rglob("*") if path.is_file()}
+
+
+def test_the_layout(tmp_path):
+    """protocol.md 4, Files; rules S5."""
+    scopes = [
+        scope("route_policy", {"routes": b'{"a":1}', "routes.2": b"{}"}, 3),
+        scope("qos_policy/amber,sable", {"policies": b"[]"}),
+        scope("node_runtime", {}),
+    ]
+    assert projection(tmp_path).project(7, scopes, 0.0)
+    found = tree(tmp_path)
+    index = json.loads(found.pop("index.json"))
+    assert found == {
+        "route_policy/routes.json": b'{"a":1}',
+        "route_policy/routes.2.json": b"{}",
+        "qos_policy@amber,sable/policies.json": b"[]",
+    }
+    assert (tmp_path / "active/node_runtime").is_dir()
+    assert index["generation"] == 7
+    assert index["scopes"]["route_policy"] == {
+        "path": "route_policy",
+        "authority_epoch": 1,
+        "config_version": 3,
+        "content_hash": scopes[0].content_hash,
+        "expires_at": "2030-03-17T17:47:40Z",
+        "grade": "fresh",
+    }
+    assert index["scopes"]["qos_policy/amber,sable"]["path"] == "qos_policy@amber,sable"
+
+
+def test_long_ids_are_given_by_their_hash():
+    ids = [f"{number:060}" for number in range(1, 4)]
+    joined = ",".join(ids)
+    assert len(joined) == 182
+    digest = hashlib.sha256(joined.encode()).hexdigest()
+    assert folder_of(f"route_policy/{joined}") == f"route_policy@sha256-{digest}"
+    assert folder_of(f"route_policy/{ids[0]},{ids[1]}") == f"route_policy@{ids[0]},{ids[1]}"
+    assert folder_of(f"route_policy/{ids[0]},{ids[1]},{'1' * 58}") == f"route_policy@{ids[0]},{ids[1]},{'1' * 58}"
+
+
+def test_unchanged_files_are_linked_and_changed_ones_are_not(tmp_path):
+    made = projection(tmp_path)
+    reads: list[str] = []
+
+    def counted(sections: dict[str, bytes]) -> ProjectedScope:
+        return scope("route_policy", sections, read=lambda name: reads.append(name) or sections[name])
+
+    made.project(1, [counted({"a": b"1", "b": b"2"})], 0.0)
+    before = {name: (tmp_path / f"active/route_policy/{name}.json").stat().st_ino for name in "ab"}
+    made.project(2, [counted({"a": b"1", "b": b"3"})], 0.0)
+    assert reads == ["a", "b", "b"]
+    assert (tmp_path / "active/route_policy/a.json").stat().st_ino == before["a"]
+    assert (tmp_path / "active/route_policy/b.json").stat().st_ino != before["b"]
+    assert tree(tmp_path)["route_policy/b.json"] == b"3"
+
+
+def test_nothing_is_done_twice(tmp_path):
+    made = projection(tmp_path)
+    scopes = [scope("route_policy", {"a": b"1"})]
+    assert made.project(1, scopes, 0.0)
+    target = (tmp_path / "active").readlink()
+    assert not made.project(1, scopes, 1.0)
+    assert (tmp_path / "active").readlink() == target
+
+
+def test_a_new_process_does_not_trust_what_it_finds(tmp_path):
+    """Somebody may have written into them: the first projection writes every file anew."""
+    scopes = [scope("route_policy", {"a": b"good"})]
+    projection(tmp_path).project(1, scopes, 0.0)
+    (tmp_path / "active/route_policy/a.json").chmod(0o600)
+    (tmp_path / "active/route_policy/a.json").write_bytes(b"evil")
+    projection(tmp_path).project(1, scopes, 0.0)
+    assert tree(tmp_path)["route_policy/a.json"] == b"good"
+
+
+def test_an_expired_scope_stays_marked_and_a_withdrawn_one_goes(tmp_path):
+    """rules S3, A9."""
+    made = projection(tmp_path)
+    made.project(1, [scope("route_policy", {"a": b"1"}), scope("qos_policy", {"p": b"2"})], 0.0)
+    made.project(1, [scope("route_policy", {"a": b"1"}, grade="expired"), scope("qos_policy", {"p": b"2"})], 1.0)
+    index = json.loads(tree(tmp_path)["index.json"])
+    assert (index["generation"], index["scopes"]["route_policy"]["grade"]) == (1, "expired")
+    assert tree(tmp_path)["route_policy/a.json"] == b"1"
+    made.project(2, [scope("qos_policy", {"p": b"2"})], 2.0)
+    assert not (tmp_path / "active/route_policy").exists()
+    made.withdraw(3, 3.0)
+    assert tree(tmp_path).keys() == {"index.json"}
+    assert len(list((tmp_path / ".active.generations").iterdir())) == 1  # for nobody, at once
+
+
+def test_a_reader_keeps_the_generation_that_it_began_with(tmp_path):
+    """rules P3: through three swaps, and also after it has been collected for what it has opened."""
+    made = projection(tmp_path, grace_s=10.0)
+    made.project(1, [scope("route_policy", {"a": b"1", "b": b"1"})], 0.0)
+    folder = os.open(tmp_path / "active", os.O_RDONLY | os.O_DIRECTORY)
+    opened = os.open("route_policy/a.json", os.O_RDONLY, dir_fd=folder)
+    for version in (2, 3, 4):
+        made.project(version, [scope("route_policy", {"a": b"%d" % version, "b": b"%d" % version})], 1.0)
+    late = os.open("route_policy/b.json", os.O_RDONLY, dir_fd=folder)
+    assert (os.read(opened, 9), os.read(late, 9)) == (b"1", b"1")
+    made.project(5, [scope("route_policy", {"a": b"5"})], 100.0)
+    made.project(6, [scope("route_policy", {"a": b"6"})], 200.0)
+    os.lseek(opened, 0, os.SEEK_SET)
+    assert os.read(opened, 9) == b"1"
+    with pytest.raises(FileNotFoundError):
+        os.open("route_policy/b.json", os.O_RDONLY, dir_fd=folder)
+    for descriptor in (folder, opened, late):
+        os.close(descriptor)
+
+
+def test_old_ones_are_kept_for_the_grace_time_and_never_too_many(tmp_path):
+    made = projection(tmp_path, grace_s=1000.0)
+    for version in range(1, 100):
+        made.project(version, [scope("route_policy", {"a": b"%d" % version})], 1.0)
+    folder = tmp_path / ".active.generations"
+    assert len(list(folder.iterdir())) == 65
+    made.project(200, [scope("route_policy", {"a": b"200"})], 2000.0)
+    made.project(201, [scope("route_policy", {"a": b"201"})], 4000.0)
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_modes_and_group(tmp_path):
+    made = projection(tmp_path, Permissions(0o644, 0o755))
+    os.umask(old := os.umask(0o077))
+    try:
+        os.umask(0o077)
+        made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+    finally:
+        os.umask(old)
+    for path, mode in (("active/", 0o755), ("active/route_policy", 0o755), ("active/index.json", 0o644),
+                       ("active/route_policy/a.json", 0o644), (".active.generations", 0o755)):  # fmt: skip
+        assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode, path
+
+
+@AS_ROOT
+def test_the_group_reads_and_others_do_not(tmp_path):
+    """threats U11: another uid of the group reads the files, one outside of it does not."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    made = projection(tmp_path, Permissions(0o640, 0o750, gid=4321))
+    made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+    path = tmp_path / "active/route_policy/a.json"
+
+    def reads(gid: int) -> bool:
+        command = ["setpriv", "--reuid=4000", f"--regid={gid}", "--clear-groups", "cat", path]
+        return subprocess.run(command, capture_output=True, check=False).stdout == b"1"
+
+    assert reads(4321)
+    assert not reads(4322)
+    made.project(2, [scope("route_policy", {"a": b"1", "b": b"2"})], 0.0)
+    assert path.stat().st_gid == 4321
+
+
+def test_what_is_not_ours_is_left_alone(tmp_path):
+    (tmp_path / "active").mkdir()
+    (tmp_path / "active/file").write_text("somebody's")
+    made = projection(tmp_path)
+    with pytest.raises(NotOursError, match="move it away"):
+        made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+    assert (tmp_path / "active/file").read_text() == "somebody's"
+    (tmp_path / "active/file").unlink()
+    (tmp_path / "active").rmdir()
+    assert made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+    assert tree(tmp_path)["route_policy/a.json"] == b"1"
+
+
+def test_a_section_that_cannot_be_read_leaves_the_old_files(tmp_path):
+    """rules J47: bytes that are not what they should be are never shown."""
+    made = projection(tmp_path)
+    made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+
+    def damaged(name: str) -> bytes:
+        raise OSError(5, "damaged")
+
+    with pytest.raises(OSError, match="damaged"):
+        made.project(2, [scope("route_policy", {"a": b"1", "b": b"2"}, read=damaged)], 0.0)
+    assert json.loads(tree(tmp_path)["index.json"])["generation"] == 1
+    assert [path.name for path in (tmp_path / ".active.generations").iterdir()] == ["1.0"]
+    made.project(2, [scope("route_policy", {"a": b"1", "b": b"2"})], 0.0)
+    assert tree(tmp_path)["route_policy/b.json"] == b"2"
+
+
+# ---- crashes
+
+CRASH = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.agent.test_projection import projection, scope
+
+folder = Path(sys.argv[1])
+OLD = [scope("route_policy", {"a": b"old", "b": b"same"}), scope("qos_policy", {"p": b"old"})]
+NEW = [scope("route_policy", {"a": b"new", "b": b"same", "c": b"new"})]
+CHANGES = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "os.chown", "open"}
+left = -1
+
+def watch(event, arguments):
+    global left
+    if event in CHANGES and left >= 0:
+        if left == 0:
+            os._exit(9)
+        left -= 1
+
+sys.addaudithook(watch)
+for step in range(1000):
+    place = folder / str(step)
+    place.mkdir()
+    child = os.fork()
+    if not child:
+        made = projection(place)
+        for generation in range(1, 4):  # so that there is something to collect
+            made.project(generation, [*OLD, scope("node_runtime", {"n": b"%d" % generation})], 0.0)
+        made.generations.grace_s = 0.0
+        left = step
+        made.project(9, NEW, 100.0)
+        left = -1
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(step, code, flush=True)
+    if code == 0:
+        break
+    assert code == 9, code
+"""
+
+
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_whole(tmp_path):
+    """rules P7: at every single change of the file system; and the next start goes on from whatever was left."""
+    command = [sys.executable, "-c", CRASH, tmp_path, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=100)
+    assert done.returncode == 0, done.stderr
+    steps = [line.split() for line in done.stdout.splitlines()]
+    assert len(steps) > 20
+    assert steps[-1][1] == "0"
+    seen = set()
+    for step, _ in steps:
+        place = tmp_path / step
+        found = tree(place)
+        generation = json.loads(found.pop("index.json"))["generation"]
+        seen.add(generation)
+        if generation == 3:
+            old = {"route_policy/a.json": b"old", "route_policy/b.json": b"same", "qos_policy/p.json": b"old"}
+            assert found == {**old, "node_runtime/n.json": b"3"}
+        else:
+            assert generation == 9
+            assert found == {f"route_policy/{name}.json": data for name, data in NEW_FILES.items()}
+        again = projection(place)
+        again.project(10, [scope("route_policy", {"a": b"after"})], 0.0)
+        assert tree(place)["route_policy/a.json"] == b"after"
+        assert not [path for path in place.rglob("*") if ".new-" in path.name or ".link-" in path.name]
+    assert seen == {3, 9}
+
+
+NEW_FILES = {"a": b"new", "b": b"same", "c": b"new"}
+
+
+# ---- against a model
+
+names = st.sampled_from(["route_policy", "route_policy/a", "route_policy/a,b", "qos_policy", "node_runtime"])
+contents = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.binary(max_size=3), max_size=3)
+
+
+class ProjectionModel(RuleBasedStateMachine):
+    """What readers see is always exactly the last set that was projected, and what was opened stays readable."""
+
+    @initialize()
+    def start(self):
+        self.folder = Path(self.base) / str(len(list(Path(self.base).iterdir())))
+        self.folder.mkdir()
+        self.made = projection(self.folder, grace_s=5.0)
+        self.model: dict[str, tuple[dict[str, bytes], str]] | None = None
+        self.generation = 0
+        self.clock = 0.0
+        self.readers: list[tuple[int, dict[str, bytes]]] = []
+
+    def project(self):
+        self.generation += 1
+        scopes = [scope(name, sections, grade=grade) for name, (sections, grade) in (self.model or {}).items()]
+        self.made.project(self.generation, scopes, self.clock)
+
+    @rule(name=names, sections=contents, grade=st.sampled_from(["fresh", "stale", "expired"]))
+    def activate(self, name, sections, grade):
+        self.model = {**(self.model or {}), name: (sections, grade)}
+        self.project()
+
+    @rule(name=names)
+    def withdraw(self, name):
+        self.model = {key: value for key, value in (self.model or {}).items() if key != name}
+        self.project()
+
+    @rule()
+    def revoke(self):
+        self.model = {}
+        self.generation += 1
+        self.made.withdraw(self.generation, self.clock)
+
+    @rule(seconds=st.floats(0, 20))
+    def wait(self, seconds):
+        self.clock += seconds
+
+    @rule()
+    def restart(self):
+        self.made = projection(self.folder, grace_s=5.0)
+        if self.model is not None:
+            self.project()
+
+    @rule()
+    def read(self):
+        if self.model:
+            for path, data in tree(self.folder).items():
+                self.readers.append((os.open(self.folder / "active" / path, os.O_RDONLY), data))
+
+    @invariant()
+    def readers_see_the_model(self):
+        if getattr(self, "model", None) is None:
+            return
+        found = tree(self.folder)
+        index = json.loads(found.pop("index.json"))
+        assert index["generation"] == self.generation
+        assert {name: entry["grade"] for name, entry in index["scopes"].items()} == {
+            name: grade for name, (_, grade) in self.model.items()
+        }
+        assert found == {
+            f"{folder_of(name)}/{section}.json": data
+            for name, (sections, _) in self.model.items()
+            for section, data in sections.items()
+        }
+
+    def teardown(self):
+        for descriptor, data in getattr(self, "readers", []):
+            assert os.pread(descriptor, 1 << 20, 0) == data
+            os.close(descriptor)
+
+
+def test_against_a_model(tmp_path):
+    machine = type("Machine", (ProjectionModel,), {"base": str(tmp_path)})
+    case = machine.TestCase
+    case.settings = settings(
+        max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    case().runTest()
