@@ -1,6 +1,6 @@
 """What the tests of the agent's periphery share: a real store, and the local API on a real socket over it."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,16 @@ from wire.unix import HOSTS, UnixTransport, unix_listener
 DAY = 86_400
 
 
+class Inline(Threads):
+    """Without threads, for tests under a clock that jumps whenever nothing happens on the loop."""
+
+    async def read(self, operation, *arguments, **named):
+        await trio.lowlevel.checkpoint()
+        return operation(*arguments, **named)
+
+    write = verify = read
+
+
 @dataclass
 class Periphery:
     """A node's local side. `at` is the time; `facts` what the gate goes by; both may be changed by a test."""
@@ -43,9 +53,9 @@ class Periphery:
     services: tuple[Service, ...] = ()
     settle_s: float = 0.0
     taken: list[bytes] = field(default_factory=list)
+    threads: Threads = field(default_factory=Threads)
 
     def __post_init__(self) -> None:
-        self.threads = Threads()
         self.views = Views(self.node.store)
         self.active, self.published = Generation(), Generation()
         self.files = self.folder / "active"
@@ -63,14 +73,27 @@ class Periphery:
         self.watching = Watching(self.views, self.threads, self.active)
         self.telling = Services(
             self.services, self.views, self.node.store.table(Name.WATERMARKS), self.threads, self.published,
-            self.now, lambda low, high: high, self.settle_s,
+            self.now, lambda low, high: high, self.settle_s, self._told,
         )  # fmt: skip
+        self._recorded = trio.Event()
         self.api = LocalApi(
             self, self.views, self.threads, self.access, self.telling, self.publishing, self.watching, self.now
         )
 
     def now(self) -> float:
         return self.at
+
+    def _told(self, service: str) -> None:
+        self._recorded.set()
+        self._recorded = trio.Event()
+
+    async def recorded(self, service: str, *, ok: bool) -> Mapping[str, object]:
+        """What the store remembers of it, once it is of that kind."""
+        table = self.node.store.table(Name.WATERMARKS)
+        with trio.fail_after(20):
+            while (found := table.get(service)) is None or found["ok"] != ok:
+                await self._recorded.wait()
+        return found
 
     # agent.local_api.Node
 
@@ -133,8 +156,15 @@ async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes 
     return Answer.parse(await once(periphery.socket, "\r\n".join([*lines, "", ""]).encode() + body))
 
 
+async def until(look: Callable[[], object]) -> None:
+    """For what another process does, of which no event tells."""
+    with trio.fail_after(20):
+        while not look():  # noqa: ASYNC110 - see above
+            await trio.sleep(0.01)
+
+
 def held(expires_at: int = NOW + DAY, epoch: int = 1, **more: object) -> HeldScope:
     return HeldScope(expires_at, epoch, **more)
 
 
-__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving"]
+__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving", "until"]

@@ -1,0 +1,74 @@
+"""How services are told: files for root's units, commands, nothing."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from agent.notifiers import Command, RequestedVerb, Verb, Watching
+from tests.agent.lab import until
+
+
+def requested(
+    folder: Path, verb: Verb = Verb.RELOAD, unit: str = "nginx.service", timeout_s: float = 5.0
+) -> RequestedVerb:
+    return RequestedVerb(verb, unit, folder / verb, folder / f"holdfast-{verb}", timeout_s)
+
+
+async def unit_answers(notifier: RequestedVerb, words: str, task_status=trio.TASK_STATUS_IGNORED) -> None:
+    """As holdfast-reload@.path and .service do: wait for the request, write what came of it."""
+    task_status.started()
+    request = notifier.requests / notifier.unit
+    await until(request.exists)
+    notifier.answers.mkdir(exist_ok=True)
+    (notifier.answers / notifier.unit).write_text(f"{words}\n")
+
+
+@pytest.mark.parametrize(("words", "ok"), [("success 0", True), ("exit-code 1", False), ("timeout", False)])
+async def test_a_unit_is_reloaded_through_a_file(tmp_path, words, ok):
+    """protocol.md 4: what a service answered is recorded."""
+    notifier = requested(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(unit_answers, notifier, words)
+        told = await notifier.tell("web", 7)
+    assert (told.ok, told.detail) == (ok, words)
+    assert (tmp_path / "reload/nginx.service").read_text() == "reload 7\n"
+
+
+async def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path):
+    notifier = requested(tmp_path, timeout_s=0.3)
+    notifier.answers.mkdir()
+    (notifier.answers / "nginx.service").write_text("success 0\n")
+    told = await notifier.tell("web", 8)
+    assert not told.ok
+    assert "systemctl enable --now holdfast-reload@nginx.service.path" in told.detail
+
+
+async def test_a_signal_is_asked_for_by_its_name(tmp_path):
+    notifier = RequestedVerb(Verb.SIGNAL, "db.service", tmp_path / "signal", tmp_path / "answers", 0.1, "USR1")
+    assert not (await notifier.tell("db", 1)).ok
+    assert (tmp_path / "signal/db.service").read_text() == "USR1\n"
+
+
+async def test_a_folder_that_may_not_be_written_is_said(tmp_path):
+    (tmp_path / "reload").write_text("no folder")
+    told = await requested(tmp_path).tell("web", 1)
+    assert (told.ok, "reload" in told.detail) == (False, True)
+
+
+@pytest.mark.parametrize("unit", ["../etc/passwd", "a/b.service", "", "a b", "..", "a..b", ".hidden/..", "x" * 300])
+def test_a_name_that_is_none_of_a_unit(tmp_path, unit):
+    with pytest.raises(ValueError, match="no name"):
+        requested(tmp_path, unit=unit)
+
+
+async def test_a_command_is_told_whom_and_what():
+    code = "import os; print(os.environ['HOLDFAST_SERVICE'], os.environ['HOLDFAST_GENERATION'])"
+    told = await Command((sys.executable, "-c", code), 20).tell("web", 9)
+    assert (told.ok, told.detail) == (True, "exit 0: web 9")
+    assert not (await Command((sys.executable, "-c", "raise SystemExit(1)"), 20).tell("web", 9)).ok
+
+
+async def test_who_watches_needs_no_telling():
+    assert (await Watching().tell("web", 1)).ok

@@ -1,0 +1,70 @@
+"""Validators: real commands over staged files, before anything becomes active."""
+
+import sys
+
+import pytest
+
+from agent.threads import Threads
+from agent.validators import VALIDATOR_REFUSED, Validator, Validators
+from tests.agent.test_projection import scope
+
+LIST = "import os; print(sorted(os.path.join(d, f)[2:] for d, _, fs in os.walk('.') for f in fs))"
+
+
+def validators(tmp_path, code: str, scopes=("route_policy/*",), timeout_s: float = 20.0) -> Validators:
+    asked = Validator("web", tuple(scopes), (sys.executable, "-c", code), timeout_s)
+    made = Validators([asked], tmp_path / "staged", Threads())
+    made.start()
+    return made
+
+
+CANDIDATE = scope("route_policy", {"routes": b'{"new":{}}'}, 2)
+ACTIVE = [scope("route_policy", {"routes": b"{}"}), scope("qos_policy", {"policies": b"{}"})]
+
+
+async def test_exit_zero_accepts(tmp_path):
+    made = validators(tmp_path, "import json; assert json.load(open('route_policy/routes.json')) == {'new': {}}")
+    assert await made.refusal([CANDIDATE], ACTIVE, 5) is None
+    assert list((tmp_path / "staged").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "code", ["raise SystemExit(1)", "raise SystemExit('no good\\n' * 9999)", "import os; os.abort()"]
+)
+async def test_anything_else_refuses_with_bounded_words(tmp_path, code):
+    refused = await validators(tmp_path, code).refusal([CANDIDATE], ACTIVE, 5)
+    assert refused is not None
+    assert (refused.service, refused.reason) == ("web", VALIDATOR_REFUSED)
+    assert len(refused.detail) <= 256
+    assert refused.detail.isprintable()
+    assert list((tmp_path / "staged").iterdir()) == []
+    assert await validators(tmp_path, "pass").refusal([CANDIDATE], ACTIVE, 5) is None
+
+
+async def test_the_time_limit_refuses(tmp_path):
+    refused = await validators(tmp_path, "import time; time.sleep(60)", timeout_s=0.5).refusal([CANDIDATE], ACTIVE, 5)
+    assert "did not end in time" in refused.detail
+
+
+async def test_a_command_that_is_not_there_refuses(tmp_path):
+    made = Validators([Validator("web", ("*",), (str(tmp_path / "none"),), 5)], tmp_path / "staged", Threads())
+    made.start()
+    assert "No such file" in (await made.refusal([CANDIDATE], ACTIVE, 5)).detail
+
+
+async def test_it_sees_all_its_scopes_as_they_would_be(tmp_path):
+    code = LIST + "; raise SystemExit(1)"
+    refused = await validators(tmp_path, code, ("route_policy/*", "qos_policy")).refusal([CANDIDATE], ACTIVE, 5)
+    assert "['index.json', 'qos_policy/policies.json', 'route_policy/routes.json']" in refused.detail
+
+
+async def test_who_is_not_concerned_is_not_asked(tmp_path):
+    made = validators(tmp_path, "raise SystemExit(1)", ("qos_policy",))
+    assert await made.refusal([CANDIDATE], ACTIVE, 5) is None
+
+
+async def test_leftovers_of_a_crash_are_gone_at_the_start(tmp_path):
+    (tmp_path / "staged/left/over").mkdir(parents=True)
+    made = validators(tmp_path, "pass")
+    assert list(made.folder.iterdir()) == []
+    assert made.folder.stat().st_mode & 0o777 == 0o700
