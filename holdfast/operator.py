@@ -1,0 +1,48 @@
+"""`holdfastctl`: the operator's command. Each subcommand is loaded when it is called."""
+
+import importlib
+
+import click
+
+# Subcommand -> the module that holds it, and its name there.
+COMMANDS = {
+    "allow": ("holdfast.operator_allow", "allow"),
+    "apply": ("holdfast.operator_apply", "apply"),
+    "audit": ("holdfast.operator_fleet", "audit"),
+    "diff": ("holdfast.operator_apply", "diff"),
+    "epoch": ("holdfast.operator_epoch", "epoch"),
+    "explain": ("holdfast.operator_fleet", "explain"),
+    "fleet": ("holdfast.operator_fleet", "fleet"),
+    "init": ("holdfast.operator_init", "init"),
+    "nodes": ("holdfast.operator_nodes", "nodes"),
+    "publish": ("holdfast.operator_publish", "publish"),
+    "recover": ("holdfast.operator_recover", "recover"),
+    "revoke": ("holdfast.operator_revoke", "revoke"),
+    "rotate": ("holdfast.operator_rotate", "rotate"),
+    "show-certificate": ("holdfast.operator_certificate", "show_certificate"),
+    "status": ("holdfast.operator_fleet", "status"),
+    "tokens": ("holdfast.operator_tokens", "tokens"),
+    "trust": ("holdfast.operator_trust", "trust"),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Decide what a cluster's nodes run on, and who may decide it.
+
+    \b
+    Exit status: 0 done, 1 there is a difference, 2 wrong usage, 3 the coordinator does not answer,
+    4 not found, 5 not confirmed (nothing was changed), 6 refused (nothing was changed).
+    """

@@ -1,0 +1,89 @@
+"""`holdfastctl apply` and `diff`: declared state, from YAML files, as a whole (protocol 2)."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast import operator_output as output
+from holdfast.operator_socket import DIFFERENT, Asked, asks_the_coordinator, confirm
+
+SUFFIXES = (".yaml", ".yml")
+FILES_HELP = "A directory of YAML files, or one file; again for further ones."
+
+
+@click.command()
+@click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True, required=True,
+              help=FILES_HELP)  # fmt: skip
+@click.option("--prune", is_flag=True, help="Delete what is declared and not in these files.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, by the same code, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def apply(asked: Asked, places: tuple[Path, ...], prune: bool, dry_run: bool, yes: bool) -> None:
+    """Show what the files change, ask, and change it in one transaction.
+
+    What was shown is what is done: if the state has moved meanwhile, nothing is.
+    """
+    body = {"files": read(places), "prune": prune}
+    plan = asked.post("apply", body={**body, "dry_run": True})
+    if dry_run:
+        asked.show(plan, _render)
+        return
+    if not asked.as_json:
+        _render(plan)
+    if not plan["changes"]:
+        asked.say(plan, "nothing to do")
+        return
+    confirm("Apply this?", yes=yes)
+    done = asked.post("apply", body={**body, "based_on": plan["based_on"]})
+    asked.say(done, f"applied: {len(done['changes'])} changes, {len(done['touched'])} nodes get new configuration")
+
+
+@click.command()
+@click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True, help=FILES_HELP)
+@click.option("--prune", is_flag=True, help="Count what is declared and not in the files as deleted.")
+@click.option("--node", "node_id", help="Without files: for this node alone.")
+@click.option("--exit-code", is_flag=True, help=f"Exit with {DIFFERENT} where there is a difference.")
+@asks_the_coordinator
+def diff(asked: Asked, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
+    """How files differ from what is declared; without files, how that differs from what is published."""
+    if places:
+        answer = asked.post("apply", body={"files": read(places), "prune": prune, "dry_run": True})
+        asked.show(answer, _render)
+        differs = bool(answer["changes"])
+    else:
+        answer = asked.get("diff", node=node_id)
+        asked.show(answer, _render_unpublished)
+        differs = bool(answer["nodes"])
+    if exit_code and differs:
+        raise SystemExit(DIFFERENT)
+
+
+def read(places: tuple[Path, ...]) -> dict[str, str]:
+    """File name -> text, as problems will name them."""
+    found = [path for place in places for path in (_within(place) if place.is_dir() else [place])]
+    if not found:
+        raise click.UsageError(f"no {' or '.join(SUFFIXES)} file in {', '.join(map(str, places))}")
+    try:
+        return {str(path): path.read_text(encoding="utf-8") for path in found}
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"a file is not UTF-8: {error}") from None
+
+
+def _within(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+
+
+def _render(plan: dict[str, Any]) -> None:
+    for line in plan["lines"]:
+        click.echo(line)
+
+
+def _render_unpublished(answer: dict[str, Any]) -> None:
+    rows = [
+        (node, scope, section, change)
+        for node, scopes in answer["nodes"].items()
+        for scope, sections in scopes.items()
+        for section, change in sections.items()
+    ]
+    output.table(("node", "scope", "section", "change"), rows, nothing="all that is declared is published")

@@ -1,0 +1,105 @@
+"""`holdfastctl nodes`: who belongs to the cluster."""
+
+from typing import Any
+
+import click
+
+from holdfast import operator_output as output
+from holdfast.operator_socket import Asked, asks_the_coordinator, confirm
+
+
+@click.group()
+def nodes() -> None:
+    """Members of the cluster."""
+
+
+@nodes.command("list")
+@asks_the_coordinator
+def list_(asked: Asked) -> None:
+    """Every member, revoked ones too."""
+    asked.show(asked.get("nodes"), _render_all)
+
+
+@nodes.command()
+@click.argument("node_id")
+@asks_the_coordinator
+def show(asked: Asked, node_id: str) -> None:
+    """One member."""
+    asked.show(asked.get("nodes", node_id), lambda answer: output.facts(_facts(answer)))
+
+
+@nodes.command()
+@click.argument("node_id")
+@click.argument("scope")
+@asks_the_coordinator
+def versions(asked: Asked, node_id: str, scope: str) -> None:
+    """The versions of a scope that were ever published for a node: what `recover` can go back to."""
+    asked.show(asked.get("nodes", node_id, "versions", scope), _render_versions)
+
+
+@nodes.command()
+@click.argument("node_id")
+@click.option("--reason", required=True, help="For the audit log.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def remove(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
+    """Take a node out of the cluster. Its id stays out until `nodes readmit`."""
+    confirm(f"Remove the node {node_id}?", yes=yes)
+    answer = asked.post("nodes", node_id, "remove", body={"reason": reason})
+    asked.say(answer, f"removed: {node_id}")
+
+
+@nodes.command()
+@click.argument("node_id")
+@click.option("--kind", type=click.Choice(["data", "witness"]), default="data", show_default=True)
+@click.option("--certificate", metavar="sha256:HEX", help="Only with this certificate; a revoked one needs it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def readmit(asked: Asked, node_id: str, kind: str, certificate: str | None, yes: bool) -> None:
+    """Let a node that was removed or revoked join again, with a new token."""
+    confirm(f"Let {node_id} join again?", yes=yes)
+    body = {"kind": kind} | ({} if certificate is None else {"certificate_sha256": certificate})
+    answer = asked.post("nodes", node_id, "readmit", body=body)
+    asked.say(answer, f"readmitted: {node_id}; next: holdfastctl tokens create --node {node_id}")
+
+
+def _render_all(answer: dict[str, Any]) -> None:
+    rows = (
+        (
+            each["node_id"],
+            each["kind"],
+            each["site_id"],
+            _state(each),
+            output.time(each["last_seen"]),
+            each["generation"],
+        )
+        for each in answer["nodes"]
+    )
+    columns = ("node", "kind", "site", "state", "last seen", "generation")
+    output.table(columns, rows, nothing="no members; `holdfastctl allow add` lets one join")
+
+
+def _facts(answer: dict[str, Any]) -> list[tuple[str, object]]:
+    times = ("first_seen", "last_seen", "revoked_at")
+    return [
+        (name.replace("_", " "), output.time(value) if name in times and value else value)
+        for name, value in answer.items()
+    ]
+
+
+def _state(entry: dict[str, Any]) -> str:
+    return "member" if entry["revoked_at"] is None else "revoked"
+
+
+def _render_versions(answer: dict[str, Any]) -> None:
+    rows = (
+        (
+            each["authority_epoch"],
+            each["config_version"],
+            output.time(each["published_at"]),
+            "kept" if each["is_kept"] else "gone",
+            each["content_hash"],
+        )
+        for each in answer["versions"]
+    )
+    output.table(("epoch", "version", "published", "document", "content"), rows, nothing="nothing was published")

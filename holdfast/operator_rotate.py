@@ -1,0 +1,117 @@
+"""`holdfastctl rotate`: the life of a key, one bundle a step (rules S36): add, both sign, retire, remove."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator import custody, wishes
+from holdfast import operator_trust
+from holdfast.operator_signing import Signing, carry_out, drafted, finish_with_key, root_key_options
+from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator
+from snapshot.bundle import CONFIG, ROOT
+from snapshot.signature import ALGORITHMS, ED25519
+
+KEYS = Path("/var/lib/holdfast-coordinator/keys")
+
+
+@click.group()
+def rotate() -> None:
+    """Keys that come and keys that go. Each step is a trust bundle, which root keys sign."""
+
+
+@rotate.command()
+@asks_the_coordinator
+def status(asked: Asked) -> None:
+    """Every key of the bundle, and what comes next for it and when."""
+    rotation, held = asked.get("rotation"), asked.get("keys")["keys"]
+    asked.show({**rotation, "held": held}, lambda answer: _render(answer, held))
+
+
+@rotate.command()
+@click.option("--purpose", type=click.Choice([CONFIG, ROOT]), default=CONFIG, show_default=True)
+@click.option("--public-key", type=click.Path(path_type=Path, exists=True), help="Of a key made elsewhere (PEM).")
+@click.option("--new-key-to", type=click.Path(path_type=Path), default=KEYS, show_default=True,
+              help="Without --public-key: the directory that a new key is made in.")  # fmt: skip
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True)
+@click.option("--not-after", metavar="TIME", help="Its end, YYYY-MM-DDTHH:MM:SSZ.  [default: config 1 year, root 20]")
+@click.option("--scope-type", "scope_types", multiple=True, help="Of a config key: sign only this, and further ones.")
+@root_key_options
+@asks_the_coordinator
+def add(
+    asked: Asked,
+    purpose: str,
+    public_key: Path | None,
+    new_key_to: Path,
+    algorithm: str,
+    not_after: str | None,
+    scope_types: tuple[str, ...],
+    signing: Signing,
+) -> None:
+    """Announce a new key. From then on the coordinator signs with it and with the old one."""
+    more: dict[str, object] = {} if not_after is None else {"not_after": not_after}
+    more |= {"scope_types": list(scope_types)} if scope_types else {}
+    if public_key is not None:
+        spki = operator_trust.read_public(public_key)
+        carry_out(asked, signing, *REQUESTS, body={"wishes": [wishes.add(purpose, algorithm, spki, **more)]})
+        return
+    key = custody.new_key(algorithm)
+    wish = wishes.add(purpose, key.algorithm, key.public_key, **more)
+    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": [wish]}), purpose, key, new_key_to)
+
+
+@rotate.command()
+@click.argument("key_id")
+@root_key_options
+@asks_the_coordinator
+def retire(asked: Asked, key_id: str, signing: Signing) -> None:
+    """An old key signs no more. What it has signed stays good for the time of key rollout."""
+    wish = {"wish": "retire", "key_id": whole_key_id(asked, key_id)}
+    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
+
+
+@rotate.command()
+@click.argument("key_id")
+@root_key_options
+@asks_the_coordinator
+def remove(asked: Asked, key_id: str, signing: Signing) -> None:
+    """A key whose rollout is over leaves the bundle."""
+    wish = {"wish": "remove", "key_id": whole_key_id(asked, key_id)}
+    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
+
+
+@rotate.command()
+@click.argument("purpose", type=click.Choice([CONFIG, ROOT]))
+@click.argument("number", type=click.IntRange(1, 16))
+@root_key_options
+@asks_the_coordinator
+def threshold(asked: Asked, purpose: str, number: int, signing: Signing) -> None:
+    """How many keys of a purpose have to sign."""
+    wish = {"wish": "threshold", "purpose": purpose, "number": number}
+    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
+
+
+REQUESTS = ("trust", "requests")
+
+
+def whole_key_id(asked: Asked, beginning: str) -> str:
+    """The key of the bundle whose id begins so, with or without `sha256:`."""
+    wanted = beginning.removeprefix("sha256:")
+    known = [str(key["key_id"]) for key in asked.get("rotation")["keys"]]
+    found = [key_id for key_id in known if wanted and key_id.removeprefix("sha256:").startswith(wanted)]
+    if len(found) != 1:
+        what = "no key" if not found else f"{len(found)} keys"
+        raise Failed(f"{what} of the bundle begins with {beginning}; `rotate status` lists them", REFUSED)
+    return found[0]
+
+
+def _render(answer: dict[str, Any], held: list[dict[str, Any]]) -> None:
+    operator_trust.render(answer)
+    click.echo()
+    for key in held:
+        faults = sorted({fault for fault in key["faults"].values() if fault})
+        signs = sorted(scope for scope, fault in key["faults"].items() if not fault)
+        what = f"signs {'everything' if not faults else ', '.join(signs) or 'nothing'}"
+        click.echo(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
+    if not held:
+        click.echo("this coordinator holds no config key: put one into its keys directory, and reload it")

@@ -1,0 +1,167 @@
+"""The coordinator as an operator asks it: its admin socket, and what a refusal says and does (docs/admin-api.md).
+
+httpx speaks it: HTTP over a Unix socket, one request after the other, nothing taken from the environment.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+import httpx
+
+from coordinator.refusal import Refused
+from coordinator.signing_key import UnusableKeyError
+from holdfast import operator_output
+
+SOCKET = Path("/run/holdfast-coordinator/admin.sock")
+DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
+LONG_S = 600.0  # an apply of everything, or a tree of files
+_NOT_FOUND = frozenset({"not_found", "unknown_site"})
+
+# For refusals whose message names no remedy of its own.
+_REMEDIES = {
+    "permission_denied": "run this as root or as the coordinator's own user",
+    "not_found": "the list commands (nodes, allow, tokens, revoke list) show what there is",
+    "revoked": "nothing is left to do; `nodes readmit` or `revoke restore` take it back",
+    "removed": "`nodes readmit` lets it in again",
+    "bad_request": "see --help",
+    "conflict": "somebody was faster: look again, then repeat",
+    "not_ready": "the database does not answer: see the coordinator's log, then repeat",
+}
+
+
+class Failed(click.ClickException):
+    """Ends the command with a line that names the remedy, and an exit status."""
+
+    def __init__(self, message: str, status: int, *, code: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = status  # type: ignore[misc]  # click asks the instance
+        self.code = code
+
+    def show(self, file: Any = None) -> None:  # noqa: ANN401 - as click has it
+        click.echo(f"holdfastctl: {self.message}", err=True)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One coordinator, and how its answers are shown."""
+
+    socket: Path
+    as_json: bool
+
+    def get(self, *segments: str, **query: object) -> dict[str, Any]:
+        return self._ask("GET", segments, query=query)
+
+    def post(self, *segments: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+        return self._ask("POST", segments, body=body or {})
+
+    def delete(self, *segments: str) -> dict[str, Any]:
+        return self._ask("DELETE", segments)
+
+    def show(self, answer: object, render: Callable[[Any], None]) -> None:
+        """The answer as JSON for scripts, or rendered for people."""
+        if self.as_json:
+            operator_output.write_json(answer)
+        else:
+            render(answer)
+
+    def say(self, answer: object, sentence: str) -> None:
+        self.show(answer, lambda _: click.echo(sentence))
+
+    def _ask(
+        self,
+        method: str,
+        segments: Sequence[str],
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        try:
+            with httpx.Client(
+                transport=transport, base_url="http://localhost", timeout=LONG_S, trust_env=False
+            ) as client:
+                answer = client.request(method, path, params=given, json=body)
+                value = answer.json()
+        except (httpx.HTTPError, OSError) as error:
+            raise self._unanswered(error) from None
+        except ValueError:
+            raise Failed(f"{self.socket}: not a coordinator's answer; is it the admin socket?", UNANSWERED) from None
+        if answer.is_success and isinstance(value, dict):
+            return value
+        raise _refusal(value if isinstance(value, dict) else {})
+
+    def _unanswered(self, error: Exception) -> Failed:
+        remedy = "start holdfast-coordinator, or name its socket with --socket"
+        if "Permission" in str(error):
+            remedy = "run this as root or as the coordinator's own user"
+        return Failed(f"{self.socket}: {str(error) or type(error).__name__}; {remedy}", UNANSWERED)
+
+
+def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
+    """A command's body that is given an `Asked`."""
+
+    @click.option(
+        "--socket",
+        type=click.Path(path_type=Path),
+        default=SOCKET,
+        show_default=True,
+        envvar="HOLDFAST_ADMIN_SOCKET",
+        help="The coordinator's admin socket.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+    @wraps(function)
+    @says_what_is_wrong
+    def wrapped(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
+        function(Asked(socket, as_json), **given)
+
+    return wrapped
+
+
+def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
+    """What is refused on this side of the socket ends the command likewise."""
+
+    @wraps(function)
+    def wrapped(**given: Any) -> None:  # noqa: ANN401 - the command's own options
+        try:
+            function(**given)
+        except Refused as refused:
+            remedy = f"; {refused.remedy}" if refused.remedy else ""
+            raise Failed(f"{refused.detail}{remedy}", REFUSED, code=refused.code.value) from None
+        except UnusableKeyError as error:
+            raise Failed(str(error), REFUSED) from None
+        except OSError as error:
+            raise Failed(f"{error.filename or ''}: {error.strerror}; nothing was changed", REFUSED) from None
+
+    return wrapped
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless `yes`; anything but a yes ends the command with nothing changed."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        raise Failed("nobody answered; give --yes where nobody can be asked", UNCONFIRMED) from None
+    if not agreed:
+        raise Failed("not confirmed; nothing was changed", UNCONFIRMED)
+
+
+def _refusal(body: Mapping[str, Any]) -> Failed:
+    code, message = str(body.get("code", "")), str(body.get("message", "no reason was given"))
+    problems = body.get("problems")
+    if isinstance(problems, list):
+        lines = [
+            f"{each['file']}:{each['line']}: {each['field']}: {each['message']} ({each['remedy']})" for each in problems
+        ]
+        message = "\n".join([f"{len(lines)} problems; nothing was changed", *lines])
+    elif not message.endswith(")") and code in _REMEDIES:
+        message += f" ({_REMEDIES[code]})"
+    return Failed(f"{code}: {message}", NOT_FOUND if code in _NOT_FOUND else REFUSED, code=code)

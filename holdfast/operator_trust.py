@@ -1,0 +1,177 @@
+"""`holdfastctl trust`: trust bundles, and signing them on another machine."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import click
+from cryptography.hazmat.primitives import serialization
+
+from coordinator import custody, signing_requests
+from coordinator.signing_key import SigningKey, UnusableKeyError
+from holdfast import operator_output as output
+from holdfast.operator_signing import (
+    Signing,
+    bring_in,
+    carry_out,
+    describe,
+    missing,
+    passphrase_option,
+    read_request,
+    root_key_options,
+    sign,
+    write_request,
+)
+from holdfast.operator_socket import Asked, asks_the_coordinator, confirm, says_what_is_wrong
+from snapshot.bundle import CONFIG, ROOT
+from snapshot.signature import ALGORITHMS, ED25519
+
+
+@click.group()
+def trust() -> None:
+    """The trust bundle: what it says, its renewal, and signing with root keys that lie elsewhere."""
+
+
+@trust.command()
+@asks_the_coordinator
+def show(asked: Asked) -> None:
+    """The present trust bundle."""
+    asked.show(asked.get("rotation"), render)
+
+
+@trust.command("export-request")
+@click.option("--restore", nargs=2, multiple=True, metavar="CATEGORY VALUE", help="No longer revoke this.")
+@root_key_options
+@asks_the_coordinator
+def export_request(asked: Asked, restore: tuple[tuple[str, str], ...], signing: Signing) -> None:
+    """The next bundle without another wish: a new lifetime, and what has been revoked meanwhile.
+
+    A bundle is renewed at half of its lifetime. CATEGORY: node_ids, role_assignments, service_ids or endpoints.
+    """
+    wishes = [{"wish": "restore", "category": category, "value": value} for category, value in restore]
+    carry_out(asked, signing, "trust", "requests", body={"wishes": wishes})
+
+
+@trust.command("sign")
+@click.argument("request", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--root-key", "keys", type=click.Path(path_type=Path, exists=True), multiple=True, required=True,
+              help="A root key file, or a directory of them.")  # fmt: skip
+@passphrase_option
+@click.option("--out", type=click.Path(path_type=Path), help="Where the signed request goes.  [default: in place]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@says_what_is_wrong
+def sign_request(
+    request: Path, keys: tuple[Path, ...], passphrase_files: tuple[Path, ...], out: Path | None, yes: bool
+) -> None:
+    """Sign a request, on the machine where root keys are. It needs neither a coordinator nor a network."""
+    asked_for = read_request(request)
+    describe(asked_for)
+    confirm(f"Sign {asked_for.about}?", yes=yes)
+    signed = sign(asked_for, keys, passphrase_files)
+    write_request(out or request, signed)
+    click.echo(f"signed: {out or request}; {missing(signed)}")
+
+
+@trust.command("show-request")
+@click.argument("request", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@says_what_is_wrong
+def show_request(request: Path) -> None:
+    """What signing a request would do, and which signatures it has. It needs no coordinator."""
+    found = read_request(request)
+    describe(found)
+    for key_id in found.envelope.signers:
+        click.echo(f"  {'signed' if key_id in found.signatures else 'asked '}  {key_id}")
+    click.echo(missing(found))
+
+
+@trust.command("import")
+@click.argument("requests", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@asks_the_coordinator
+def import_request(asked: Asked, requests: tuple[Path, ...]) -> None:
+    """Bring a signed request back. Copies that were signed on several machines are put together."""
+    request = read_request(requests[0])
+    for path in requests[1:]:
+        request = request.merged(read_request(path))
+    bring_in(asked, request)
+
+
+@trust.command("new-key")
+@click.option("--purpose", type=click.Choice([ROOT, CONFIG]), default=ROOT, show_default=True)
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True)
+@click.option("--to", type=click.Path(path_type=Path), required=True, help="The directory that the key is put into.")
+@click.option("--encrypt", is_flag=True, help="Under a passphrase, from --passphrase-file or asked for.")
+@passphrase_option
+@says_what_is_wrong
+def new_key(purpose: str, algorithm: str, to: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> None:
+    """Make a key where it is to stay; its public half, beside it, goes to the coordinator (`rotate add`)."""
+    path, key = made_key(purpose, to, new_passphrase(encrypt, passphrase_files), algorithm)
+    public = path.with_suffix(".pub.pem")
+    public.write_bytes(public_pem(key))
+    click.echo(f"{key.key_id}\n  private  {path}\n  public   {public}")
+
+
+@trust.command("export")
+@click.option("--to", type=click.Path(path_type=Path), required=True, help="A directory, made if it is not there.")
+@asks_the_coordinator
+def export(asked: Asked, to: Path) -> None:
+    """All bundles as document files: to install the first one on a node, or for `holdfast verify`."""
+    documents = [base64.b64decode(each) for each in asked.get("trust")["documents"]]
+    to.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for data in documents:
+        path = to / f"trust_bundle-{signing_requests.bundle_of(data).version}.hfs"
+        path.write_bytes(data)
+        paths.append(str(path))
+    asked.say({"files": paths}, "\n".join(paths))
+
+
+def made_key(purpose: str, to: Path, passphrase: bytes | None, algorithm: str = ED25519) -> tuple[Path, SigningKey]:
+    """A new private key in a file of its own."""
+    key = custody.new_key(algorithm)
+    return custody.keep(to, purpose, key, passphrase), key
+
+
+def new_passphrase(encrypt: bool, files: tuple[Path, ...]) -> bytes | None:
+    if not (encrypt or files):
+        return None
+    if files:
+        return custody.read_passphrase(files[0])
+    return str(click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
+
+
+def public_pem(key: SigningKey) -> bytes:
+    return serialization.load_der_public_key(key.public_key).public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def read_public(path: Path) -> bytes:
+    """SubjectPublicKeyInfo, DER, of a public key in PEM."""
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except ValueError:
+        raise UnusableKeyError(f"{path}: not a public key in PEM; `trust new-key` writes one") from None
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def render(answer: dict[str, Any]) -> None:
+    """The bundle's facts, then its keys with what comes next for each."""
+    output.facts(
+        [
+            ("version", answer["version"]),
+            ("authority epoch", answer["authority_epoch"]),
+            ("renew at", output.time(answer["renew_at"])),
+            ("expires at", output.time(answer["expires_at"])),
+            ("signatures needed", answer["thresholds"]),
+            *((f"revoked {name}", values) for name, values in answer["revocations"].items()),
+        ]
+    )
+    rows = (
+        (key["purpose"], key["key_id"], key["status"], output.time(key["not_after"]), _next(key), key["why"])
+        for key in answer["keys"]
+    )
+    output.table(("purpose", "key", "status", "until", "next", "why"), rows, nothing="no keys")
+
+
+def _next(key: dict[str, Any]) -> str:
+    return f"{key['action']} {'now' if key['is_due'] else 'from ' + output.time(key['due'])}"
