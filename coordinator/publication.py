@@ -86,8 +86,9 @@ def draft(
 def _settle(case: _Case, scope_type: str, compile_: Compile, *, is_changed: bool) -> None:
     """What the head lists for one scope: what is published, or a new version."""
     held = case.situation.held.get(scope_type)
+    is_settled = not is_changed and scope_type not in case.situation.recoveries
     try:
-        if held is not None and not is_changed and _stays(case, held):
+        if held is not None and is_settled and _stays(case, held):
             _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
         else:
             _renew(case, held, compile_(scope_type))

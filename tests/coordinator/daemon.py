@@ -12,12 +12,11 @@ import trio
 
 from coordinator import run
 from coordinator.run import Daemon, Ports
-from snapshot import bundle as bundles
-from snapshot import envelope, manifest
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder, Roots
+from snapshot.holder import Holder
 from snapshot.manifest import ScopeVersion
 from snapshot.verify import Verified, verify
+from tests.coordinator.bundles import roots_of
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
 from wire.certificate import KeyPair, fingerprint, make_identity, prove
@@ -156,7 +155,7 @@ class Follower:
 
     def __init__(self, node: TlsNode) -> None:
         self.node = node
-        self.holder = Holder(CLUSTER, node.node_id, roots=_roots(node.grant.documents[0]))
+        self.holder = Holder(CLUSTER, node.node_id, roots=roots_of(node.grant.documents[0]))
         self.fetched: list[tuple[str, str]] = []  # (kind, scope) of what was taken
         for bundle in node.grant.documents[:-1]:
             self.take(bundle, "snapshot")
@@ -208,15 +207,6 @@ class Follower:
 
     def section(self, scope: str, name: str) -> object:
         return json.loads(self.holder.active[scope].read(name))
-
-
-def _roots(bundle: bytes) -> Roots:
-    parts = ChunkParts([bundle])
-    opened = envelope.parse(parts.opening().envelope, "snapshot")
-    entries = manifest.parse_state(parts.manifest())
-    sections = dict(zip(entries, parts.sections([each.size for each in entries.values()]), strict=True))
-    found = bundles.from_bytes(opened, sections)
-    return Roots({key_id: key for key_id, key in found.keys.items() if key.purpose == "root"}, found.thresholds["root"])
 
 
 async def refusal(awaitable) -> str:

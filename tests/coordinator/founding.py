@@ -10,29 +10,26 @@ from coordinator import authority, configuration, custody, received, signer, sig
 from coordinator.authority import Founding
 from coordinator.configuration import Configuration
 from coordinator.database import Database
-from coordinator.signer import Claims
 from coordinator.signing_key import SigningKey
-from snapshot.bundle import CONFIG, ROOT
+from snapshot.bundle import CONFIG
+from tests.coordinator.bundles import Bundles
 from wire.certificate import KeyPair, issue_server, make_authority
 
 CLUSTER = "prod"
-DAY = 86_400
 
 
 @dataclass
 class Founded:
-    """The files of one coordinator under `folder`; `roots` and `config` are what the bundle lists."""
+    """The files of one coordinator under `folder`; `bundles` makes what root keys sign."""
 
     folder: Path
     url: str
     now: float = field(default_factory=time.time)
     settings: str = ""
-    roots: tuple[SigningKey, ...] = ()
-    config: SigningKey = field(default_factory=SigningKey.generate)
-    bundle_version: int = 0
 
     def __post_init__(self) -> None:
-        self.roots = self.roots or (SigningKey.generate(), SigningKey.generate())
+        self.bundles = Bundles(self.now)
+        self.config = self.bundles.config
         ca = make_authority("test authority", self.now)
         self.certificate = issue_server(ca, ["localhost", "127.0.0.1"], self.now)
         (self.folder / "ca.pem").write_bytes(ca.certificate_pem)
@@ -46,38 +43,8 @@ class Founded:
         fingerprint = signer.content_hash(self.certificate.der)
         founding = Founding(CLUSTER, "coord-1", "https://localhost:7443", fingerprint, tokens.spki(public))
         authority.initialise(database, founding, actor="root", now=self.now)
-        received.add_trust_bundle(database, self.bundle(), actor="root", now=self.now)
+        received.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
         database.close()
-
-    def bundle(self, *, epoch: int = 1, keys: tuple[SigningKey, ...] | None = None, **status: str) -> bytes:
-        """The next trust bundle; `status` by the name of a config key's field here."""
-        self.bundle_version += 1
-        records = {
-            key.key_id: signer.key_record(
-                key,
-                purpose=purpose,
-                cluster_id=CLUSTER,
-                not_before=int(self.now) - DAY,
-                not_after=int(self.now) + 365 * DAY,
-                status=status.get(key.key_id.removeprefix("sha256:"), "active"),
-            )
-            for purpose, found in ((ROOT, self.roots), (CONFIG, keys or (self.config,)))
-            for key in found
-        }
-        claims = Claims(
-            snapshot_id=f"bundle-{self.bundle_version}",
-            cluster_id=CLUSTER,
-            scope_type="trust_bundle",
-            config_version=self.bundle_version,
-            authority_epoch=epoch,
-            issued_at=int(self.now),
-            refresh_after=int(self.now) + DAY,
-            expires_at=int(self.now) + 90 * DAY,
-        )
-        sections = signer.trust_bundle_sections(
-            records, root_threshold=len(self.roots), config_threshold=1, authority_epoch=epoch
-        )
-        return signer.snapshot(claims, sections, self.roots).to_bytes()
 
     @property
     def socket(self) -> Path:

@@ -1,0 +1,162 @@
+"""A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
+
+from dataclasses import dataclass, field
+
+from coordinator import backlog, declarations, documents, heads, received
+from coordinator.backlog import Backlog, Batch
+from coordinator.database import Database
+from coordinator.documents import Document, Entry
+from coordinator.publisher import container_of
+from coordinator.refusal import Code, Refused
+from coordinator.settings import Settings
+from coordinator.signing_key import SigningKey
+from snapshot.container import ChunkParts
+from snapshot.holder import Holder
+from snapshot.verify import Verified, verify
+from tests.coordinator import candidates
+from tests.coordinator.bundles import Bundles, roots_of
+from tests.coordinator.candidates import CLUSTER, NOW, admit
+from tests.fakes.node import accepted
+
+DAY = 86_400
+HOUR = 3_600
+
+STATE = """
+kind: Cluster
+id: prod
+spec: {coordinators: ["https://localhost:7443"]}
+---
+{kind: Organization, id: acme}
+---
+{kind: Organization, id: wayne}
+---
+kind: Node
+id: node-a
+spec: {roles: [core_mesh, egress_service], organizations: [acme]}
+---
+kind: Node
+id: node-b
+spec: {roles: [ingress], organizations: [acme]}
+---
+kind: Service
+id: web
+spec: {organization: acme, runs_on: {nodes: [node-a]}, settings: {workers: 4}}
+---
+kind: Route
+id: front
+spec: {organization: acme, service: web, match: {hosts: [www.example]}}
+---
+kind: DegradedModePolicy
+id: standard
+spec: {allow: [continue_services]}
+"""
+
+
+@dataclass
+class Press:
+    """`now` moves only when a test moves it."""
+
+    database: Database
+    now: float = NOW
+    settings: Settings = field(default_factory=Settings)
+    bundles: Bundles = field(default_factory=Bundles)
+    kept: Backlog = field(default_factory=Backlog)
+
+    def __post_init__(self) -> None:
+        self.keys: tuple[SigningKey, ...] = (self.bundles.config,)
+
+    @classmethod
+    def founded(cls, database: Database, *nodes: str) -> "Press":
+        """A cluster with these members and STATE, nothing published yet."""
+        candidates.found(database)
+        press = cls(database)
+        press.add_bundle()
+        for node_id in nodes:
+            admit(database, node_id)
+        press.apply(STATE)
+        return press
+
+    def add_bundle(self, **changes: object) -> None:
+        received.add_trust_bundle(self.database, self.bundles.next(**changes), actor="root", now=self.now)
+
+    def apply(self, text: str, **flags: object) -> declarations.Plan:
+        return declarations.apply(self.database, {"state.yaml": text}, actor="root", now=self.now, **flags)
+
+    def due(self) -> list[str]:
+        return backlog.due(self.database, self.now)
+
+    def prepare(self, *node_ids: str) -> Batch:
+        wanted = node_ids or self.due()
+        return backlog.prepare(self.database, self.kept, self.keys, self.settings, wanted, self.now)
+
+    def publish(self) -> Batch:
+        """All that is due."""
+        batch = self.prepare()
+        refused = heads.publish(
+            self.database, [each.publication for each in batch.drafts], actor="coordinator", now=self.now
+        )
+        assert refused == {}
+        for each in batch.drafts:
+            self.kept.done(each.publication.node_id)
+        return batch
+
+    def listing(self, node_id: str = "node-a") -> dict[str, Entry]:
+        with self.database.read() as transaction:
+            return documents.listing(transaction, node_id)
+
+    def document(self, scope: str, node_id: str = "node-a") -> Document:
+        return documents.document(self.database, node_id, self.listing(node_id)[scope].snapshot_id)
+
+    def reader(self, node_id: str = "node-a") -> "Reader":
+        return Reader(self, node_id)
+
+
+class Reader:
+    """A node with a verifier and a memory of its own."""
+
+    def __init__(self, press: Press, node_id: str) -> None:
+        self.press = press
+        self.holder = Holder(CLUSTER, node_id, roots=roots_of(press.bundles.first))
+        self.taken: list[tuple[str, str]] = []  # (kind, scope), of the last following
+
+    def take(self, document: Document, kind: str | None = None) -> Verified:
+        kept: dict[str, bytes] = {}
+        parts = ChunkParts([container_of(document)])
+        verdict = verify(parts, self.holder, kind=kind or document.kind, now=self.press.now, keep=kept.__setitem__)
+        assert isinstance(verdict, Verified), verdict
+        self.holder = accepted(self.holder, verdict, kept)
+        self.taken.append((verdict.kind, verdict.scope))
+        return verdict
+
+    def follow(self) -> "Reader":
+        """Everything that the head lists, by increments where there are some."""
+        self.taken = []
+        database, node_id = self.press.database, self.holder.node_id
+        version = self.holder.bundle.version if self.holder.bundle else 0
+        for bundle in documents.trust_bundles(database, version):
+            self.take(bundle)
+        head = self.take(documents.head(database, node_id)).head
+        first = ("trust_bundle", "node_bootstrap", "node_runtime")
+        for scope in sorted(head.scopes, key=lambda name: (name not in first, name)):
+            listed, mark = head.scopes[scope], self.holder.marks.get(scope)
+            if mark is not None and mark.version == (listed.authority_epoch, listed.config_version):
+                assert mark.content_hash == listed.content_hash
+                continue
+            if mark is not None and listed.config_version < mark.config_version:
+                self.take(documents.recovery(database, node_id, scope))
+            self._take_scope(scope, listed.snapshot_id, mark)
+        return self
+
+    def _take_scope(self, scope: str, snapshot_id: str, mark: object) -> None:
+        database, node_id = self.press.database, self.holder.node_id
+        try:
+            base = 0 if mark is None else mark.config_version
+            self.take(documents.increment(database, node_id, scope, base))
+        except Refused as refused:
+            assert refused.code is Code.NOT_FOUND
+            self.take(documents.document(database, node_id, snapshot_id))
+
+    def text(self, scope: str) -> bytes:
+        """All sections, one after the other."""
+        held = self.holder.active[scope]
+        return b"".join(held.read(name) for name in held.sections)

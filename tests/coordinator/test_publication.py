@@ -1,0 +1,362 @@
+"""What is published, version by version, and that a node with a verifier of its own takes all of it (rules S69)."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator import backlog, documents, heads
+from coordinator.database import Database
+from coordinator.documents import Document
+from coordinator.issue import Unpublishable
+from coordinator.refusal import Code, Refused
+from coordinator.signing_key import SigningKey
+from snapshot import envelope
+from snapshot.bundle import RETIRING
+from tests.coordinator.candidates import NOW
+from tests.coordinator.publishing import DAY, HOUR, STATE, Press
+
+OTHER_ROUTE = "kind: Route\nid: back\nspec: {organization: acme, service: web, match: {hosts: [back.example]}}"
+
+
+@pytest.fixture
+def press(database: Database) -> Press:
+    """Two members that have been published to once."""
+    made = Press.founded(database, "node-a", "node-b")
+    made.publish()
+    return made
+
+
+def parsed(document: Document) -> envelope.Envelope:
+    return envelope.parse(document.envelope, document.kind)
+
+
+def versions(press: Press, node_id: str = "node-a") -> dict[str, int]:
+    return {scope: entry.config_version for scope, entry in press.listing(node_id).items()}
+
+
+# ---- what is published passes, and holds what was declared
+
+
+def test_every_node_takes_all_that_its_head_lists(press: Press) -> None:
+    """rules S69, S71, S17: each scope type that its roles may hold, and no other."""
+    a, b = press.reader("node-a").follow(), press.reader("node-b").follow()
+    common = {"head", "trust_bundle", "node_bootstrap", "node_runtime", "degraded_mode_policy"}
+    more = {"peer_directory", "route_policy", "qos_policy", "storage_directory", "service_assignment"}
+    assert set(a.holder.active) == common | more
+    assert set(b.holder.active) == common | {"route_policy", "service_assignment", "storage_directory"}
+    assert b"www.example" in a.text("route_policy")
+    assert b'"workers":4' in a.text("service_assignment")
+    assert a.holder.roles == {"core_mesh", "egress_service"}
+
+
+def test_a_new_member_is_joined_empty(database: Database) -> None:
+    """rules J8, J9: what it is granted comes from the state after its admission."""
+    press = Press.founded(database, "node-c")
+    press.publish()
+    reader = press.reader("node-c").follow()
+    assert reader.holder.roles == reader.holder.organization_ids == frozenset()
+    assert set(press.listing("node-c")) == {"trust_bundle", "node_bootstrap", "node_runtime", "degraded_mode_policy"}
+
+
+def test_the_same_state_is_published_under_the_same_hash(press: Press, second: Database) -> None:
+    """rules S6: by whichever replica, which then has nothing to say."""
+    other = Press(second, press.now, press.settings, press.bundles)
+    again = other.prepare("node-a", "node-b")
+    assert all(not each.publication.documents for each in again.drafts)
+    hashes = {scope: entry.content_hash for scope, entry in press.listing().items()}
+    assert hashes == {scope: entry.content_hash for scope, entry in again.drafts[0].publication.listing.items()}
+
+
+# ---- a change
+
+
+def test_a_change_makes_a_new_version_only_where_the_content_is_another(press: Press) -> None:
+    """rules S85, K21: one scope of the nodes that it touches."""
+    before, other = versions(press), versions(press, "node-b")
+    press.apply(
+        "kind: Service\nid: web\nspec: {organization: acme, runs_on: {nodes: [node-a]}, settings: {workers: 5}}"
+    )
+    assert press.due() == ["node-a"]
+    press.publish()
+    after = versions(press)
+    assert {scope for scope in after if after[scope] != before[scope]} == {"service_assignment"}
+    assert after["service_assignment"] == before["service_assignment"] + 1
+    assert versions(press, "node-b") == other
+    assert press.due() == []
+
+
+def test_only_what_a_change_can_affect_is_compiled_again(press: Press) -> None:
+    compiled = []
+    original = backlog.compile_scope
+
+    def counting(model, node_id, scope_type):
+        compiled.append((node_id, scope_type))
+        return original(model, node_id, scope_type)
+
+    press.prepare("node-a")
+    press.apply(OTHER_ROUTE)
+    backlog.compile_scope = counting
+    try:
+        press.publish()
+    finally:
+        backlog.compile_scope = original
+    assert sorted(compiled) == [("node-a", "route_policy"), ("node-b", "route_policy")]
+
+
+def test_a_small_change_comes_as_an_increment(database: Database) -> None:
+    """rules S81, S25, S26, S33: from exactly the version before, with signatures of its own."""
+    press = Press.founded(database, "node-a")
+    many = "\n---\n".join(
+        f"kind: Route\nid: r{number}\nspec: {{organization: acme, service: web, match: {{hosts: [h{number}.example]}}}}"
+        for number in range(120)
+    )
+    press.apply(many)
+    press.publish()
+    reader = press.reader().follow()
+    base = press.listing()["route_policy"].config_version
+    press.apply("kind: Route\nid: r7\nspec: {organization: acme, service: web, match: {hosts: [new.example]}}")
+    press.publish()
+    found = documents.increment(database, "node-a", "route_policy", base)
+    assert parsed(found).base_config_version == base
+    assert found.sections and sum(map(len, found.sections)) < 200
+    reader.follow()
+    assert ("increment", "route_policy") in reader.taken
+    assert b"new.example" in reader.text("route_policy")
+    assert b"h7.example" not in reader.text("route_policy")
+
+
+def test_there_is_no_increment_from_any_other_base(press: Press) -> None:
+    """rules K37, S77: a node that is further behind takes the full document."""
+    for port in (1, 2, 3):
+        press.apply(
+            "kind: Route\nid: front\nspec: {organization: acme, service: web,"
+            f" match: {{hosts: [www.example], port: {port}}}}}"
+        )
+        press.publish()
+    last = press.listing()["route_policy"].config_version
+    for base in (last - 2, last, last + 1):
+        with pytest.raises(Refused) as refused:
+            documents.increment(press.database, "node-a", "route_policy", base)
+        assert refused.value.code is Code.NOT_FOUND
+    late = press.reader().follow()
+    assert late.holder.marks["route_policy"].config_version == last
+
+
+def test_a_scope_that_a_node_may_not_hold_any_more_is_withdrawn(press: Press) -> None:
+    """rules S3, S80: its head no longer lists it; and what it loses, it loses in every document."""
+    reader = press.reader().follow()
+    press.apply(
+        STATE.replace("[core_mesh, egress_service]", "[storage_config]").replace(
+            "runs_on: {nodes: [node-a]}", "runs_on: {labels: {a: b}}"
+        )
+    )
+    press.publish()
+    reader.follow()
+    assert "route_policy" not in press.listing() and "service_assignment" not in press.listing()
+    assert reader.holder.roles == {"storage_config"}
+    assert all(set(held.envelope.roles) <= {"storage_config"} for held in reader.holder.active.values())
+
+
+def test_what_comes_back_goes_on_from_its_last_version(press: Press) -> None:
+    """rules S3: the mark stays with the node, so numbers never come again."""
+    reader = press.reader().follow()
+    last = press.listing()["qos_policy"].config_version
+    press.apply(STATE.replace("[core_mesh, egress_service]", "[egress_service]"))
+    press.publish()
+    reader.follow()
+    press.apply(STATE)
+    press.publish()
+    reader.follow()
+    assert press.listing()["qos_policy"].config_version == last + 1
+
+
+# ---- what would be refused is never published
+
+
+def spoilt(press: Press, **sections: bytes) -> backlog.Batch:
+    """The next batch for node-a, whose route_policy holds these sections."""
+    original = backlog.compile_scope
+
+    def spoiling(model, node_id, scope_type):
+        content = original(model, node_id, scope_type)
+        return content if scope_type != "route_policy" else replace(content, sections=sections)
+
+    backlog.compile_scope = spoiling
+    try:
+        press.kept.failed("node-a")
+        return press.prepare("node-a")
+    finally:
+        backlog.compile_scope = original
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({"routes": b'{"r":{"password":"hunter2"}}'}, "raw_secret"),
+        ({"routes": b'{"r":{"organization_id":"wayne"}}'}, "unrelated_organization"),
+        ({"routes": b'{"r":{"query_grants":[]}}'}, "bad_content"),
+        ({"routes": b'{"b":1,"a":1}'}, "bad_content"),
+        ({"routes": b'"' + b"x" * (1 << 20) + b'"'}, "too_large"),
+    ],
+)
+def test_what_a_node_would_refuse_is_not_published(press: Press, sections: dict, reason: str) -> None:
+    """rules S69, S78, S79, S23: the scope stays as it was, the others go on."""
+    before = press.listing()
+    (made,) = spoilt(press, **sections).drafts
+    assert made.failed["route_policy"].reason == reason
+    assert made.publication.listing["route_policy"] == before["route_policy"]
+    assert made.publication.documents == ()
+
+
+def test_a_key_that_no_node_trusts_signs_nothing(press: Press) -> None:
+    """rules S72, S37"""
+    press.keys = (SigningKey.generate(),)
+    press.apply(OTHER_ROUTE)
+    batch = press.prepare()
+    assert {fault.reason for fault in batch.unsigned.values()} == {"no_signer"} and batch.drafts == ()
+
+
+def test_a_signature_that_does_not_verify_goes_nowhere(press: Press) -> None:
+    """rules S72"""
+    other = SigningKey.generate()
+    press.keys = (SigningKey(press.bundles.config.key_id, "ed25519", press.bundles.config.public_key, other._private),)
+    press.apply(OTHER_ROUTE)
+    assert {fault.reason for fault in press.prepare().unsigned.values()} == {"bad_signature"}
+
+
+def test_a_revoked_signer_signs_nothing_more(press: Press) -> None:
+    """rules S82: revoked by the next bundle."""
+    press.add_bundle(
+        keys=(press.bundles.config, new := SigningKey.generate()), statuses={press.bundles.config.key_id: "revoked"}
+    )
+    assert {fault.reason for fault in press.prepare().unsigned.values()} == {"no_signer"}
+    press.keys = (press.bundles.config, new)
+    press.publish()
+    assert [key_id for key_id, _ in documents.head(press.database, "node-a").signatures] == [new.key_id]
+
+
+def test_without_a_trust_bundle_nothing_is_published(database: Database) -> None:
+    from tests.coordinator import candidates
+
+    candidates.found(database)
+    candidates.admit(database, "node-a")
+    with pytest.raises(Unpublishable, match="no_trust_bundle"):
+        Press(database).prepare()
+
+
+def test_an_expired_trust_bundle_is_the_end_of_publishing(press: Press) -> None:
+    """rules S75: nobody could verify what is signed."""
+    press.now += 90 * DAY
+    assert {fault.reason for fault in press.prepare().unsigned.values()} == {"trust_bundle_too_old"}
+
+
+# ---- keys
+
+
+def test_while_a_key_is_rolled_over_both_sign_and_a_retiring_one_does_not(press: Press) -> None:
+    """rules S36, S40, S39"""
+    old, new = press.bundles.config, SigningKey.generate()
+    reader = press.reader().follow()
+    press.keys = (old, new)
+    press.add_bundle(keys=(old, new))
+    press.publish()
+    assert {key_id for key_id, _ in documents.head(press.database, "node-a").signatures} == {old.key_id, new.key_id}
+    reader.follow()
+    press.add_bundle(keys=(old, new), statuses={old.key_id: RETIRING})
+    press.publish()
+    assert [key_id for key_id, _ in documents.head(press.database, "node-a").signatures] == [new.key_id]
+    reader.follow()
+
+
+# ---- time
+
+
+def test_a_head_is_issued_again_before_it_expires_and_nothing_else(press: Press) -> None:
+    """rules S85, K20"""
+    reader, before = press.reader().follow(), versions(press)
+    press.now += press.settings.head_refresh_s - 1
+    generation = reader.holder.marks["head"].config_version
+    press.now += 1
+    assert press.due() == ["node-a", "node-b"]
+    press.publish()
+    assert versions(press) == before
+    reader.follow()
+    assert reader.holder.marks["head"].config_version == generation + 1
+    assert reader.taken == [("head", "head")]
+
+
+def test_a_snapshot_is_renewed_under_a_new_version_long_before_it_expires(press: Press) -> None:
+    """rules S85: the renewal is an increment without changes, of a few hundred bytes."""
+    reader, before = press.reader().follow(), press.listing()
+    press.now += press.settings.snapshot_refresh_s
+    press.publish()
+    after = press.listing()
+    for scope in set(after) - {"trust_bundle"}:
+        assert after[scope].config_version == before[scope].config_version + 1
+        assert after[scope].content_hash == before[scope].content_hash
+        assert parsed(press.document(scope)).expires_at == int(press.now) + press.settings.snapshot_lifetime_s
+    reader.follow()
+    assert reader.holder.active["route_policy"].envelope.issued_at == int(press.now)
+
+
+def test_heads_are_due_when_one_of_their_documents_is(database: Database) -> None:
+    press = Press.founded(database, "node-a")
+    press.settings = replace(press.settings, head_lifetime_s=DAY, snapshot_refresh_s=HOUR, snapshot_lifetime_s=DAY)
+    press.publish()
+    press.now += HOUR
+    assert press.due() == ["node-a"]
+    press.publish()
+    assert parsed(press.document("node_runtime")).issued_at == int(press.now)
+
+
+def test_issued_at_never_goes_back(press: Press) -> None:
+    """rules K47"""
+    press.now = NOW - 2 * HOUR
+    press.apply(OTHER_ROUTE)
+    press.publish()
+    assert parsed(press.document("route_policy")).issued_at == int(NOW)
+
+
+# ---- epochs, recoveries, revocations
+
+
+def test_a_higher_epoch_brings_full_snapshots_of_everything(press: Press) -> None:
+    """rules S24, K41, P30: so that they are above whatever nodes hold of the epoch before."""
+    reader = press.reader().follow()
+    press.add_bundle(epoch=2)
+    press.publish()
+    assert {entry.authority_epoch for scope, entry in press.listing().items() if scope != "trust_bundle"} == {2}
+    reader.follow()
+    assert {kind for kind, _ in reader.taken} == {"snapshot", "head"}
+
+
+def test_a_revoked_node_gets_the_head_that_names_it_and_nothing_else(press: Press) -> None:
+    """rules K22, K54"""
+    from coordinator import revocation
+
+    reader = press.reader().follow()
+    revocation.revoke_node(press.database, "node-a", reason="stolen", actor="root", now=press.now)
+    press.publish()
+    reader.follow()
+    assert set(press.listing()) == {"trust_bundle"}
+    assert reader.holder.revocations.node_ids == {"node-a"}
+    other = press.reader("node-b").follow()
+    assert other.holder.revocations.node_ids == {"node-a"}
+
+
+# ---- several coordinators
+
+
+def test_two_coordinators_never_publish_two_contents_under_one_version(press: Press, second: Database) -> None:
+    """rules X16, K21: who comes second gets `conflict`, compiles again, and has nothing more to say."""
+    other = Press(second, press.now, press.settings, press.bundles)
+    press.apply(OTHER_ROUTE)
+    mine, theirs = press.prepare("node-a"), other.prepare("node-a")
+    first = mine.drafts[0].publication
+    late = theirs.drafts[0].publication
+    assert heads.publish(press.database, [first], actor="coordinator", now=press.now) == {}
+    refused = heads.publish(second, [late], actor="coordinator", now=press.now)
+    assert refused["node-a"].code is Code.CONFLICT
+    assert press.listing()["route_policy"] == first.listing["route_policy"]
+    (again,) = other.prepare("node-a").drafts
+    assert again.publication.documents == ()
