@@ -1,0 +1,193 @@
+"""Who reads what: real callers with other uids and groups, over a real socket."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from agent.access import Access, AccessRule, may_administer
+from agent.configuration import AccessEntry
+from agent.patterns import matches
+from tests.agent.lab import held, serving
+from tests.citations import ROOT
+from wire.peer import OVERFLOW_UID, UnixPeer
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
+SOCKET_GID, WEB_GID = 4300, 4301
+
+CALL = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from holdfast.client import Client, HoldfastError
+path, uid, groups, requests = json.loads(sys.argv[2])
+os.setgroups(groups[1:])
+os.setgid(groups[0])
+os.setuid(uid)
+client = Client(path, "/nowhere")
+for method, target, body in requests:
+    try:
+        answer = client.request(method, target, body.encode() if body else None)
+        print(json.dumps([answer.status, answer.body.decode()]))
+    except HoldfastError as error:
+        print(json.dumps([error.code, str(error)]))
+"""
+
+SECTION = ("GET", "/v1/scopes/route_policy/sections/routes", "")
+OTHER = ("GET", "/v1/scopes/qos_policy/sections/policies", "")
+LIST = ("GET", "/v1/scopes", "")
+STATUS = ("GET", "/v1/status", "")
+IMPORT = ("POST", "/v1/import", "x")
+
+
+def peer(uid: int, *gids: int) -> UnixPeer:
+    return UnixPeer(uid, frozenset(gids or (uid,)), 1)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "scope", "expected"),
+    [
+        (("*",), "route_policy/a", True),
+        (("route_policy",), "route_policy", True),
+        (("route_policy",), "route_policy/a", False),
+        (("route_policy/*",), "route_policy", True),
+        (("route_policy/*",), "route_policy/a,b", True),
+        (("route_policy/a",), "route_policy/a", True),
+        (("route_policy/a",), "route_policy/a,b", False),
+        (("route_polic",), "route_policy", False),
+        ((), "route_policy", False),
+    ],
+)
+def test_patterns(patterns, scope, expected):
+    assert matches(patterns, scope) is expected
+
+
+def test_the_default_is_the_sockets_group():
+    """protocol.md 4."""
+    access = Access.configured({}, SOCKET_GID)
+    assert access.may_read(peer(1000, 1000, SOCKET_GID), "route_policy")
+    assert not access.may_read(peer(1000, 1000), "route_policy")
+    assert access.may_read(peer(0), "route_policy")
+
+
+def test_a_table_replaces_the_default():
+    """threats U11, U05: by uid, by main and by supplementary group."""
+    name = "root"
+    table = {
+        "route_policy/*": AccessEntry(users=(), groups=(str(WEB_GID),)),
+        "qos_policy": AccessEntry(users=("4400",), groups=()),
+        "*": AccessEntry(users=(), groups=(name,)),
+    }
+    access = Access.configured(table, SOCKET_GID)
+    assert access.may_read(peer(1000, 1000, WEB_GID), "route_policy/x")
+    assert not access.may_read(peer(1000, 1000, WEB_GID), "qos_policy")
+    assert access.may_read(peer(4400, 1), "qos_policy")
+    assert not access.may_read(peer(4400, 1), "route_policy")
+    assert not access.may_read(peer(1000, SOCKET_GID), "route_policy")
+    assert access.may_read(peer(1000, 0), "node_runtime")
+
+
+def test_nobody_in_particular_reads_nothing():
+    """threats U06."""
+    everything = Access((AccessRule(uids=frozenset({OVERFLOW_UID}), gids=frozenset({OVERFLOW_UID}), scopes=("*",)),))
+    assert not everything.may_read(peer(OVERFLOW_UID, OVERFLOW_UID), "route_policy")
+    with pytest.raises(ValueError, match="nobody gets rights"):
+        AccessRule.named([str(OVERFLOW_UID)], [], ["*"])
+
+
+@pytest.mark.parametrize(
+    ("users", "groups", "remedy"),
+    [(["no-such-user"], [], "adduser"), ([], ["no-such-group"], "addgroup"), ([], [], "names nobody")],
+)
+def test_who_is_not_there_is_named_with_the_remedy(users, groups, remedy):
+    with pytest.raises(ValueError, match=remedy):
+        AccessRule.named(users, groups, ["*"])
+
+
+def test_documents_come_from_root_or_the_agents_own_account():
+    assert may_administer(peer(0))
+    assert may_administer(peer(os.geteuid()))
+    assert not may_administer(peer(4400, 0))
+
+
+async def as_user(periphery, uid: int, gids: list[int], *requests: tuple[str, str, str]) -> list[list[object]]:
+    asked = json.dumps([str(periphery.socket), uid, gids, requests])
+    done = await trio.run_process([sys.executable, "-c", CALL, str(ROOT), asked], capture_stdout=True)
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def open_to_all(folder: Path) -> None:
+    for each in (folder, *folder.parents):
+        if each.stat().st_uid == os.geteuid() and not each.stat().st_mode & 0o001:
+            each.chmod(each.stat().st_mode | 0o011)
+
+
+@AS_ROOT
+async def test_callers_of_other_accounts(periphery):
+    """threats U11, U05; rules K51: what may not be read is answered as what does not exist."""
+    open_to_all(periphery.folder)
+    rule = AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",))
+    made = replace(periphery, access=Access((rule,)))
+    made.route(1, {"routes": {}})
+    made.apply(made.node.cluster.snapshot(1, {"policies": {}}, scope="qos_policy"))
+    async with serving(made):
+        made.socket.chmod(0o666)
+        section, other, absent, listed, status, imported = await as_user(
+            made, 4400, [4400, WEB_GID], SECTION, OTHER, ("GET", OTHER[1].replace("qos_policy", "peer_directory"), ""),
+            LIST, STATUS, IMPORT,
+        )  # fmt: skip
+        assert section == [200, "{}"]
+        assert other == absent == ["not_found", "there is no such scope here"]
+        assert list(json.loads(listed[1])["scopes"]) == ["route_policy"]
+        assert status[0] == 200  # for everyone who can connect
+        assert imported[0] == "forbidden"
+        strangers = await as_user(made, 4401, [4401], SECTION, LIST, STATUS)
+        assert strangers[0][0] == "not_found"
+        assert json.loads(strangers[1][1])["scopes"] == {}
+        assert strangers[2][0] == 200
+        assert made.taken == []
+
+
+@AS_ROOT
+async def test_a_watch_tells_nothing_of_what_may_not_be_read(periphery):
+    open_to_all(periphery.folder)
+    made = replace(periphery, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
+    async with serving(made):
+        made.socket.chmod(0o666)
+        before = made.watching.seen.value
+        made.apply(made.node.cluster.snapshot(1, {"policies": {}}, scope="qos_policy"))
+        made.route(1, {"routes": {}})
+        await made.watching.seen.wait_above(made.node.store.watch.generation - 1)
+        watch = f"/v1/watch?after={before}&wait=0"
+        allowed, only = await as_user(
+            made, 4400, [WEB_GID], ("GET", watch, ""), ("GET", watch + "&scope=qos_policy", "")
+        )
+        assert json.loads(allowed[1])["scopes"] == {"route_policy": ["routes"]}
+        assert only == [204, ""]
+
+
+@AS_ROOT
+async def test_the_gate_knows_only_scopes_that_its_caller_may_read(periphery):
+    """A scope that may not be read is one that is not there; the policy holds for everybody all the same."""
+    open_to_all(periphery.folder)
+    made = replace(periphery, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
+    made.given = replace(
+        made.given, scopes={name: held() for name in ("route_policy", "qos_policy", "degraded_mode_policy")}
+    )
+    async with serving(made):
+        made.socket.chmod(0o666)
+        bodies = [json.dumps({"action": "open_route", "scope": scope}) for scope in ("route_policy", "qos_policy")]
+        mine, hidden = await as_user(made, 4400, [WEB_GID], *(("POST", "/v1/may", body) for body in bodies))
+        assert json.loads(mine[1])["reason"] == "ok"
+        assert json.loads(hidden[1])["reason"] == "not_in_policy"
+
+
+@AS_ROOT
+async def test_the_sockets_mode_keeps_others_out(periphery):
+    """threats U01."""
+    open_to_all(periphery.folder)
+    async with serving(periphery):
+        assert (await as_user(periphery, 4400, [4400], STATUS))[0][0] == "agent_down"
