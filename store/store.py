@@ -368,7 +368,9 @@ class Store:
         record = scope_record(transaction, activation.BUNDLE_SCOPE)
         if record is None or record.active is None:
             return None
-        held = document(transaction, record.active, self._blob).envelope
+        if record.active not in self._documents:
+            self._remember(document(transaction, record.active, self._blob))
+        held = self._documents[record.active].envelope
         return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
 
     def _changed(self, generation: int, scopes: tuple[str, ...]) -> int:
@@ -378,7 +380,7 @@ class Store:
     def _held(self, reading: Reading, digest: bytes) -> StoredDocument:
         """Documents are immutable, so what was parsed once is kept."""
         if digest not in self._documents:
-            self._remember(StoredDocument(reading.document(digest).record, digest, self._blob))
+            self._remember(replace(reading.document(digest), fetch=self._blob))
         return self._documents[digest]
 
     def _parsed(self, digest: bytes) -> StoredDocument | None:
