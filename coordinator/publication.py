@@ -184,7 +184,7 @@ def _head(case: _Case) -> signer.Document:
         issued_at=issue.issued_at,
         refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),
         expires_at=issue.issued_at + lifetime,
-        min_trust_bundle_version=issue.bundle.version,
+        min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
     )
     scopes = {scope: ScopeVersion(**vars(entry)) for scope, entry in case.listing.items()}
     poll_after_s = issue.poll_after_s(situation.node_id)

@@ -141,7 +141,7 @@ class Publisher:
             if refused is not None:
                 self.health.conflicts += 1
                 self._backlog.failed(each.node_id)
-                _log.info("published by somebody else meanwhile", node=each.node_id, detail=refused.detail)
+                _log.info("changed or published by somebody else meanwhile", node=each.node_id, detail=refused.detail)
                 self.wake()
                 continue
             self.health.published_heads += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import trio
+import trio.testing
 
 from coordinator import run
 from coordinator.run import Daemon, Ports
@@ -56,6 +57,13 @@ class Running:
     async def token(self, node_id: str | None = None) -> str:
         body = {} if node_id is None else {"node_id": node_id}
         return (await self.ask("POST", "/v1/tokens", body))["token"]
+
+    async def polls_held(self, count: int) -> None:
+        """Until so many head requests wait: looked at each time the loop has nothing else to do."""
+        board = self.daemon.coordinator.board
+        with trio.fail_after(10):
+            while board.waiting < count:
+                await trio.testing.wait_all_tasks_blocked(0.01)
 
     async def probe(self, path: str) -> tuple[int, bytes]:
         async with await trio.open_tcp_stream("127.0.0.1", self.ports.probes) as stream:
