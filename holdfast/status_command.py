@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import click
 from rich.console import Console, RenderableType
@@ -39,9 +40,13 @@ def _shown(client: Client) -> RenderableType:
 
 
 def _keep_up(client: Client, console: Console) -> None:
-    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as shown:
+    """On a terminal one screen that changes; elsewhere one picture after the other."""
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=console.is_terminal) as shown:
         for picture in _pictures(client):
-            shown.update(picture, refresh=True)
+            if console.is_terminal:
+                shown.update(picture, refresh=True)
+            else:
+                console.print(picture)
 
 
 def _pictures(client: Client) -> Iterator[RenderableType]:
@@ -50,7 +55,4 @@ def _pictures(client: Client) -> Iterator[RenderableType]:
             yield _shown(client)
         except AgentDown as down:
             yield Text(str(down), style="bold red")
-        try:
-            time.sleep(EVERY_S)
-        except KeyboardInterrupt:
-            return
+        time.sleep(EVERY_S)

@@ -1,0 +1,180 @@
+"""The client library: over a real socket, and from the files when nobody answers."""
+
+import dataclasses
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from holdfast.client import AgentDown, Client, Expired, NotFound, Refused, unix_seconds
+from tests.agent.lab import DAY, NOW, serving
+
+
+def client_of(periphery, **more) -> Client:
+    return Client(periphery.socket, periphery.files, **more)
+
+
+async def call(function, *arguments, **named):
+    """In a thread, as a service that knows nothing of trio would."""
+    return await trio.to_thread.run_sync(lambda: function(*arguments, **named))
+
+
+async def test_a_section_and_what_is_known_of_it(api):
+    section = await call(client_of(api).get, "route_policy", "routes")
+    assert section.value == {"north": {"ttl_s": 60}}
+    facts = section.facts
+    assert (facts.source, facts.grade, facts.version, facts.epoch, facts.age_s) == ("agent", "fresh", 1, 1, 60)
+    assert facts.expires_at == NOW - 60 + 7 * DAY
+    assert facts.generation == api.node.store.watch.generation
+
+
+async def test_what_is_not_there_and_what_is_over(api):
+    client = client_of(api)
+    for scope, section in (("qos_policy", "x"), ("route_policy", "nothing"), ("route_policy", "../index")):
+        with pytest.raises(NotFound):
+            await call(client.get, scope, section)
+    api.at = NOW + 8 * DAY
+    with pytest.raises(Expired) as caught:
+        await call(client.get, "route_policy", "routes")
+    assert (caught.value.code, caught.value.facts.version) == ("expired", 1)
+    assert (await call(client.get, "route_policy", "routes", expired=True)).facts.grade == "expired"
+
+
+async def test_documents_scopes_and_status(api):
+    client = client_of(api)
+    assert (await call(client.document, "route_policy"))["sections"]["settings"] == {"a": 1}
+    assert "route_policy" in await call(client.scopes)
+    assert (await call(client.status))["state"] == "active"
+
+
+async def test_may(api):
+    client = client_of(api)
+    yes = await call(client.may, "start_service", running_since=NOW)
+    assert (yes.allowed, yes.reason, yes.mode, yes.until) == (True, "ok", "normal", NOW + 1800)
+    no = await call(client.may, "assign_role", scope="route_policy", resource="x")
+    assert (no.allowed, no.reason, no.until) == (False, "forbidden_in_degraded", None)
+    with pytest.raises(Refused) as caught:
+        await call(client.may, "x" * 100)
+    assert (caught.value.code, caught.value.status) == ("bad_request", 400)
+
+
+async def next_of(changes):
+    return await call(next, changes)
+
+
+async def test_watching_from_now_and_from_a_generation(api):
+    client = client_of(api)
+    start = api.node.store.watch.generation
+    changes = client.watch("route_policy", after=start, wait_s=5)
+    api.route(2, {"routes": {}, "settings": {"a": 1}})
+    first = await next_of(changes)
+    assert (first.generation, dict(first.scopes), first.source) == (start + 1, {"route_policy": ("routes",)}, "agent")
+    api.apply(api.node.cluster.snapshot(1, {"policies": {}}, scope="qos_policy"))
+    api.route(3, {"routes": {}, "settings": {"a": 2}})
+    assert dict((await next_of(changes)).scopes) == {"route_policy": ("settings",)}
+
+
+# ---- while nobody answers
+
+
+async def test_the_files_answer_and_the_answer_says_so(periphery):
+    periphery.at = NOW
+    periphery.route(1, {"routes": {"a": {}}}, expires_at=unix_seconds("2199-01-01T00:00:00Z"))
+    async with serving(periphery):
+        pass
+    client = client_of(periphery)
+    section = client.get("route_policy", "routes")
+    assert section.value == {"a": {}}
+    facts = section.facts
+    assert (facts.source, facts.grade, facts.version) == ("files", "stale", 1)
+    assert facts.generation == periphery.node.store.watch.generation
+    assert "route_policy" in client.scopes()
+    for scope, name in (("qos_policy", "x"), ("route_policy", "none"), ("route_policy", "../index")):
+        with pytest.raises(NotFound):
+            client.get(scope, name)
+    for ask in (client.status, lambda: client.may("start_service"), lambda: client.document("route_policy")):
+        with pytest.raises(AgentDown, match="systemctl status"):
+            ask()
+
+
+async def test_a_file_that_is_over_is_over_by_the_services_own_clock(periphery):
+    periphery.route(1, {"routes": {}})
+    async with serving(periphery):
+        index = periphery.files / "index.json"
+        value = json.loads(index.read_bytes())
+        value["scopes"]["route_policy"]["expires_at"] = "2021-01-01T00:00:00Z"
+        index.chmod(0o600)
+        index.write_text(json.dumps(value))
+    with pytest.raises(Expired):
+        client_of(periphery).get("route_policy", "routes")
+    assert client_of(periphery).get("route_policy", "routes", expired=True).facts.grade == "expired"
+
+
+async def test_neither_agent_nor_files(tmp_path):
+    client = Client(tmp_path / "none.sock", tmp_path / "active")
+    with pytest.raises(AgentDown) as caught:
+        client.get("route_policy", "routes")
+    assert caught.value.code == "agent_down"
+    with pytest.raises(AgentDown):
+        client.scopes()
+
+
+async def test_a_watch_goes_on_with_the_files_and_comes_back(periphery, monkeypatch):
+    """The agent stops, leaves new files behind, and is there again."""
+    monkeypatch.setattr("holdfast.client.LOOK_EVERY_S", 0.02)
+    periphery.route(1, {"routes": {}})
+    async with serving(periphery):
+        start = periphery.node.store.watch.generation
+        changes = client_of(periphery).watch(after=start, wait_s=1)
+        periphery.route(2, {"routes": {"a": {}}})
+        assert (await next_of(changes)).source == "agent"
+    periphery.route(3, {"routes": {"b": {}}})
+    await periphery.publishing.publish()
+    change = await next_of(changes)
+    assert (change.source, change.generation) == ("files", start + 2)
+    assert change.scopes["route_policy"] == ("routes",)
+    async with serving(dataclasses.replace(periphery)) as again:
+        again.route(4, {"routes": {"c": {}}})
+        change = await next_of(changes)
+    assert (change.source, dict(change.scopes)) == ("agent", {"route_policy": ("routes",)})
+
+
+# ---- an agent that does not behave
+
+
+def misbehaving(folder: Path, answer: bytes) -> Client:
+    """Somebody at the socket who says this, whatever is asked."""
+    path = folder / "odd.sock"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        connection.recv(65536)
+        connection.sendall(answer)
+        connection.close()
+        listening.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return Client(path, folder / "none", timeout_s=5)
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc"])
+def test_what_is_no_answer_counts_as_down(tmp_path, answer):
+    """rules P6: a typed refusal."""
+    with pytest.raises(AgentDown):
+        misbehaving(tmp_path, answer).status()
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(b"{}", "bad_answer"), (b'{"code":"overloaded","message":"later"}', "overloaded")]
+)
+def test_a_refusal_has_its_code(tmp_path, body, code):
+    answer = b"HTTP/1.1 503 X\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    with pytest.raises(Refused) as caught:
+        misbehaving(tmp_path, answer).status()
+    assert (caught.value.code, caught.value.status) == (code, 503)

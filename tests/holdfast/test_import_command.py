@@ -1,0 +1,25 @@
+"""`holdfast import`."""
+
+import json
+
+from tests.holdfast.lab import holdfast
+
+
+async def test_a_good_document_and_a_broken_one(api, tmp_path):
+    """rules S60: a document from another medium, verified as any other."""
+    document = b"".join(api.node.cluster.snapshot(2, {"routes": {}}).chunks())
+    (tmp_path / "good.hfs").write_bytes(document)
+    done = await holdfast("import", tmp_path / "good.hfs", "--json", at=api)
+    assert (done.status, json.loads(done.out)["scope"]) == (0, "route_policy")
+    assert api.taken == [document]
+    foreign = api.node.cluster.snapshot(3, {"routes": {}}, cluster_id="elsewhere")
+    (tmp_path / "bad.hfs").write_bytes(b"".join(foreign.chunks()))
+    refused = await holdfast("import", tmp_path / "bad.hfs", at=api)
+    assert (refused.status, refused.out) == (1, "")
+    assert "refused: wrong_cluster" in refused.err
+    assert "to do" in refused.err
+
+
+async def test_usage(api, tmp_path):
+    assert (await holdfast("import", tmp_path / "none", at=api)).status == 2
+    assert (await holdfast("import", tmp_path, at=api)).status == 2

@@ -1,0 +1,86 @@
+"""`holdfast status`: a screen for a person, everything for a program."""
+
+import json
+import os
+import pty
+import signal
+from dataclasses import replace
+
+import trio
+
+from agent.degraded import Facts
+from agent.notifiers import Told
+from agent.services import Service
+from holdfast.status_screen import CAUSES, problems_of
+from store.records import Rejection
+from tests.agent.lab import NOW, serving
+from tests.holdfast.lab import arguments, environment, holdfast
+
+
+class Refusing:
+    async def tell(self, service: str, generation: int) -> Told:
+        return Told(False, "exit 1: port in use")
+
+
+async def test_at_a_glance(api):
+    done = await holdfast("status", at=api)
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert done.status == 0
+    assert lines[0] == f"ACTIVE node-1 in blue generation {api.node.store.watch.generation}"
+    assert lines[1].startswith("confirmed by the coordinator head 1, 1 min old, expires in 6 d")
+    assert any(line.startswith("route_policy 1.1 fresh in 6 d") for line in lines)
+    assert "To look at" not in done.out
+
+
+async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
+    made = replace(periphery, state="fenced", services=(Service("web", ("route_policy",), Refusing()),))
+    made.given = Facts(head_expires_at=NOW)
+    made.route(1, {"routes": {}})
+    made.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
+    async with serving(made):
+        await made.recorded("web", ok=False)
+        done = await holdfast("status", at=made)
+    words = " ".join(done.out.split())
+    assert words.startswith("FENCED node-1 in blue")
+    assert CAUSES["no_degraded_policy"] in words
+    assert "route_policy was refused 5 s ago: raw_secret." in words
+    assert "web no, no_degraded_policy" in words
+    assert "web could not be told: exit 1: port in use" in words
+
+
+async def test_everything_for_a_program(api):
+    value = json.loads((await holdfast("status", "--json", at=api)).out)
+    assert value["scopes"]["route_policy"]["active"]["config_version"] == 1
+    assert list(problems_of(value, NOW)) == []
+    assert (await holdfast("status", "--json", "--watch", at=api)).status == 2
+
+
+async def test_nobody_answers():
+    done = await holdfast("status")
+    assert (done.status, done.out) == (3, "")
+    assert done.err.count("\n") == 1
+
+
+async def test_live_on_a_terminal_until_interrupted(api):
+    """It goes on when the agent's answers change, and gives the terminal back."""
+    ours, theirs = pty.openpty()
+    process = await trio.lowlevel.open_process(
+        arguments("status", "--watch"), env=environment(api.socket, api.files, TERM="xterm"), stdout=theirs
+    )
+    os.close(theirs)
+    seen = bytearray()
+
+    async def until_shown(words: bytes) -> None:
+        with trio.fail_after(20):
+            while words not in seen:
+                await trio.lowlevel.wait_readable(ours)
+                seen.extend(os.read(ours, 65536))
+
+    await until_shown(b"ACTIVE")
+    api.state = "degraded"
+    await until_shown(b"DEGRADED")
+    process.send_signal(signal.SIGINT)
+    await until_shown(b"\x1b[?1049l")  # the screen that was there before
+    with trio.fail_after(10):
+        assert await process.wait() == 0
+    os.close(ours)
