@@ -1,0 +1,203 @@
+"""What an operator asks on the Unix socket: who may, what it changes, what it says (protocol 2; rules K51)."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from coordinator import desk, static_tree
+from tests.coordinator.daemon import Follower, TlsNode, refusal, running
+from tests.coordinator.founding import Founded
+from wire.peer import AnonymousPeer, UnixPeer
+from wire.request import HttpError, Request
+from wire.target import Target
+
+GOOD = """
+{kind: Organization, id: acme}
+---
+{kind: Node, id: node-a, spec: {roles: [core_mesh], organizations: [acme]}}
+"""
+
+
+@pytest.fixture
+def founded(tmp_path: Path) -> Founded:
+    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
+
+
+async def test_applying_shows_first_and_then_does_what_it_showed(founded: Founded) -> None:
+    """protocol 2; rules H38: a plan is carried out as it was shown, or not at all."""
+    async with running(founded) as at:
+        await at.admit("node-a")
+        shown = await at.apply(GOOD, dry_run=True)
+        assert [(each["verb"], each["kind"], each["id"]) for each in shown["changes"]] == [
+            ("create", "Node", "node-a"),
+            ("create", "Organization", "acme"),
+        ]
+        assert "node_runtime" in shown["touched"]["node-a"]
+        assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+        done = await at.apply(GOOD, based_on=shown["based_on"])
+        assert done["changes"] == shown["changes"]
+        assert await refusal(at.apply(GOOD, based_on=shown["based_on"])) == "concurrent_update"
+        kept = await at.ask("GET", "/v1/resources")
+        assert [each["id"] for each in kept["resources"]] == ["node-a", "acme"]
+        pruned = await at.apply("{kind: Organization, id: acme}", prune=True)
+        assert [each["verb"] for each in pruned["changes"]] == ["delete"]
+
+
+async def test_what_is_wrong_in_a_file_is_named_with_its_line_and_remedy(founded: Founded) -> None:
+    """rules S69, S78: everything at once, and no secret in any answer."""
+    async with running(founded) as at:
+        two = "kind: Node\nid: n\nspec: {rolls: [x]}\n---\nkind: Service\nid: s\nspec: {organization: no}"
+        answer = await at.apply(two)
+        assert answer["outcome"] == "invalid_resources" and len(answer["problems"]) >= 2
+        answer = await at.apply("kind: Node\nid: n\nspec: {labels: {password: hunter2}}")
+        (problem,) = answer["problems"]
+        assert (problem["file"], problem["line"]) == ("state.yaml", 3)
+        assert "secret_ref" in problem["remedy"] and "hunter2" not in json.dumps(answer)
+        assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+
+
+async def test_only_root_and_the_services_own_user_may_ask() -> None:
+    """rules K51; threats U01: by what the kernel says."""
+
+    async def answering(_request: Request) -> object:
+        return {"ok": True}
+
+    handler = desk.for_operators(answering)
+
+    def request(peer) -> Request:
+        return Request("GET", Target(("v1", "status"), b""), [], peer, None)
+
+    for uid in (0, os.geteuid()):
+        assert (await handler(request(UnixPeer(uid, frozenset(), 1)))).status == 200
+    for peer in (UnixPeer(12345, frozenset({0}), 1), UnixPeer(65534, frozenset(), 1), AnonymousPeer("::1")):
+        with pytest.raises(HttpError) as found:
+            await handler(request(peer))
+        assert found.value.code == "permission_denied"
+
+
+async def test_the_socket_is_open_to_nobody_else(founded: Founded) -> None:
+    async with running(founded):
+        assert stat.S_IMODE(founded.socket.stat().st_mode) == 0o600
+    assert not founded.socket.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/apply", {}),
+        ("POST", "/v1/apply", {"files": {"a": 1}}),
+        ("POST", "/v1/apply", {"files": {}, "force": True}),
+        ("POST", "/v1/tokens", {"lifetime_s": 1}),
+        ("POST", "/v1/nodes/node-a/revoke", {}),
+        ("POST", "/v1/allowlist/node-a", {"certificate_sha256": "x"}),
+        ("POST", "/v1/allowlist/node-a", {"kind": "queen"}),
+        ("POST", "/v1/trust", {"document": "###"}),
+        ("POST", "/v1/publish", {"to": "relative"}),
+        ("POST", "/v1/revocations", {"category": "node_ids", "value": "node-a", "reason": "x"}),
+        ("GET", "/v1/audit?most=0", None),
+    ],
+)
+async def test_a_request_out_of_form_is_refused(founded: Founded, method: str, path: str, body: object) -> None:
+    async with running(founded) as at:
+        assert await refusal(at.ask(method, path, body)) == "bad_request"
+
+
+async def test_tokens_are_shown_once_listed_and_revoked(founded: Founded) -> None:
+    """rules K25, K26"""
+    async with running(founded) as at:
+        await at.ask("POST", "/v1/allowlist/node-a", {})
+        issued = await at.ask("POST", "/v1/tokens", {"node_id": "node-a", "lifetime_s": 600})
+        listed = (await at.ask("GET", "/v1/tokens"))["tokens"]
+        assert [each["jti"] for each in listed] == [issued["jti"]]
+        assert issued["token"] not in json.dumps([listed, await at.ask("GET", "/v1/audit")])
+        await at.ask("DELETE", f"/v1/tokens/{issued['jti']}")
+        assert await refusal(TlsNode(at, "node-a").join(issued["token"])) == "token_revoked"
+
+
+async def test_the_allowlist(founded: Founded) -> None:
+    """rules J17, J5"""
+    async with running(founded) as at:
+        await at.ask("POST", "/v1/allowlist/node-a", {"kind": "witness"})
+        assert [(each["node_id"], each["kind"]) for each in (await at.ask("GET", "/v1/allowlist"))["entries"]] == [
+            ("node-a", "witness")
+        ]
+        await at.ask("DELETE", "/v1/allowlist/node-a")
+        assert await refusal(at.ask("DELETE", "/v1/allowlist/node-a")) == "not_found"
+        assert await refusal(TlsNode(at, "node-a").join(await at.token())) == "unauthorized_peer"
+
+
+async def test_why_a_node_is_told_what_it_is_told(founded: Founded) -> None:
+    async with running(founded) as at:
+        await at.admit("node-a")
+        await at.apply(GOOD)
+        scopes = {each["scope_type"]: each for each in (await at.ask("GET", "/v1/nodes/node-a/explain"))["scopes"]}
+        assert scopes["qos_policy"]["because"] == "granted by the role core_mesh"
+        assert not scopes["service_assignment"]["may_hold"]
+        assert "egress_service, ingress" not in scopes["qos_policy"]["because"]
+        assert "ingress" in scopes["service_assignment"]["because"]
+        assert scopes["node_bootstrap"]["published"]["config_version"] >= 1
+        one = await at.ask("GET", "/v1/nodes/node-a/explain?scope=qos_policy")
+        assert [each["scope_type"] for each in one["scopes"]] == ["qos_policy"]
+        assert await refusal(at.ask("GET", "/v1/nodes/stranger/explain")) == "not_found"
+
+
+async def test_the_difference_between_declared_and_published_is_empty_in_the_end(founded: Founded) -> None:
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await at.apply(GOOD)
+        while follower.holder.roles != {"core_mesh"}:
+            await follower.sync(wait=10)
+        assert await at.ask("GET", "/v1/diff") == {"nodes": {}}
+        assert await at.ask("GET", "/v1/diff?node=node-a") == {"nodes": {}}
+
+
+async def test_revocations_reach_the_next_head(founded: Founded) -> None:
+    """rules S61, K54: a service, an endpoint, a role assignment; taken back by the operator alone."""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        for category, value in (
+            ("service_ids", "web"),
+            ("endpoints", "https://old.example:8443"),
+            ("role_assignments", "node-a/core_mesh"),
+        ):
+            await at.ask("POST", "/v1/revocations", {"category": category, "value": value, "reason": "test"})
+        while follower.holder.revocations.version < 3:
+            await follower.sync(wait=10)
+        assert follower.holder.revocations.endpoints == {"https://old.example:8443"}
+        listed = await at.ask("GET", "/v1/revocations")
+        assert listed["service_ids"] == ["web"]
+        await at.ask("DELETE", "/v1/revocations/endpoints/https:%2F%2Fold.example:8443")
+        while follower.holder.revocations.endpoints:
+            await follower.sync(wait=10)
+
+
+async def test_who_did_what_stands_in_the_audit_log(founded: Founded) -> None:
+    """protocol 2"""
+    async with running(founded) as at:
+        await at.apply(GOOD)
+        entries = (await at.ask("GET", "/v1/audit?most=3"))["entries"]
+        assert len(entries) == 3
+        assert {each["actor"] for each in entries} <= {f"uid:{os.geteuid()}", "coordinator"}
+        older = (await at.ask("GET", f"/v1/audit?before={entries[-1]['audit_id']}"))["entries"]
+        assert all(each["audit_id"] < entries[-1]["audit_id"] for each in older)
+
+
+async def test_the_tree_is_written_where_the_operator_says(founded: Founded, tmp_path: Path) -> None:
+    async with running(founded) as at:
+        await at.admit("node-a")
+        written = await at.ask("POST", "/v1/publish", {"to": f"{tmp_path}/tree"})
+        assert written["new"] == 5
+        assert (tmp_path / "tree" / "heads" / static_tree.name_of("node-a")).exists()
+
+
+async def test_status_and_keys_say_how_it_stands(founded: Founded) -> None:
+    async with running(founded) as at:
+        await at.admit("node-a")
+        status = await at.ask("GET", "/v1/status")
+        assert status["cluster_id"] == "prod" and status["trust_bundle"]["config_version"] == 1
+        assert status["publishing"] == {"behind": 0, "conflicts": 0, "failed": {}, "fault": ""}
+        (key,) = (await at.ask("GET", "/v1/keys"))["keys"]
+        assert key["key_id"] == founded.config.key_id and set(key["faults"].values()) == {None}
