@@ -15,7 +15,6 @@ from coordinator.desk import body_of, for_operators, parameter
 from coordinator.plans import differences
 from coordinator.refusal import Code, Refused
 from coordinator.requests import Member, is_text
-from coordinator.resources import InvalidResources
 from coordinator.running import Coordinator
 from coordinator.threads import in_database, in_library
 from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
@@ -75,15 +74,9 @@ class AdminApi:
     # ---- declared state
 
     async def apply(self, request: Request) -> object:
-        """All problems are in the answer: there may be hundreds, which no error body holds."""
         body = await body_of(request, _APPLY)
         flags = {"prune": body.get("prune", False), "dry_run": body.get("dry_run", False)}
-        try:
-            plan = await self._change(
-                declarations.apply, request, body["files"], based_on=body.get("based_on"), **flags
-            )
-        except InvalidResources as invalid:
-            return {"outcome": invalid.code.value, "problems": [vars(each) for each in invalid.problems]}
+        plan = await self._change(declarations.apply, request, body["files"], based_on=body.get("based_on"), **flags)
         return {"outcome": "planned" if flags["dry_run"] else "applied", **_plan(plan)}
 
     async def resources(self, _request: Request) -> object:

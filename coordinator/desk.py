@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator import requests
 from coordinator.refusal import Code, Refused
 from coordinator.requests import Member
+from coordinator.resources import InvalidResources
 from coordinator.running import to_operator
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
@@ -29,6 +30,10 @@ def for_operators(answering: Answering) -> Handler:
             raise HttpError(403, Code.PERMISSION_DENIED.value, "only root and the service's own user may ask here")
         try:
             return Response.json(await answering(request))
+        except InvalidResources as invalid:  # all of it at once: it may be more than any other refusal says
+            problems = [vars(each) for each in invalid.problems]
+            body = {"code": invalid.code.value, "message": invalid.detail, "problems": problems}
+            return Response.json(body, 422)
         except Refused as refused:
             raise to_operator(refused) from refused
         except SQLAlchemyError as error:

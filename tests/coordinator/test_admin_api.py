@@ -6,9 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
 
 from coordinator import desk, static_tree
-from tests.coordinator.daemon import Follower, TlsNode, refusal, running
+from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
@@ -50,13 +51,24 @@ async def test_what_is_wrong_in_a_file_is_named_with_its_line_and_remedy(founded
     """rules S69, S78: everything at once, and no secret in any answer."""
     async with running(founded) as at:
         two = "kind: Node\nid: n\nspec: {rolls: [x]}\n---\nkind: Service\nid: s\nspec: {organization: no}"
-        answer = await at.apply(two)
-        assert answer["outcome"] == "invalid_resources" and len(answer["problems"]) >= 2
-        answer = await at.apply("kind: Node\nid: n\nspec: {labels: {password: hunter2}}")
+        answer = await refused_apply(at, two)
+        assert answer["code"] == "invalid_resources" and len(answer["problems"]) >= 2
+        answer = await refused_apply(at, "kind: Node\nid: n\nspec: {labels: {password: hunter2}}")
         (problem,) = answer["problems"]
         assert (problem["file"], problem["line"]) == ("state.yaml", 3)
         assert "secret_ref" in problem["remedy"] and "hunter2" not in json.dumps(answer)
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+
+
+async def refused_apply(at: Running, text: str) -> dict:
+    """The whole body of the refusal, as it is on the wire."""
+    data = json.dumps({"files": {"state.yaml": text}}).encode()
+    head = f"POST /v1/apply HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+    async with await trio.open_unix_socket(at.founded.socket) as stream:
+        await stream.send_all(head.encode() + data)
+        answer = b"".join([piece async for piece in stream])
+    assert answer.startswith(b"HTTP/1.1 422 ")
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
 async def test_only_root_and_the_services_own_user_may_ask() -> None:
