@@ -108,7 +108,8 @@ class LocalTable:
     projection_group: str | None = setting(_ACCOUNT, None)
     projection_file_mode: int = setting(file_mode, 0o640)
     projection_directory_mode: int = setting(file_mode, 0o750)
-    reload_directory: Path | None = setting(absolute_path, Path("/run/holdfast/reload"))
+    reload_directory: Path = setting(absolute_path, Path("/run/holdfast/reload"))
+    reload_answers_directory: Path = setting(absolute_path, Path("/run/holdfast-reload"))
     probes_listen: str | None = setting(that(lambda v: is_endpoint(f"https://{v}"), "must be host:port"), None)
 
 

@@ -7,7 +7,6 @@
 What is learnt while running and is in no document (a check-in, a fence by the coordinator) is in `Learnt`.
 """
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -67,7 +66,6 @@ class Node:
         self.changed = Generation(0)
         self.news = Generation(0)  # an activation or a rejection, which the next heartbeat should not wait for
         self.outage = Outage()
-        self.upstream: ssl.SSLContext | None = None
         self._regression = Regression()
         self._clock = clock
 

@@ -163,6 +163,14 @@ ROWS: tuple[tuple[State, Callable[[Facts, float], str | None]], ...] = (
 )
 
 
+def degraded_since(facts: Facts, now: float) -> int | None:
+    """When the head expired, Unix seconds by the guarded clock; None while it is fresh, or where there was none."""
+    gate = facts.gate
+    if gate.head_expires_at is None or gate.head_is_fresh(now):
+        return None
+    return int(now - gate.head_expired_for_s)
+
+
 def changes_at(facts: Facts, now: float) -> float | None:
     """When the standing changes next by time alone, as far as that is known now; None if never."""
     gate = facts.gate

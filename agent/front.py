@@ -1,0 +1,92 @@
+"""The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent import standing
+from agent.degraded import Facts
+from agent.download import NotListedError
+from agent.enrolling import peeked
+from agent.node import Node
+from agent.version import VERSION
+from snapshot.identifiers import format_time
+from snapshot.reasons import Reason, Rejected
+from wire.request import HttpError
+
+if TYPE_CHECKING:  # they cost what the first answer need not wait for
+    from agent.sources import Sources
+    from agent.update import Update
+
+PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
+
+
+@dataclass
+class Front:
+    """`update` and `sources` are there once the agent has begun to speak to anybody."""
+
+    node: Node
+    update: "Update | None" = None
+    sources: "Sources | None" = None
+
+    def gate_facts(self) -> Facts:
+        return self.node.gate_facts()
+
+    def report(self) -> Mapping[str, object]:
+        """JSON for `/v1/status`."""
+        node, moment = self.node, self.node.moment()
+        facts = node.facts(moment)
+        present = standing.assess(facts, moment.now)
+        since = standing.degraded_since(facts, moment.now)
+        bundle = node.holdings.bundle
+        return {
+            "node_id": node.settings.node.node_id,
+            "cluster_id": node.settings.node.cluster_id,
+            "agent_version": VERSION,
+            "incarnation": node.store.incarnation,
+            "state": present.state,
+            "cause": present.cause,
+            "degraded_since": None if since is None else format_time(since),
+            "rollback_check": "confirmed" if node.learnt.checked_in else "unconfirmed",
+            "roles": sorted(node.holdings.roles),
+            "trust_bundle_version": bundle.version if bundle else 0,
+            "clock": {
+                "synchronised": moment.synchronised,
+                "offset_floor_s": int(-moment.behind_s),
+                "regressed": facts.clock_regressed,
+            },
+            "sources": self.sources.report() if self.sources else [],
+            "recovering": sorted(facts.gaps | facts.behind),
+            "passed_over": sorted(node.learnt.passed_over),
+            "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
+            "counters": node.counters.all(),
+        }
+
+    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+        """A document from another medium (protocol.md 4). Its kind is what it says: everything else is verified."""
+        if self.update is None:
+            raise HttpError(503, "not_ready", "the agent is still starting", retry_after=1)
+        chunks = aiter(document)
+        first = await _opening(chunks)
+        said = peeked(first, self.node.holdings.holder.limits)
+        if said is None:
+            raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
+        try:
+            return await self.update.take(_joined(first, chunks), said.kind, "import")
+        except NotListedError as error:
+            raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
+
+
+async def _opening(chunks: AsyncIterator[bytes]) -> bytes:
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if len(data) >= PEEK_BYTES:
+            break
+    return data
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk

@@ -1,0 +1,130 @@
+"""What local services see, built from the configuration: the API, the files, and who is told of a change."""
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import trio
+
+from agent.access import Access, group_id
+from agent.changes import Generation
+from agent.configuration import LocalTable, ServiceTable, Settings
+from agent.front import Front
+from agent.generations import Generations, Permissions
+from agent.local_api import LocalApi
+from agent.node import Node
+from agent.notifiers import Command, Notifier, RequestedVerb, Verb, Watching
+from agent.projection import Projection
+from agent.publishing import Publishing
+from agent.services import Service, Services
+from agent.validators import Validator, Validators
+from agent.view import Views
+from agent.watching import Watching as WatchApi
+from store.tables import Name
+from wire.limits import LOCAL, REMOTE
+from wire.routes import Routes
+from wire.server import Server
+from wire.systemd import passed_sockets
+from wire.tls import PlainTransport
+from wire.unix import HOSTS, UnixTransport, passed_listener, unix_listener
+
+LINK = "active"
+
+
+@dataclass(frozen=True)
+class Local:
+    """`active` follows the store, `published` the files."""
+
+    front: Front
+    active: Generation
+    publishing: Publishing
+    watching: WatchApi
+    services: Services
+    validators: Validators
+    server: Server
+    probes: Server
+
+
+def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
+    """`folder` is the agent's alone, for candidates that validators look at. ValueError names an unknown account."""
+    active, published = Generation(), Generation()
+    front = Front(node)
+    publishing = Publishing(
+        views,
+        _projection(settings.local),
+        node.threads,
+        active,
+        published,
+        node.now,
+        lambda: node.standing().state == "revoked",
+    )
+    services = Services(
+        tuple(_service(one, settings.local) for one in settings.services),
+        views,
+        node.store.table(Name.SERVICES),
+        node.threads,
+        published,
+        node.now,
+        random.uniform,
+        on_told=lambda _: node.tell_news(),
+    )
+    watching = WatchApi(views, node.threads, active)
+    access = Access.configured(settings.access, socket_group(settings.local))
+    limits = settings.limits.documents()
+    api = LocalApi(front, views, node.threads, access, services, publishing, watching, node.now, limits)
+    asked = [one for one in settings.services if one.validate]
+    validators = Validators(
+        [Validator(one.name, one.scopes, one.validate, one.validate_timeout_s) for one in asked], folder, node.threads
+    )
+    local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
+    server = Server("local", api.routes(), UnixTransport(), local_limits, hosts=HOSTS)
+    probes = Server("probes", Routes(*api.probe_routes()), PlainTransport(), REMOTE)
+    return Local(front, active, publishing, watching, services, validators, server, probes)
+
+
+@contextmanager
+def listener(local: LocalTable) -> Iterator[trio.SocketListener]:
+    """The socket that systemd passes, else one of our own. From here on callers wait, and are not refused."""
+    passed = passed_sockets()
+    if passed:
+        yield passed_listener(next(iter(passed.values())))
+        return
+    group = group_id(local.socket_group) if local.socket_group else None
+    with unix_listener(local.socket_path, mode=local.socket_mode, group=group) as made:
+        yield made
+
+
+async def probes_listener(local: LocalTable) -> trio.SocketListener | None:
+    if local.probes_listen is None:
+        return None
+    host, _, port = local.probes_listen.rpartition(":")
+    return (await trio.open_tcp_listeners(int(port), host=host.strip("[]")))[0]
+
+
+def socket_group(local: LocalTable) -> int:
+    return group_id(local.socket_group) if local.socket_group else os.getegid()
+
+
+def _projection(local: LocalTable) -> Projection | None:
+    if local.projection_directory is None:
+        return None
+    gid = group_id(local.projection_group) if local.projection_group else None
+    permissions = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
+    return Projection(Generations(local.projection_directory, LINK, permissions))
+
+
+def _service(one: ServiceTable, local: LocalTable) -> Service:
+    return Service(one.name, one.scopes, _notifier(one, local))
+
+
+def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
+    if one.notify == "command":
+        return Command(one.command, one.timeout_s)
+    if one.notify == "none" or one.unit is None:
+        return Watching()
+    verb = Verb.RELOAD if one.notify == "reload" else Verb.SIGNAL
+    requests, answers = local.reload_directory, local.reload_answers_directory
+    return RequestedVerb(verb, one.unit, requests, answers, one.timeout_s, one.signal)

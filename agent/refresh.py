@@ -1,0 +1,93 @@
+"""Following the head: one long poll after the other, at the first source that answers (protocol.md 1; rules K30, X27).
+
+A head that is taken wakes the update; an answer without news shows that the coordinator still speaks to us. Whatever
+fails is counted against the source, and the next one is asked.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from agent.download import NotListedError
+from agent.node import Node
+from agent.sources import Kind, Source, Sources
+from agent.update import Update
+from snapshot.reasons import Rejected
+from store.errors import StoreError
+from wire.client import Answer, Call, ClientError
+from wire.endpoint import path
+
+HEAD_BYTES = 5 << 20
+NO_SOURCE_S = 1.0
+HELD_SHARE = 0.5  # an answer sooner than this share of the wait was not held
+NEWS = 200
+POLL_S = 15.0  # rules, Numbers: poll, where no head says otherwise
+REVOKED = "revoked"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Refresh:
+    node: Node
+    sources: Sources
+    update: Update
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            source = self._next()
+            if source is None:
+                await trio.sleep(NO_SOURCE_S)
+                continue
+            await self.ask(source)
+
+    async def ask(self, source: Source) -> None:
+        """One request and what follows from it; raises nothing for what the other side does."""
+        asked_at = trio.current_time()
+        try:
+            news = await self._took(await self._head(source), source)
+        except ClientError as error:
+            self._failed(source, error)
+        except (Rejected, NotListedError) as refused:
+            source.failed(str(refused))
+        except StoreError as error:
+            log.warning("head not taken", fault=error.fault, detail=error.detail)
+            source.failed(str(error))
+        else:
+            self._pause(source, news, trio.current_time() - asked_at)
+
+    def _next(self) -> Source | None:
+        """Coordinators first, then storage; peers hold no heads of ours."""
+        return next((one for one in self.sources.rested() if one.kind is not Kind.PEER), None)
+
+    async def _head(self, source: Source) -> Answer:
+        epoch, generation = self.node.holdings.head_version
+        wait_s = self.node.settings.intervals.poll_wait_s
+        target = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
+        return await source.client.fetch(source.endpoint, Call("GET", target, wait_s=wait_s, limit=HEAD_BYTES))
+
+    async def _took(self, answer: Answer, source: Source) -> bool:
+        """Whether it was news."""
+        news = answer.status == NEWS and await self.update.accept_head(answer.body, source)
+        self.node.counters.add("heads_taken", int(news))
+        source.worked()
+        if source.kind is Kind.COORDINATOR:
+            await self.node.checked_in()
+        return news
+
+    def _failed(self, source: Source, error: ClientError) -> None:
+        self.node.counters.add("head_requests_failed")
+        if source.kind is Kind.COORDINATOR and error.code == REVOKED:
+            self.node.fence()
+        if source.back_off.failures == 0:
+            log.warning("no head", source=str(source), error=str(error))
+        source.failed(error)
+
+    def _pause(self, source: Source, news: bool, took_s: float) -> None:
+        """It is asked again at once, unless it holds no request or has nothing new (protocol.md 1)."""
+        held = took_s >= HELD_SHARE * self.node.settings.intervals.poll_wait_s
+        if source.kind is not Kind.COORDINATOR or not (news or held):
+            head = self.node.holdings.head
+            source.pause(float(head.poll_after_s) if head else POLL_S)

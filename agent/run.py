@@ -1,0 +1,161 @@
+"""The agent's process: what is started, in which order, and what ends it (rules A10, A12, A14).
+
+    holdfast-agent [--config /etc/holdfast/agent.toml]
+
+The one nursery of the agent is in `serve`. A task that fails is logged, counted and started again: nothing that
+happens upstream ends the process, or takes an active scope away.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+import trio
+
+from agent import local, telemetry
+from agent.changes import following
+from agent.clock import Clock, SystemClock
+from agent.configuration import ConfigurationError, Settings, load
+from agent.local import Local
+from agent.node import Node
+from agent.start import Opened, make_node, open_store
+from agent.status import Status
+from agent.threads import Threads
+from agent.upkeep import Upkeep
+from store.errors import StoreError
+from wire.systemd import Notifier
+from wire.unix import SocketError
+
+DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
+RESTART_S = 1.0
+EXIT_CONFIGURATION, EXIT_STORE = 78, 74  # sysexits(3): EX_CONFIG, EX_IOERR
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    threads: Threads | None = None,
+    notifier: Notifier | None = None,
+    task_status: "trio.TaskStatus[Node]" = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Until cancelled. StoreError, SocketError and ConfigurationError before anything is served; nothing later."""
+    clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or Notifier()
+    with local.listener(settings.local) as listener:
+        opened = await threads.write(open_store, settings, clock.read())
+        try:
+            node = await threads.write(make_node, settings, clock, threads, opened)
+            inside = _build(settings, node, opened)
+            with following(opened.store.watch, inside.active):
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(inside.server.serve, listener)
+                    await _serve_probes(nursery, settings, inside)
+                    notifier.ready()
+                    task_status.started(node)
+                    nursery.start_soon(notifier.watchdog)
+                    nursery.start_soon(_kept_up, node, Status(node, notifier).run)
+                    nursery.start_soon(_kept_up, node, inside.publishing.run)
+                    nursery.start_soon(_kept_up, node, inside.watching.run)
+                    nursery.start_soon(_kept_up, node, inside.services.run)
+                    nursery.start_soon(_kept_up, node, Upkeep(node).run)
+
+                    from agent import upstream  # noqa: PLC0415 - it costs what the first answer did not wait for
+
+                    outside = upstream.build(node, opened, inside)
+                    nursery.start_soon(_kept_up, node, outside.joining.run)
+                    nursery.start_soon(_kept_up, node, outside.refresh_heads)
+                    nursery.start_soon(_kept_up, node, outside.bring_up)
+                    nursery.start_soon(_kept_up, node, outside.report)
+                    nursery.start_soon(_wake_on_hangup, outside.sources.wake)
+        finally:
+            opened.close()
+
+
+def _build(settings: Settings, node: Node, opened: Opened) -> Local:
+    try:
+        inside = local.build(settings, node, opened.views, opened.store.paths.temporary / "candidates")
+    except ValueError as error:
+        raise ConfigurationError([str(error)]) from error
+    inside.validators.start()
+    return inside
+
+
+async def _serve_probes(nursery: trio.Nursery, settings: Settings, inside: Local) -> None:
+    listener = await local.probes_listener(settings.local)
+    if listener is not None:
+        await nursery.start(inside.probes.serve, listener)
+
+
+async def _kept_up(node: Node, task: Callable[[], Awaitable[None]]) -> None:
+    """The outermost edge of a task: it is started again after whatever it did not expect."""
+    name = getattr(task, "__qualname__", repr(task))
+    while True:
+        try:
+            await task()
+        except Exception:
+            node.counters.add("task_faults")
+            log.exception("task failed", task=name)
+            await trio.sleep(RESTART_S)
+        else:
+            return
+
+
+async def _wake_on_hangup(wake: Callable[[], None]) -> None:
+    """SIGHUP is a hint that it is worth asking now (rules P14)."""
+    with trio.open_signal_receiver(signal.SIGHUP) as received:
+        async for _ in received:
+            wake()
+
+
+async def _until_told_to_stop(settings: Settings, notifier: Notifier) -> None:
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            nursery.start_soon(_serve_and_end, settings, notifier, nursery.cancel_scope)
+            async for number in received:
+                log.info("stopping", signal=signal.Signals(number).name)
+                break
+            notifier.stopping()
+            nursery.cancel_scope.cancel()
+
+
+async def _serve_and_end(settings: Settings, notifier: Notifier, scope: trio.CancelScope) -> None:
+    await serve(settings, notifier=notifier)
+    scope.cancel()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
+    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        settings = load(asked.config)
+    except ConfigurationError as error:
+        _end("\n".join(error.problems), EXIT_CONFIGURATION)
+    telemetry.set_up_logging(settings.log.level)
+    try:
+        trio.run(_until_told_to_stop, settings, Notifier(), strict_exception_groups=True)
+    except* ConfigurationError as errors:
+        _end(_words(errors), EXIT_CONFIGURATION)
+    except* (StoreError, SocketError) as errors:
+        _end(_words(errors), EXIT_STORE)
+
+
+def _words(errors: BaseExceptionGroup[BaseException]) -> str:
+    found: list[str] = []
+    for error in errors.exceptions:
+        found.append(_words(error) if isinstance(error, BaseExceptionGroup) else str(error))
+    return "\n".join(found)
+
+
+def _end(words: str, code: int) -> None:
+    sys.stderr.write(f"holdfast-agent: {words}\n")
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

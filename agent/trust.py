@@ -1,0 +1,74 @@
+"""Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from agent.admission import Admission, Asked
+from agent.node import Node
+from agent.sources import Source
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.container import ChunkParts
+from snapshot.envelope import SNAPSHOT
+from snapshot.reasons import Rejected
+from snapshot.verify import MOST_BUNDLES, Verified, follow
+from wire.client import Call
+from wire.endpoint import path
+from wire.messages import BadMessageError, TrustList
+
+LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class TrustChain:
+    """`refresh` asks the sources; `walk` takes what is there."""
+
+    node: Node
+    admission: Admission
+    _asked_at: float = float("-inf")
+
+    async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
+        """The bundles above ours from that source; whether one was taken. ClientError for the network's faults."""
+        now = trio.current_time()
+        if not urgent and now - self._asked_at < LEAST_PAUSE_S:
+            return False
+        self._asked_at = now
+        taken = 0
+        while (more := await self.walk(await self._fetch(source), str(source))) == MOST_BUNDLES:
+            taken += more
+        return taken + more > 0
+
+    async def walk(self, containers: Sequence[bytes], source: str) -> int:
+        """How many were taken. The first that is refused ends the run; what came before it stands."""
+        node = self.node
+        parts = [ChunkParts([data], node.holdings.holder.limits) for data in containers]
+        run = follow(parts, node.holder(), now=node.now())
+        taken = 0
+        try:
+            while (verified := await node.threads.verify(_next, run)) is not None:
+                await node.change(node.store.activate, verified, now=node.now(), boot=node.moment().boot)
+                log.info("trust bundle taken", version=verified.envelope.config_version, source=source)
+                node.counters.add("trust_bundles_taken")
+                taken += 1
+        except Rejected as refused:
+            asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
+            await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
+        return taken
+
+    async def _fetch(self, source: Source) -> tuple[bytes, ...]:
+        held = self.node.holdings.bundle
+        target = path("v1", "trust", **{"from": held.version if held else 0})
+        answer = await source.client.fetch(source.endpoint, Call("GET", target, limit=TrustList.MOST_BYTES))
+        try:
+            return TrustList.parse(answer.body).documents
+        except BadMessageError as error:
+            source.failed(str(error))
+            return ()
+
+
+def _next(run: Iterator[Verified]) -> Verified | None:
+    return next(run, None)

@@ -1,0 +1,301 @@
+"""One update, one straight path: from what the head lists to what is active (architecture.md; rules S67).
+
+    pending  = download(scope)      bytes into the pending slot
+    verified = admit(pending)       the twelve steps, one clock reading
+    active   = activate(verified)   floors raised, then one transaction for all scopes of the head
+    notify, report                  others follow the generation: services.py, heartbeat.py
+
+Level-triggered: each round compares what the accepted head lists with what is active, and brings what differs. What is
+refused leaves the others alone, and is not asked for again until the head changes or some time has passed.
+"""
+
+from collections.abc import AsyncIterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+import trio
+
+from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
+from agent.fetching import Fetching, Outcome, once
+from agent.node import Node
+from agent.patterns import matches
+from agent.plan import FIRST, Plan, Wanted, plan
+from agent.projection import ProjectedScope
+from agent.reaction import REACTION, Reaction
+from agent.scope_reports import waiting_envelope
+from agent.sources import Source, Sources
+from agent.start import REVOKED_ROW
+from agent.trust import TrustChain
+from agent.validators import Refusal, Validators
+from agent.view import Grade
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
+from snapshot.holder import Holder
+from snapshot.identifiers import HEAD
+from snapshot.reasons import Rejected
+from snapshot.verify import AlreadyApplied, Verified
+from store.errors import StoreError
+from store.tables import Name
+from wire.client import ClientError
+
+AGAIN_S = 300.0  # what was refused is asked for again after this, head or not
+LATER_S = 5.0  # what no source gave; each source has its back-off besides
+STORE_RETRY_S = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Update:
+    """Of one node. `lock`: one resync at a time (rules K46)."""
+
+    node: Node
+    sources: Sources
+    admission: Admission
+    trust: TrustChain
+    validators: Validators
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    _put_off: dict[str, tuple[str, float]] = field(default_factory=dict)  # scope: snapshot id, until (trio's clock)
+
+    def __post_init__(self) -> None:
+        self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
+
+    async def run(self) -> None:
+        """Until cancelled: a round at each change of what the node knows, and when time makes one due."""
+        while True:
+            seen = self.node.changed.value
+            try:
+                rest_s = await self.bring_up()
+            except StoreError as error:
+                log.warning("update put off", fault=error.fault, detail=error.detail)
+                rest_s = STORE_RETRY_S
+            with trio.move_on_after(rest_s):
+                await self.node.changed.wait_above(seen)
+
+    async def bring_up(self) -> float:
+        """One round; the seconds after which the next is due without a change. StoreError."""
+        async with self.lock:
+            if self.node.store.unfinished:
+                await self.node.change(self.node.store.resume, self.node.now())
+            if self.node.facts().revoked:
+                await self._let_all_go()
+                return AGAIN_S
+            due_in_s = await self._take_due()
+            planned = await self._planned()
+            self.node.learnt.passed_over = frozenset(planned.passed_over)
+            await self._bring([one for one in planned.wanted if not self._is_put_off(one)])
+            await self._settle()
+            return min(due_in_s, self._rest_s())
+
+    async def accept_head(self, data: bytes, source: Source) -> bool:
+        """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
+
+        The trust bundles that it needs come first; what it drops goes with it.
+        """
+        async with self.lock:
+            asked = Asked(HEAD, str(source), HEAD)
+            try:
+                verdict = await self.admission.receive(once(data), asked, self.node.holder())
+            except Rejected as refused:
+                if REACTION[refused.reason] is not Reaction.REFRESH_TRUST or not await self.trust.refresh(source):
+                    raise
+                verdict = await self.admission.receive(once(data), asked, self.node.holder())
+            if isinstance(verdict, Candidate):
+                await self._activate([verdict])
+                await self._planned()
+            return isinstance(verdict, Candidate)
+
+    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
+        """A document from another medium, by the same path (rules S60). Rejected, NotListedError, StoreError."""
+        async with self.lock:
+            is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
+            verdict = await self.admission.receive(chunks, Asked(kind, source, is_wanted=is_wanted), self.node.holder())
+            if isinstance(verdict, Candidate):
+                envelope, outcome = verdict.verified.envelope, await self._take(verdict)
+            else:
+                envelope = verdict.envelope
+                outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
+            epoch, version = envelope.version
+            return {"outcome": outcome, "scope": envelope.scope, "authority_epoch": epoch, "config_version": version}
+
+    # ---- a round
+
+    async def _planned(self) -> Plan:
+        """The plan, once newer trust is in and what is listed no more is out (rules S3)."""
+        planned = plan(self.node.holdings)
+        if planned.trust:
+            await self._refresh_trust()
+            planned = plan(self.node.holdings)
+        if planned.dropped:
+            await self.node.change(self.node.store.withdraw, *planned.dropped, now=self.node.now())
+            log.info("scopes withdrawn", scopes=planned.dropped)
+        return planned
+
+    async def _refresh_trust(self) -> None:
+        for source in [one for one in self.sources.coordinators() if one.is_rested]:
+            try:
+                if await self.trust.refresh(source, urgent=True):
+                    return
+            except ClientError as error:
+                source.failed(error)
+
+    async def _bring(self, wanted: Sequence[Wanted]) -> None:
+        """All that can be had, then one activation; the others are judged by what the first two give (format.md 9)."""
+        holder = self.node.holder()
+        candidates: list[Candidate] = []
+        for one in wanted:
+            found = await self.fetching.obtain(one, holder)
+            if isinstance(found, Candidate):
+                candidates.append(found)
+                holder = established_by(found.verified, holder)
+            else:
+                self._give_up(one.scope, one.listed.snapshot_id, LATER_S if found is Outcome.LATER else AGAIN_S)
+        accepted = await self._validated(candidates)
+        if accepted:
+            await self._activate(accepted)
+
+    async def _activate(self, candidates: Sequence[Candidate]) -> None:
+        moment = self.node.moment()
+        verified = [candidate.verified for candidate in candidates]
+        generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
+        scopes = [one.scope for one in verified]
+        self.node.learnt.gaps -= set(scopes)
+        self.node.counters.add("activations")
+        log.info("activated", generation=generation, scopes=scopes, versions=[one.envelope.version for one in verified])
+
+    async def _settle(self) -> None:
+        """Everything listed is active and the head is fresh: lost floors are confirmed (threats D-24)."""
+        holdings = self.node.holdings
+        fresh = self.node.gate_facts().head_is_fresh(self.node.now())
+        if holdings.floor_lost and fresh and not plan(holdings).wanted:
+            await self.node.change(self.node.store.confirm_floors)
+
+    async def _let_all_go(self) -> None:
+        """Section bytes go; identity, trust, marks and the journal stay (rules A9)."""
+        node = self.node
+        if not node.learnt.revoked:
+            node.learnt.revoked = True
+            row = {"at": int(node.now())}
+            await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
+            log.error("this node is revoked: its scopes are let go")
+        held = [scope for scope in node.holdings.scopes if scope != TRUST_BUNDLE]
+        if held:
+            await node.change(node.store.withdraw, *held, now=node.now())
+            await node.threads.write(node.store.garbage.run)
+
+    # ---- what waits for its time (rules X26)
+
+    async def _take_due(self) -> float:
+        """Verified again, whole, at `valid_from`; the seconds until the next is due."""
+        store, now = self.node.store, self.node.now()
+        waiting = [held for held in await self.node.threads.read(store.pending) if held.sealed and held.waiting_until]
+        for held in waiting:
+            envelope = await self.node.threads.read(waiting_envelope, store, held)
+            if envelope is not None:
+                self._give_up(held.scope, envelope.snapshot_id, max(0.0, held.waiting_until - now))
+            if held.waiting_until <= now:
+                await self._take_waiting(held.scope, held.envelope_hash)
+        return min((held.waiting_until - now for held in waiting if held.waiting_until > now), default=float("inf"))
+
+    async def _take_waiting(self, scope: str, envelope_hash: str) -> None:
+        slot = await self.node.threads.read(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
+        if slot is None:
+            return
+        try:
+            verdict = await self.admission.judge(slot, Asked(SNAPSHOT, "pending", scope), self.node.holder())
+        except Rejected:
+            return
+        if isinstance(verdict, Candidate):
+            accepted = await self._validated([verdict])
+            if accepted:
+                await self._activate(accepted)
+
+    # ---- what is asked of a candidate beyond its signatures
+
+    async def _validated(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that no service's validator keeps out."""
+        left = list(candidates)
+        while left:
+            generation = self.node.store.watch.generation + 1
+            active = self.node.holdings.view.projected(self.node.now())
+            refusal = await self.validators.refusal(map(self._projected, left), active, generation)
+            if refusal is None:
+                break
+            left = await self._keep_out(left, refusal)
+        return left
+
+    async def _keep_out(self, candidates: list[Candidate], refusal: Refusal) -> list[Candidate]:
+        patterns = next(one.scopes for one in self.validators.validators if one.service == refusal.service)
+        kept_out = [one for one in candidates if matches(patterns, one.scope)]
+        for one in kept_out:
+            envelope = one.verified.envelope
+            asked = Asked(one.verified.kind, refusal.service, one.scope)
+            await self.node.threads.write(one.slot.drop)
+            await self.admission.record(asked, envelope, 12, VALIDATOR_REFUSED, refusal.detail)
+            self._give_up(one.scope, envelope.snapshot_id)
+        if any(one.scope in FIRST for one in kept_out):
+            return []  # the others were judged by what is not going to be
+        return [one for one in candidates if one not in kept_out]
+
+    def _projected(self, candidate: Candidate) -> ProjectedScope:
+        one, store = candidate.verified, self.node.store
+        epoch, version = one.envelope.version
+        expires_at = one.envelope.expires_at
+        return ProjectedScope(
+            one.scope,
+            epoch,
+            version,
+            one.content_hash,
+            expires_at,
+            Grade.FRESH,
+            one.state,
+            lambda name: store.get(f"sha256:{one.state[name].sha256}"),
+        )
+
+    def _may_be_taken(self, envelope: Envelope) -> bool:
+        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
+        holdings = self.node.holdings
+        if envelope.scope == TRUST_BUNDLE or holdings.head is None:
+            return True
+        listed = holdings.head.scopes.get(envelope.scope)
+        if self.node.gate_facts().head_is_fresh(self.node.now()):
+            return listed is not None and Wanted(envelope.scope, listed).is_met_by(envelope)
+        return listed is not None or envelope.scope in holdings.scopes
+
+    async def _take(self, candidate: Candidate) -> str:
+        if candidate.verified.kind == RECOVERY:
+            await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
+            await self.node.threads.write(candidate.slot.drop)
+            return "kept"
+        if not await self._validated([candidate]):
+            return VALIDATOR_REFUSED
+        await self._activate([candidate])
+        return "activated"
+
+    # ---- what is not asked for again at once
+
+    def _give_up(self, scope: str, snapshot_id: str, seconds: float = AGAIN_S) -> None:
+        self._put_off[scope] = snapshot_id, trio.current_time() + seconds
+
+    def _is_put_off(self, wanted: Wanted) -> bool:
+        snapshot_id, until = self._put_off.get(wanted.scope, ("", 0.0))
+        return snapshot_id == wanted.listed.snapshot_id and trio.current_time() < until
+
+    def _rest_s(self) -> float:
+        now = trio.current_time()
+        return min((until for _, until in self._put_off.values() if until > now), default=now + AGAIN_S) - now
+
+
+def established_by(verified: Verified, holder: Holder) -> Holder:
+    """Roles and organizations as the candidate says, if it is one of the two that do (format.md 9)."""
+    runtime = FIRST[1]
+    if verified.scope not in FIRST or (verified.scope != runtime and runtime in holder.active):
+        return holder
+    taken = {role for role in verified.envelope.roles if f"{holder.node_id}/{role}" in _revoked(holder)}
+    roles = frozenset(verified.envelope.roles) - taken
+    return replace(holder, roles=roles, organization_ids=frozenset(verified.envelope.organization_ids))
+
+
+def _revoked(holder: Holder) -> frozenset[str]:
+    of_bundle = holder.bundle.revocations.role_assignments if holder.bundle else frozenset()
+    return holder.revocations.role_assignments | of_bundle

@@ -1,0 +1,56 @@
+"""What speaks to coordinators and storage, built from the configuration. Loaded once local callers are served."""
+
+import random
+from dataclasses import dataclass
+
+from agent.admission import Admission
+from agent.heartbeat import Reporting
+from agent.identity import IdentityFile
+from agent.joining import Joining
+from agent.local import Local
+from agent.node import Node
+from agent.refresh import Refresh
+from agent.sources import Sources
+from agent.start import Opened
+from agent.trust import TrustChain
+from agent.update import Update
+
+
+@dataclass(frozen=True)
+class Upstream:
+    joining: Joining
+    sources: Sources
+    refresh: Refresh
+    update: Update
+    reporting: Reporting
+
+    async def refresh_heads(self) -> None:
+        """Once we are a member."""
+        await self.joining.joined.wait()
+        await self.refresh.run()
+
+    async def report(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.reporting.run()
+
+    async def bring_up(self) -> None:
+        """Likewise. What waits in slots, or came as a file, needs no source."""
+        await self.joining.joined.wait()
+        await self.update.run()
+
+
+def build(node: Node, opened: Opened, local: Local) -> Upstream:
+    paths = opened.store.paths
+    identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk)
+    sources = Sources(node, identity.identity)
+    admission = Admission(node)
+    update = Update(node, sources, admission, TrustChain(node, admission), local.validators)
+    local.front.update, local.front.sources = update, sources
+    return Upstream(
+        Joining(node, update, identity, random.uniform, sources.renewed),
+        sources,
+        Refresh(node, sources, update),
+        update,
+        Reporting(node, sources, opened.views, lambda: local.services.notified, random.uniform),
+    )
