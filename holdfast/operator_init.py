@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from coordinator import initialise
+from coordinator import configuration, initialise
 from coordinator.configuration import DEFAULT_PATH
 from coordinator.initialise import Made, Wanted
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_signing import passphrase_option
-from holdfast.operator_socket import says_what_is_wrong
+from holdfast.operator_socket import REFUSED, Failed, says_what_is_wrong
 from holdfast.operator_trust import new_passphrase
 from snapshot.signature import ALGORITHMS, ED25519
 
@@ -46,7 +46,9 @@ def init(**given: object) -> None:
 
     Either all of it is there afterwards, or nothing.
     """
-    made = initialise.initialise(_wanted(given), actor=f"uid:{os.getuid()}", now=wall_clock())
+    wanted = _wanted(given)
+    _agrees(Path(str(given["path"])), _configuration(given, wanted.state, wanted.database_url))
+    made = initialise.initialise(wanted, actor=f"uid:{os.getuid()}", now=wall_clock())
     if given["as_json"]:
         output.write_json({name: _plain(value) for name, value in asdict(made).items()})
     else:
@@ -87,6 +89,18 @@ key = "{state}/tls/server-key.pem"
 directory = "{initialise.keys_directory(state)}"
 token = "{initialise.token_file(state)}"
 """
+
+
+def _agrees(path: Path, wanted: str) -> None:
+    """A configuration that is there already names what is about to be made (rules K8, K9: and is a coordinator's)."""
+    if not path.exists():
+        return
+    ours, theirs = configuration.parse(wanted), configuration.load(path)
+    for name in ("coordinator_id", "database_url", "certificate", "key", "keys_directory", "token_key"):
+        here, there = getattr(ours, name), getattr(theirs, name)
+        if here != there:
+            remedy = f"let the options say the same, or move {path} away"
+            raise Failed(f"{path} says {name} {there}, but this would be {here}; {remedy}", REFUSED)
 
 
 def _render(made: Made) -> None:

@@ -24,8 +24,9 @@ def rotate() -> None:
 @asks_the_coordinator
 def status(asked: Asked) -> None:
     """Every key of the bundle, and what comes next for it and when."""
-    rotation, held = asked.get("rotation"), asked.get("keys")["keys"]
-    asked.show({**rotation, "held": held}, lambda answer: _render(answer, held))
+    held, versions = asked.get("keys")["keys"], asked.get("fleet")["versions"]
+    answer = {**asked.get("rotation"), "held": held, "nodes": versions.get("trust_bundle", {})}
+    asked.show(answer, _render)
 
 
 @rotate.command()
@@ -66,7 +67,9 @@ def add(
 @asks_the_coordinator
 def retire(asked: Asked, key_id: str, signing: Signing) -> None:
     """An old key signs no more. What it has signed stays good for the time of key rollout."""
-    wish = {"wish": "retire", "key_id": whole_key_id(asked, key_id)}
+    found = whole_key_id(asked, key_id)
+    _goes_on_without(asked, found)
+    wish = {"wish": "retire", "key_id": found}
     carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
 
 
@@ -105,13 +108,25 @@ def whole_key_id(asked: Asked, beginning: str) -> str:
     return found[0]
 
 
-def _render(answer: dict[str, Any], held: list[dict[str, Any]]) -> None:
+def _goes_on_without(asked: Asked, key_id: str) -> None:
+    """This coordinator holds another config key that signs all that the old one does."""
+    held = {each["key_id"]: each["faults"] for each in asked.get("keys")["keys"]}
+    others = [faults for other, faults in held.items() if other != key_id]
+    for scope, fault in held.get(key_id, {}).items():
+        if fault is None and all(faults[scope] is not None for faults in others):
+            remedy = "put its successor's file into the keys directory, and reload the coordinator"
+            raise Failed(f"without {key_id} this coordinator could not sign {scope}; {remedy}", REFUSED)
+
+
+def _render(answer: dict[str, Any]) -> None:
     operator_trust.render(answer)
     click.echo()
-    for key in held:
+    for key in answer["held"]:
         faults = sorted({fault for fault in key["faults"].values() if fault})
         signs = sorted(scope for scope, fault in key["faults"].items() if not fault)
         what = f"signs {'everything' if not faults else ', '.join(signs) or 'nothing'}"
         click.echo(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
-    if not held:
+    if not answer["held"]:
         click.echo("this coordinator holds no config key: put one into its keys directory, and reload it")
+    for version, count in answer["nodes"].items():
+        click.echo(f"nodes that hold bundle {version}: {count}")

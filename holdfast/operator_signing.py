@@ -5,6 +5,7 @@ a file, which goes to where the keys are (`holdfastctl trust sign`) and comes ba
 """
 
 import base64
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -157,11 +158,21 @@ def read_request(path: Path) -> SigningRequest:
     return signing_requests.read(path.read_text(encoding="utf-8", errors="replace"))
 
 
+def ask_passphrase(question: str, *, twice: bool = False) -> bytes:
+    """Of the person at the terminal; else the next line of standard input."""
+    if sys.stdin.isatty():
+        return str(click.prompt(question, hide_input=True, confirmation_prompt=twice, err=True)).encode()
+    line = sys.stdin.readline().rstrip("\n")
+    if not line:
+        raise Failed("a passphrase is needed; give --passphrase-file where nobody can be asked", UNCONFIRMED)
+    return line.encode()
+
+
 def _opened(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     paths = custody.files(place, "root") if place.is_dir() else [place]
     for path in paths:
         if custody.is_encrypted(path) and not passphrases:
-            passphrases.append(click.prompt(f"Passphrase of {path}", hide_input=True, err=True).encode())
+            passphrases.append(ask_passphrase(f"Passphrase of {path}"))
     return custody.find(paths, passphrases)
 
 

@@ -12,6 +12,7 @@ from coordinator.signing_key import SigningKey, UnusableKeyError
 from holdfast import operator_output as output
 from holdfast.operator_signing import (
     Signing,
+    ask_passphrase,
     bring_in,
     carry_out,
     describe,
@@ -136,7 +137,7 @@ def new_passphrase(encrypt: bool, files: tuple[Path, ...]) -> bytes | None:
         return None
     if files:
         return custody.read_passphrase(files[0])
-    return str(click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
+    return ask_passphrase("New passphrase", twice=True)
 
 
 def public_pem(key: SigningKey) -> bytes:

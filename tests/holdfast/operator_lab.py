@@ -1,0 +1,140 @@
+"""`holdfastctl` as a process, and the coordinator that it speaks to, as another."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 30.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+
+@dataclass
+class Lab:
+    """One folder: state, keys, configuration, socket; `ctl` runs a command there."""
+
+    folder: Path
+    process: subprocess.Popen | None = None
+    ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "coordinator.toml"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "admin.sock"
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "state" / "keys"
+
+    @property
+    def roots(self) -> Path:
+        return self.folder / "roots"
+
+    def ctl(self, *arguments: object, stdin: str = "") -> Ran:
+        return self._run("holdfast.operator", arguments, stdin)
+
+    def holdfast(self, *arguments: object) -> Ran:
+        return self._run("holdfast.command", arguments, "")
+
+    def _run(self, module: str, arguments: tuple[object, ...], stdin: str) -> Ran:
+        environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(self.socket), "PYTHONPATH": str(ROOT)}
+        code = f"import sys; sys.argv[0] = 'holdfastctl'; from {module} import main; main()"
+        command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def good(self, *arguments: object, stdin: str = "") -> Ran:
+        ran = self.ctl(*arguments, stdin=stdin)
+        assert ran.status == 0, (arguments, ran)
+        return ran
+
+    def init(self, *more: object) -> Ran:
+        """A cluster whose configuration names free ports and our socket."""
+        state = ("--state", "state", "--root-keys-to", self.roots, "--configuration", self.configuration)
+        listen = ("--listen", "127.0.0.1:0", "--listen-join", "127.0.0.1:0")
+        ran = self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
+        text = self.configuration.read_text()
+        places = f'[listen]\nprobes = "127.0.0.1:0"\nadmin_socket = "{self.socket}"\n'
+        self.configuration.write_text(text.replace("[listen]\n", places))
+        return ran
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", "from coordinator.run import main; main()", str(self.configuration)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        found = self._until(lambda text: re.search(r"serving.*", text))
+        self.ports = {name: int(number) for name, number in re.findall(r"(fleet|join|probes)=(\d+)", found[0])}
+
+    def reload(self) -> None:
+        """SIGHUP, and wait until the daemon says that it is done."""
+        before = self.log().count("reloaded")
+        self.process.send_signal(signal.SIGHUP)
+        self._until(lambda text: text.count("reloaded") > before)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(30)
+            self.process = None
+
+    def _until(self, seen):
+        """What `seen` finds in the daemon's log, once it does."""
+        end = time.monotonic() + START_S
+        while not (found := seen(self.log())):
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < end, self.log()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+        return found
+
+    def config_key(self) -> str:
+        """The config key that the bundle has held the longest."""
+        keys = [each for each in self.good("trust", "show", "--json").json["keys"] if each["purpose"] == "config"]
+        return min(keys, key=lambda each: each["not_after"])["key_id"]
+
+
+@contextlib.contextmanager
+def running(folder: Path, *init: object) -> Iterator[Lab]:
+    lab = Lab(folder)
+    lab.init(*init)
+    lab.start()
+    try:
+        yield lab
+    finally:
+        lab.stop()

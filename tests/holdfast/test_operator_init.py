@@ -1,0 +1,85 @@
+"""`holdfastctl init`: a cluster begins, from one command (rules J34, K12)."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.operator_socket import REFUSED
+from tests.holdfast.operator_lab import Lab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def test_what_it_made_is_told_and_starts(lab: Lab) -> None:
+    """rules J34, K8: the configuration that it writes is the daemon's."""
+    ran = lab.init("--host", "coord.example")
+    assert ran.out.count("root key ") == 3
+    assert "Take the root keys away" in ran.out
+    lab.start()
+    try:
+        assert lab.good("status", "--json").json["cluster_id"] == "prod"
+    finally:
+        lab.stop()
+
+
+def test_again_is_refused(lab: Lab) -> None:
+    """rules J34"""
+    lab.init()
+    again = ("--state", "state", "--root-keys-to", lab.folder / "others", "--configuration", lab.configuration)
+    ran = lab.ctl("init", "prod", "--url", "https://localhost:7443", *again)
+    assert ran.status == REFUSED
+    assert "holds a cluster" in ran.err
+    assert not (lab.folder / "others").exists()
+
+
+def test_secrets_are_not_said(lab: Lab) -> None:
+    """threats D-61: a passphrase comes from a file, and no secret goes to the screen."""
+    passphrase = lab.folder / "passphrase"
+    passphrase.write_text("correct horse\n")
+    passphrase.chmod(0o600)
+    ran = lab.init("--passphrase-file", passphrase, "--json")
+    assert "correct horse" not in ran.out + ran.err
+    assert "PRIVATE" not in ran.out + ran.err
+    keys = [Path(path) for _, path in ran.json["root_keys"]]
+    assert all(b"ENCRYPTED" in path.read_bytes() for path in keys)
+    assert not any("passphrase" in word for word in ran.json)
+
+
+def test_a_configuration_that_says_otherwise_is_refused(lab: Lab) -> None:
+    """rules K8, K9: whatever differs, or is an agent's, is named."""
+    places = ("--state", "state", "--root-keys-to", lab.roots, "--configuration", lab.configuration)
+    command = ("init", "prod", "--url", "https://localhost:7443", *places)
+    lab.configuration.write_text('coordinators = ["https://coord.example:7443"]\n')
+    ran = lab.ctl(*command)
+    assert (ran.status, "agent" in ran.err) == (REFUSED, True)
+    lab.configuration.unlink()
+    lab.init()
+    for path in (lab.folder / "state", lab.roots):
+        path.rename(path.with_name(f"old-{path.name}"))
+    ran = lab.ctl(*command, "--coordinator-id", "other")
+    assert ran.status == REFUSED
+    assert "coordinator_id" in ran.err
+    assert not lab.roots.exists()
+    lab.good(*command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("Prod", "--url", "https://localhost:7443"), "J25"),
+        (("prod", "--url", "http://localhost"), "https://host:port"),
+        (("prod", "--url", "https://localhost:7443", "--roots", "2", "--threshold", "3"), "1 to 2"),
+        (("prod", "--url", "https://localhost:7443", "--database", "mysql://x"), "sqlite"),
+        (("prod", "--url", "https://localhost:7443", "--passphrase-file", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_is_at_odds_is_refused_and_nothing_is_made(lab: Lab, arguments: tuple[str, ...], word: str) -> None:
+    """rules J25, J34"""
+    places = ("--state", "state", "--root-keys-to", lab.roots, "--configuration", lab.configuration)
+    ran = lab.ctl("init", *arguments, *places)
+    assert ran.status == REFUSED, ran
+    assert word in ran.err
+    assert [path for path in lab.folder.rglob("*") if path.is_file()] == []
