@@ -159,7 +159,7 @@ class LocalApi:
         if not may_administer(_local(request)):
             raise HttpError(403, "forbidden", "only root and the agent's own account hand in documents")
         try:
-            return Response.json(await self.node.take(request.chunks()))
+            return Response.json(_plain(await self.node.take(request.chunks())))
         except Rejected as refused:
             return Response.json(
                 {"code": str(refused.reason), "message": refused.detail or str(refused), "step": refused.step}, 422
@@ -192,7 +192,7 @@ class LocalApi:
         reports = scope_reports(self.views, view, self.services.notified, now)
         mode, fence = _gate(facts, now)
         body = {
-            **report,
+            **{name: _plain(value) for name, value in report.items()},
             "now": format_time(now),
             "mode": mode,
             "fence": fence,
@@ -272,6 +272,15 @@ def _local(request: Request) -> UnixPeer:
     if not isinstance(request.peer, UnixPeer):
         raise HttpError(403, "forbidden", "this is answered on the Unix socket alone")
     return request.peer
+
+
+def _plain(value: object) -> object:
+    """Names that the code knows as enumerations become the strings that they are."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, str) else value
 
 
 def _gate(facts: Facts, now: float) -> tuple[str, str | None]:

@@ -64,6 +64,8 @@ class RequestedVerb:
     """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`.
 
     Root's units do the work, for the units that the operator enabled: `systemctl enable holdfast-reload@UNIT.path`.
+    The folders are those of `reload`; the other verbs have folders of their own beside them, so that a request for a
+    signal reloads nothing.
     """
 
     verb: Verb
@@ -77,28 +79,38 @@ class RequestedVerb:
         if not _UNIT.fullmatch(self.unit) or ".." in self.unit:
             raise ValueError(f"{self.unit!r} is no name of a systemd unit")
 
+    @property
+    def request(self) -> Path:
+        reload = self.verb is Verb.RELOAD
+        return (self.requests if reload else self.requests.with_name(str(self.verb))) / self.unit
+
+    @property
+    def answer(self) -> Path:
+        reload = self.verb is Verb.RELOAD
+        return (self.answers if reload else self.answers.with_name(f"holdfast-{self.verb}")) / self.unit
+
     async def tell(self, service: str, generation: int) -> Told:
-        before = _stamp(self.answers / self.unit)
+        before = _stamp(self.answer)
         try:
             self._ask(generation)
         except OSError as error:
-            return Told(False, safe_text(f"{self.requests / self.unit}: {error.strerror}"))
+            return Told(False, safe_text(f"{self.request}: {error.strerror}"))
         with trio.move_on_after(self.timeout_s):
-            await _changed(lambda: _stamp(self.answers / self.unit), before)
+            await _changed(lambda: _stamp(self.answer), before)
             return self._answer()
         remedy = f"systemctl enable --now holdfast-{self.verb}@{self.unit}.path"
         return Told(False, f"no answer in {self.timeout_s:g} s; allow it with: {remedy}")
 
     def _ask(self, generation: int) -> None:
-        self.requests.mkdir(mode=0o755, exist_ok=True)
+        self.request.parent.mkdir(mode=0o755, exist_ok=True)
         word = self.signal if self.verb is Verb.SIGNAL else f"{self.verb} {generation}"
-        (self.requests / self.unit).write_text(word + "\n")
+        self.request.write_text(word + "\n")
 
     def _answer(self) -> Told:
         try:
-            words = (self.answers / self.unit).read_text("ascii", "replace")[:256].split()
+            words = self.answer.read_text("ascii", "replace")[:256].split()
         except OSError as error:
-            return Told(False, safe_text(f"{self.answers / self.unit}: {error.strerror}"))
+            return Told(False, safe_text(f"{self.answer}: {error.strerror}"))
         return Told(words[:1] == ["success"], safe_text(" ".join(words)))
 
 

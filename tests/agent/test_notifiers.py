@@ -10,19 +10,18 @@ from agent.notifiers import Command, RequestedVerb, Verb, Watching
 from tests.agent.lab import until
 
 
-def requested(
-    folder: Path, verb: Verb = Verb.RELOAD, unit: str = "nginx.service", timeout_s: float = 5.0
-) -> RequestedVerb:
-    return RequestedVerb(verb, unit, folder / verb, folder / f"holdfast-{verb}", timeout_s)
+def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 5.0, **more: object) -> RequestedVerb:
+    return RequestedVerb(
+        more.pop("verb", Verb.RELOAD), unit, folder / "reload", folder / "holdfast-reload", timeout_s, **more
+    )
 
 
 async def unit_answers(notifier: RequestedVerb, words: str, task_status=trio.TASK_STATUS_IGNORED) -> None:
     """As holdfast-reload@.path and .service do: wait for the request, write what came of it."""
     task_status.started()
-    request = notifier.requests / notifier.unit
-    await until(request.exists)
-    notifier.answers.mkdir(exist_ok=True)
-    (notifier.answers / notifier.unit).write_text(f"{words}\n")
+    await until(notifier.request.exists)
+    notifier.answer.parent.mkdir(exist_ok=True)
+    notifier.answer.write_text(f"{words}\n")
 
 
 @pytest.mark.parametrize(("words", "ok"), [("success 0", True), ("exit-code 1", False), ("timeout", False)])
@@ -45,10 +44,16 @@ async def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path):
     assert "systemctl enable --now holdfast-reload@nginx.service.path" in told.detail
 
 
-async def test_a_signal_is_asked_for_by_its_name(tmp_path):
-    notifier = RequestedVerb(Verb.SIGNAL, "db.service", tmp_path / "signal", tmp_path / "answers", 0.1, "USR1")
-    assert not (await notifier.tell("db", 1)).ok
-    assert (tmp_path / "signal/db.service").read_text() == "USR1\n"
+@pytest.mark.parametrize(("verb", "word"), [(Verb.SIGNAL, "USR1"), (Verb.RESTART, "restart 3")])
+async def test_the_other_verbs_have_folders_of_their_own(tmp_path, verb, word):
+    """A request for a signal must not reload."""
+    notifier = requested(tmp_path, verb=verb, signal="USR1")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(unit_answers, notifier, "success 0")
+        assert (await notifier.tell("db", 3)).ok
+    assert (tmp_path / verb / "nginx.service").read_text() == f"{word}\n"
+    assert (tmp_path / f"holdfast-{verb}" / "nginx.service").exists()
+    assert not (tmp_path / "reload").exists()
 
 
 async def test_a_folder_that_may_not_be_written_is_said(tmp_path):
