@@ -10,6 +10,7 @@ COMMANDS = {
     "explain": "holdfast.explain_command",
     "get": "holdfast.get_command",
     "import": "holdfast.import_command",
+    "join": "holdfast.join_command",
     "may": "holdfast.may_command",
     "status": "holdfast.status_command",
     "store": "holdfast.store_command",

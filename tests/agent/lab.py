@@ -47,6 +47,8 @@ class Periphery:
     folder: Path
     at: float = NOW
     state: str = "active"
+    cause: str = ""
+    counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
     given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
     revoked: bool = False
     access: Access = field(default_factory=lambda: Access.of_group(0))
@@ -101,8 +103,8 @@ class Periphery:
         return self.given
 
     def report(self) -> Mapping[str, object]:
-        return {"state": self.state, "cause": self.given.cause, "node_id": "node-1", "cluster_id": "blue",
-                "counters": {"updates_total": 3}}  # fmt: skip
+        return {"state": self.state, "cause": self.cause or self.given.cause, "node_id": "node-1",
+                "cluster_id": "blue", "counters": self.counters}  # fmt: skip
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         data = b"".join([piece async for piece in document])

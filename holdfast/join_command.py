@@ -1,0 +1,147 @@
+"""`holdfast join`: hands a join token to the agent, and waits for what becomes of it (rules A3, J7, K29).
+
+The agent joins, not this command: it holds the key. The token is never an argument, where every account could read it.
+"""
+
+import os
+import pwd
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.configuration import ConfigurationError, Settings, load
+from agent.token import TOKEN_BYTES, read_token
+from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
+from holdfast.client import AgentDown, Client
+
+CONFIGURATION = Path("/etc/holdfast/agent.toml")
+CREDENTIAL = "holdfast.join-token"
+EVERY_S = 0.5
+OUTSIDE = ("unenrolled", "joining")
+
+# The codes of rules J7 and K26 -> what a person does.
+REMEDIES = {
+    "bad_token": "the token is not one of this coordinator's: get a new one (holdfastctl tokens)",
+    "token_used": "a token is good for one node, once: get a new one (holdfastctl tokens)",
+    "token_expired": "the token is too old: get a new one (holdfastctl tokens)",
+    "wrong_site": "the token is for another site: get one for this node's",
+    "wrong_cluster": "the coordinator serves another cluster: see cluster_id in agent.toml",
+    "unauthorized_peer": "an operator must allow this node first (holdfastctl allow)",
+    "kind_mismatch": "this node is allowed as another kind: see kind in agent.toml",
+    "identity_conflict": "another certificate is known for this node: an operator must remove it first",
+    "revoked": "this node is revoked: only an operator can admit it again",
+    "removed": "this node was removed: only an operator can admit it again",
+    "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
+}
+
+
+@click.command("join", epilog=EXITS)
+@click.option("--config", type=click.Path(path_type=Path), default=CONFIGURATION, show_default=True)
+@click.option("--token-file", type=click.Path(allow_dash=True, path_type=Path), help="The token; - for standard input.")
+@click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")
+@asks_the_agent
+def command(client: Client, config: Path, token_file: Path | None, wait_s: int) -> None:
+    """Join the cluster that agent.toml names, with a token from a file, $CREDENTIALS_DIRECTORY or standard input.
+
+    Run it as root, or as the agent's account. Exit 0 once the node is a member, 1 when it is refused.
+    """
+    settings = _settings(config)
+    before = _status(client)
+    if before is not None and before["state"] not in OUTSIDE:
+        note(f"this node is a member of {before['cluster_id']} already ({before['state']}): nothing to do")
+        return
+    place = settings.token_file()
+    _keep(_token(token_file), place, settings.node.state_directory)
+    if before is None:
+        fail(
+            f"the token is kept in {place}; the agent uses it when it starts: systemctl start holdfast-agent",
+            AGENT_DOWN,
+        )
+    _follow(client, before, place, wait_s)
+
+
+def _settings(config: Path) -> Settings:
+    try:
+        settings = load(config)
+    except ConfigurationError as error:
+        raise click.UsageError("; ".join(error.problems)) from None
+    if settings.coordinator is None:
+        raise click.UsageError(f"{config} has a manual map and no [coordinator]: such a node joins nobody")
+    return settings
+
+
+def _token(token_file: Path | None) -> str:
+    """The token as it stands there; what cannot be one is wrong usage."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    if token_file is None and credentials and (Path(credentials) / CREDENTIAL).exists():
+        token_file = Path(credentials) / CREDENTIAL
+    if token_file is not None and str(token_file) != "-":
+        token = read_token(token_file)
+        where = str(token_file)
+    else:
+        if sys.stdin.isatty():
+            note("the token, then Ctrl-D (or use --token-file):")
+        token = sys.stdin.read(TOKEN_BYTES + 1).strip()
+        where = "standard input"
+    if not token or len(token) > TOKEN_BYTES or not token.isascii() or not token.isprintable():
+        raise click.UsageError(f"there is no token in {where}: one line of at most {TOKEN_BYTES} characters")
+    return token
+
+
+def _keep(token: str, place: Path, state_directory: Path) -> None:
+    """Where the agent looks, for its account alone, whole from its first moment."""
+    temporary = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(token + "\n")
+        if os.geteuid() == 0:
+            owner = state_directory.stat()
+            os.chown(temporary, owner.st_uid, owner.st_gid)
+        temporary.rename(place)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        account = pwd.getpwuid(os.geteuid()).pw_name
+        raise click.UsageError(f"{place}: {error.strerror}, as {account}: run it as root") from None
+
+
+def _status(client: Client) -> Mapping[str, Any] | None:
+    try:
+        return client.status()
+    except AgentDown:
+        return None
+
+
+def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int) -> None:
+    """Until it is a member, or was refused since `before`, or the time is over."""
+    tried = _tries(before)
+    deadline = time.monotonic() + wait_s
+    while True:
+        status = _status(client) or before
+        if status["state"] not in OUTSIDE:
+            place.unlink(missing_ok=True)  # it is good for one join
+            click.echo(f"joined: {status['node_id']} is a member of {status['cluster_id']} ({status['state']})")
+            return
+        if _tries(status) > tried:
+            _refused(str(status["cause"]))
+        if time.monotonic() >= deadline:
+            fail(f"not a member after {wait_s} s; the agent goes on trying: holdfast status --watch", NO)
+        time.sleep(EVERY_S)
+
+
+def _tries(status: Mapping[str, Any]) -> int:
+    failed: int = status["counters"].get("joins_failed", 0)
+    return failed
+
+
+def _refused(cause: str) -> None:
+    if cause in REMEDIES:
+        fail(f"refused: {cause}: {REMEDIES[cause]}", NO)
+    if cause not in ("joining", "not_enrolled"):
+        fail(f"refused: {cause}", NO)

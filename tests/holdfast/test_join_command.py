@@ -1,0 +1,137 @@
+"""`holdfast join`: the token's way to the agent, and what is said of the outcome."""
+
+import os
+import stat
+
+import pytest
+import trio
+
+from holdfast.join_command import REMEDIES
+from tests.agent.lab import until
+from tests.holdfast.lab import arguments, environment, holdfast
+
+TOKEN = "header.claims.signature"
+
+
+@pytest.fixture
+def config(tmp_path):
+    """agent.toml of a node with a coordinator; its token file is not there yet."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    path = tmp_path / "agent.toml"
+    path.write_text(f"""
+[node]
+cluster_id = "blue"
+node_id = "node-1"
+state_directory = "{state}"
+[coordinator]
+urls = ["https://coordinator.example:8443"]
+ca_file = "{tmp_path}/ca.pem"
+token_file = "{tmp_path}/join.token"
+""")
+    return path
+
+
+async def joining(api, config, tmp_path, words, outcome, **more):
+    """Runs the command; once the agent could find the token, `outcome` happens to it."""
+    place, results = tmp_path / "join.token", []
+
+    async def run():
+        results.append(await holdfast("join", "--config", config, *words, at=api, **more))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await until(place.exists)
+        kept = (place.read_text(), stat.S_IMODE(place.stat().st_mode), place.stat().st_uid)
+        outcome()
+    return results[0], kept
+
+
+async def test_a_token_from_a_file_leads_to_membership(api, config, tmp_path):
+    """rules A3: refused, it stays outside with the code; granted, it is a member."""
+    api.state = "unenrolled"
+    (tmp_path / "given").write_text(f"  {TOKEN}\n")
+    done, kept = await joining(
+        api, config, tmp_path, ["--token-file", tmp_path / "given"], lambda: setattr(api, "state", "waiting")
+    )
+    assert (done.status, done.out) == (0, "joined: node-1 is a member of blue (waiting)\n")
+    assert kept == (TOKEN + "\n", 0o600, os.geteuid())
+    assert not (tmp_path / "join.token").exists()  # it is good for one join
+    assert sorted(path.name for path in tmp_path.iterdir() if "token" in path.name) == []
+
+
+async def test_a_token_from_standard_input(api, config, tmp_path):
+    api.state = "unenrolled"
+    done, kept = await joining(
+        api, config, tmp_path, ["--token-file", "-"], lambda: setattr(api, "state", "active"), stdin=TOKEN.encode()
+    )
+    assert (done.status, kept[0]) == (0, TOKEN + "\n")
+
+
+async def test_a_token_from_the_credentials_directory(api, config, tmp_path):
+    api.state = "unenrolled"
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    (credentials / "holdfast.join-token").write_text(TOKEN)
+    process = await trio.lowlevel.open_process(
+        arguments("join", "--config", config, "--wait", 20),
+        env=environment(api.socket, api.files, CREDENTIALS_DIRECTORY=str(credentials)),
+    )
+    await until((tmp_path / "join.token").exists)
+    api.state = "active"
+    assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("code", ["token_used", "unauthorized_peer", "some_new_code"])
+async def test_a_refusal_is_said_with_its_remedy(api, config, tmp_path, code):
+    """rules J7."""
+    api.state, api.counters["joins_failed"] = "unenrolled", 1  # an earlier refusal is not this one's
+
+    def refuse():
+        api.cause = code
+        api.counters["joins_failed"] = 2
+
+    done, _ = await joining(api, config, tmp_path, ["--token-file", "-"], refuse, stdin=TOKEN.encode())
+    assert (done.status, done.out) == (1, "")
+    assert f"refused: {code}" in done.err
+    assert REMEDIES.get(code, "") in done.err
+    assert TOKEN not in done.err
+
+
+async def test_a_member_needs_no_token(api, config, tmp_path):
+    done = await holdfast("join", "--config", config, "--token-file", "-", at=api, stdin=TOKEN.encode())
+    assert done.status == 0
+    assert "already (active)" in done.err
+    assert not (tmp_path / "join.token").exists()
+
+
+async def test_without_an_agent_the_token_waits_for_it(config, tmp_path):
+    done = await holdfast("join", "--config", config, "--token-file", "-", stdin=TOKEN.encode())
+    assert done.status == 3
+    assert "systemctl start holdfast-agent" in done.err
+    assert (tmp_path / "join.token").read_text() == TOKEN + "\n"
+
+
+async def test_time_passes(api, config):
+    api.state = "joining"
+    done = await holdfast("join", "--config", config, "--wait", 0, "--token-file", "-", at=api, stdin=TOKEN.encode())
+    assert done.status == 1
+    assert "goes on trying" in done.err
+
+
+@pytest.mark.parametrize("token", ["", " \n", "x" * 9000, "two\nlines", "b\x00d"])
+async def test_what_is_no_token(api, config, tmp_path, token):
+    api.state = "unenrolled"
+    done = await holdfast("join", "--config", config, "--token-file", "-", at=api, stdin=token.encode())
+    assert done.status == 2
+    assert "no token in standard input" in done.err
+    assert not (tmp_path / "join.token").exists()
+
+
+async def test_a_configuration_that_is_not_right(api, tmp_path):
+    done = await holdfast("join", "--config", tmp_path / "none.toml", at=api, stdin=b"")
+    assert done.status == 2
+    (tmp_path / "odd.toml").write_text("[nod]\n")
+    done = await holdfast("join", "--config", tmp_path / "odd.toml", at=api, stdin=b"")
+    assert done.status == 2
+    assert "did you mean node?" in done.err
