@@ -1,4 +1,4 @@
-"""Join tokens (rules K16, K25, K26; threats D-34, D-35, D-52, J01..J13)."""
+"""Join tokens (rules K16, K25, K26; threats D-34, D-35, D-52, J01, J02, J03, J07, J08, J10, J11)."""
 
 import base64
 import hmac
