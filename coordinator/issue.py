@@ -23,7 +23,9 @@ class Unpublishable(Exception):
 
 @dataclass(frozen=True)
 class Issue:
-    """`issued_at` is never behind what was issued before; `now` is then lifted to it. Times are Unix seconds."""
+    """`issued_at` lies CLOCK_SKEW_S before `now`, so that a node whose clock is behind takes what is signed at once; it
+    is never before what was issued earlier (rules K47), and `now` never before it. Lifetimes count from `now`.
+    """
 
     cluster_id: str
     authority_epoch: int
@@ -50,14 +52,17 @@ class Issue:
             raise Unpublishable("no_signer", f"{len(found)} of our keys may sign {scope_type}, {needed} are needed")
         return found
 
+    def expires_at(self, lifetime_s: int) -> int:
+        return int(self.now) + lifetime_s
+
     def refresh_after(self, subject: str, interval_s: int) -> int:
-        """`interval_s` after the issue, up to a tenth earlier for each subject: a fleet's renewals do not coincide."""
+        """`interval_s` after now, up to a tenth earlier for each subject: a fleet's renewals do not coincide."""
         share = int.from_bytes(hashlib.sha256(subject.encode()).digest()[:4], "big") / 2**32
-        return self.issued_at + int(interval_s * (1 - SPREAD * share))
+        return int(self.now) + int(interval_s * (1 - SPREAD * share))
 
     def poll_after_s(self, node_id: str) -> int:
         """The poll interval with the jitter of rules, Numbers: 20 % more or less, another one at each issue."""
-        digest = hashlib.sha256(f"{node_id} {self.issued_at}".encode()).digest()
+        digest = hashlib.sha256(f"{node_id} {int(self.now)}".encode()).digest()
         share = int.from_bytes(digest[:4], "big") / 2**32
         return max(1, round(self.settings.poll_after_s * (0.8 + 0.4 * share)))
 

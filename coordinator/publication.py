@@ -71,7 +71,7 @@ def draft(
         _settle(case, scope_type, compile_, is_changed=scope_types[scope_type])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     head = _head(case)
-    refresh_after = max(min([head.envelope.refresh_after, *case.refresh.values()]), issue.issued_at + RETRY_S)
+    refresh_after = max(min([head.envelope.refresh_after, *case.refresh.values()]), int(issue.now) + RETRY_S)
     publication = Publication(
         node_id=situation.node_id,
         based_on=situation.based_on,
@@ -173,7 +173,6 @@ def _increment(case: _Case, held: Held, content: Content, claims: Claims) -> sig
 
 def _head(case: _Case) -> signer.Document:
     issue, situation = case.issue, case.situation
-    lifetime = issue.settings.head_lifetime_s
     claims = Claims(
         snapshot_id=_new_id(),
         cluster_id=issue.cluster_id,
@@ -183,7 +182,7 @@ def _head(case: _Case) -> signer.Document:
         authority_epoch=issue.authority_epoch,
         issued_at=issue.issued_at,
         refresh_after=issue.refresh_after(situation.node_id, issue.settings.head_refresh_s),
-        expires_at=issue.issued_at + lifetime,
+        expires_at=issue.expires_at(issue.settings.head_lifetime_s),
         min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
     )
     scopes = {scope: ScopeVersion(**vars(entry)) for scope, entry in case.listing.items()}
@@ -207,7 +206,7 @@ def _claims(case: _Case, content: Content, version: int) -> Claims:
         authority_epoch=issue.authority_epoch,
         issued_at=issue.issued_at,
         refresh_after=issue.refresh_after(f"{node_id} {content.scope_type}", issue.settings.snapshot_refresh_s),
-        expires_at=issue.issued_at + issue.settings.snapshot_lifetime_s,
+        expires_at=issue.expires_at(issue.settings.snapshot_lifetime_s),
         min_trust_bundle_version=issue.bundle.version,
     )
 

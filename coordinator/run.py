@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +78,11 @@ class Daemon:
         """Until SIGTERM or SIGINT, or cancelled."""
         notifier = Notifier()
         at = self.configuration
-        await self.keeper.look()
-        with unix_listener(at.admin_socket, mode=0o600) as admin:
+        with (
+            trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+            unix_listener(at.admin_socket, mode=0o600) as admin,
+        ):
+            await self.keeper.look()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.collector.run)
                 nursery.start_soon(self.coordinator.publisher.run)
@@ -96,17 +99,16 @@ class Daemon:
                 ports = Ports(*(each.socket.getsockname()[1] for each in (fleet, join, probes)))
                 _log.info("serving", **vars(ports))
                 task_status.started(ports)
-                await self._signalled()
+                await self._until_ended(signals)
                 notifier.stopping()
                 await self._wind_down()
                 nursery.cancel_scope.cancel()
 
-    async def _signalled(self) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-            async for number in signals:
-                if number != signal.SIGHUP:
-                    return
-                self._reload()
+    async def _until_ended(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            if number != signal.SIGHUP:
+                return
+            self._reload()
 
     async def _wind_down(self) -> None:
         """No more callers; what runs may finish, and who waits is told."""

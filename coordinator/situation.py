@@ -20,7 +20,7 @@ from coordinator.database import Transaction
 from coordinator.documents import SECTIONS, Entry, chunks
 from coordinator.heads import Basis
 from coordinator.issue import Issue, Unpublishable
-from coordinator.settings import Settings
+from coordinator.settings import CLOCK_SKEW_S, Settings
 from coordinator.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot import canonical, container, envelope, manifest
@@ -82,7 +82,7 @@ def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: S
     if found is None:
         raise Unpublishable("no_trust_bundle", "no trust bundle was added yet")
     entry, bundle = found
-    issued_at = authority.issue_time(transaction, now)
+    issued_at = authority.issue_time(transaction, now - CLOCK_SKEW_S)
     return Issue(
         cluster_id=standing.cluster_id,
         authority_epoch=standing.authority_epoch,

@@ -9,6 +9,7 @@ from coordinator.database import Database
 from coordinator.documents import Document
 from coordinator.issue import Unpublishable
 from coordinator.refusal import Code, Refused
+from coordinator.settings import CLOCK_SKEW_S
 from coordinator.signing_key import SigningKey
 from snapshot import envelope
 from snapshot.bundle import RETIRING
@@ -296,7 +297,18 @@ def test_a_snapshot_is_renewed_under_a_new_version_long_before_it_expires(press:
         assert after[scope].content_hash == before[scope].content_hash
         assert parsed(press.document(scope)).expires_at == int(press.now) + press.settings.snapshot_lifetime_s
     reader.follow()
-    assert reader.holder.active["route_policy"].envelope.issued_at == int(press.now)
+    assert reader.holder.active["route_policy"].envelope.issued_at == int(press.now) - CLOCK_SKEW_S
+
+
+def test_a_node_whose_clock_is_behind_takes_what_is_signed_at_once(press: Press) -> None:
+    """format.md 7, step 7: `valid_from` must be reached; rules, Numbers: clock skew."""
+    reader = press.reader().follow()
+    press.now += HOUR
+    press.apply(OTHER_ROUTE)
+    press.publish()
+    press.now -= CLOCK_SKEW_S
+    reader.follow()
+    assert b"back.example" in reader.text("route_policy")
 
 
 def test_heads_are_due_when_one_of_their_documents_is(database: Database) -> None:
@@ -306,7 +318,7 @@ def test_heads_are_due_when_one_of_their_documents_is(database: Database) -> Non
     press.now += HOUR
     assert press.due() == ["node-a"]
     press.publish()
-    assert parsed(press.document("node_runtime")).issued_at == int(press.now)
+    assert parsed(press.document("node_runtime")).issued_at == int(press.now) - CLOCK_SKEW_S
 
 
 def test_issued_at_never_goes_back(press: Press) -> None:

@@ -1,0 +1,179 @@
+"""The daemon, as a process and in one: starts from a file, ends on a signal, says what is wrong with its set-up."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from coordinator import run
+from coordinator.refusal import Code, Refused
+from coordinator.signing_key import UnusableKeyError
+from tests.coordinator.daemon import Follower, TlsNode, refusal, running
+from tests.coordinator.founding import Founded
+
+STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
+
+
+@pytest.fixture
+def founded(tmp_path: Path) -> Founded:
+    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
+
+
+def started(founded: Founded) -> subprocess.Popen:
+    (founded.folder / "coordinator.toml").write_text(founded.text())
+    command = [
+        sys.executable,
+        "-c",
+        "from coordinator.run import main; main()",
+        str(founded.folder / "coordinator.toml"),
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def line_with(process: subprocess.Popen, word: str) -> str:
+    for line in process.stdout:
+        if word in line:
+            return line
+    raise AssertionError(process.stderr.read())
+
+
+def test_it_serves_until_it_is_told_to_end(founded: Founded) -> None:
+    process = started(founded)
+    try:
+        assert "fleet=" in line_with(process, "serving")
+        assert founded.socket.exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not founded.socket.exists()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_a_wrong_configuration_is_named_and_nothing_starts(founded: Founded) -> None:
+    """rules A14, J39"""
+    founded.settings = "head_lifetime = 1"
+    process = started(founded)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == run.WRONG_CONFIGURATION
+    assert "did you mean head_lifetime_s" in said and "Traceback" not in said
+
+
+async def test_a_second_coordinator_on_one_sqlite_file_stops_at_once(founded: Founded) -> None:
+    """rules P8, P28"""
+    async with running(founded):
+        with pytest.raises(Refused) as found:
+            run.build(founded.configuration())
+        assert found.value.code is Code.IN_USE
+
+
+def test_a_database_without_a_cluster_issues_nothing(founded: Founded, tmp_path: Path) -> None:
+    """rules J34, H37"""
+    founded.url = f"sqlite:///{tmp_path}/empty.db"
+    with pytest.raises(Refused) as found:
+        run.build(founded.configuration())
+    assert found.value.code is Code.NO_STATE
+
+
+def test_a_key_that_others_may_read_is_refused(founded: Founded) -> None:
+    """threats D-61"""
+    (founded.folder / "token.pem").chmod(0o644)
+    with pytest.raises(UnusableKeyError, match=r"token\.pem"):
+        run.build(founded.configuration())
+
+
+async def test_after_a_restart_everything_is_as_it_was(founded: Founded) -> None:
+    """rules P7, S7: a node takes up where it was, and nothing is issued again without cause."""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await at.apply(STATE)
+        while follower.holder.roles != {"core_mesh"}:
+            await follower.sync(wait=10)
+    async with running(founded) as at:
+        follower.node = TlsNode(at, "node-a", pair=follower.node.pair)
+        assert not await follower.sync(wait=1)
+        assert at.daemon.coordinator.publisher.health.published_heads == 0
+        await at.apply(STATE.replace("core_mesh", "thin"))
+        await follower.sync(wait=10)
+        assert follower.holder.roles == {"thin"}
+
+
+async def test_who_waits_is_told_when_it_stops(founded: Founded) -> None:
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        said = []
+
+        async def waiting() -> None:
+            said.append(await refusal(follower.node.head(follower.generation, 1, wait=60)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(waiting)
+            await at.polls_held(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert said == ["shutting_down"]
+
+
+async def test_probes_tell_liveness_from_readiness(founded: Founded) -> None:
+    """rules H18, H19, H20, H42, J46, X13"""
+    async with running(founded) as at:
+        assert (await at.probe("/probe/startup"))[0] == 200
+        assert (await at.probe("/probe/readiness"))[0] == 200
+        at.daemon.keeper._at.database.engine.dispose()
+        (founded.folder / "state.db").rename(founded.folder / "away.db")
+        (founded.folder / "state.db").mkdir()
+        await at.daemon.keeper.look()
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"database" in said
+        assert (await at.probe("/probe/liveness"))[0] == 200
+
+
+async def test_an_expired_trust_bundle_is_the_end_of_readiness(founded: Founded) -> None:
+    async with running(founded, now=lambda: founded.now + 91 * 86_400) as at:
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"trust bundle has expired" in said
+
+
+async def test_metrics_say_what_goes_on(founded: Founded) -> None:
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        await follower.node.head(99, 9)
+        text = (await at.probe("/metrics"))[1].decode()
+        for line in (
+            "holdfast_coordinator_ready 1.0",
+            "holdfast_coordinator_published_heads_total 1.0",
+            "holdfast_coordinator_pinned_certificates 1.0",
+            'holdfast_coordinator_alarms_total{name="node_ahead"} 1.0',
+            'holdfast_coordinator_connections{listener="fleet"}',
+        ):
+            assert line in text
+
+
+async def test_new_keys_are_read_on_a_signal(founded: Founded) -> None:
+    """rules S36: the new key signs as soon as the bundle says so."""
+    import base64
+
+    from coordinator import custody, documents
+    from coordinator.signing_key import SigningKey
+    from snapshot.bundle import CONFIG
+
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        new = SigningKey.generate()
+        custody.keep(founded.folder / "keys", CONFIG, new)
+        os.kill(os.getpid(), signal.SIGHUP)
+        bundle = founded.bundles.next(keys=(founded.config, new))
+        await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})
+        wanted = {founded.config.key_id, new.key_id}
+        database = at.daemon.coordinator.database
+        while {key_id for key_id, _ in documents.head(database, "node-a").signatures} != wanted:
+            await follower.sync(wait=5)
+        assert follower.holder.bundle.version == 2

@@ -1,0 +1,84 @@
+"""Several coordinators over one PostgreSQL: whoever compiles, one content under one version (rules X16, K21)."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+import trio
+
+from coordinator import authority, signer, signing_key
+from coordinator.authority import Founding
+from coordinator.database import Database
+from coordinator.signing_key import SigningKey
+from tests.coordinator.daemon import Follower, Running, TlsNode, running
+from tests.coordinator.founding import Founded
+
+
+def text(follower: Follower, scope: str) -> bytes:
+    held = follower.holder.active[scope]
+    return b"".join(held.read(name) for name in held.sections)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
+    """Two coordinators over one PostgreSQL, each with certificate and token key of its own, one config key."""
+    name = "pair"
+    with psycopg.connect(postgresql_url.format("template1").replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE postgres")
+    (tmp_path / "one").mkdir()
+    one = Founded(
+        tmp_path / "one", postgresql_url.format(name), settings="joins_per_minute = 1000\nstore_polling_s = 1"
+    )
+    two = second(one, tmp_path / "two")
+    return one, two
+
+
+def second(first: Founded, folder: Path) -> Founded:
+    """What `holdfastctl init --join` would leave on the second machine."""
+    folder.mkdir()
+    for name in ("ca.pem", "server.crt", "server.key", "keys"):
+        (folder / name).symlink_to(first.folder / name)
+    token_key = SigningKey.generate()
+    signing_key.write_file(folder / "token.pem", token_key)
+    other = object.__new__(Founded)
+    other.__dict__.update(first.__dict__, folder=folder)
+    database = Database(first.url)
+    fingerprint = signer.content_hash(first.certificate.der)
+    founding = Founding("prod", "coord-2", "https://localhost:7444", fingerprint, token_key.public_key)
+    authority.add_coordinator(database, founding, actor="root", now=first.now)
+    database.close()
+    return other
+
+
+async def test_two_coordinators_over_one_database(pair: tuple[Founded, Founded]) -> None:
+    """rules K21, X16, H10, H38: one content under one version; each serves what the other publishes."""
+    one, two = pair
+    async with running(one) as first, running(two) as other:
+        nodes = [Follower(await first.admit(f"n{number}")) for number in range(4)]
+        for follower in nodes:
+            await follower.sync()
+        await other.daemon.keeper.look()
+        for follower in nodes[2:]:
+            follower.node = TlsNode(other, follower.node.node_id, pair=follower.node.pair)
+        for number in range(6):
+            at: Running = (first, other)[number % 2]
+            await at.apply(
+                "\n---\n".join(
+                    f"{{kind: Node, id: n{index}, spec: {{roles: [core_mesh], labels: {{round: r{number}}}}}}}"
+                    for index in range(4)
+                )
+            )
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                for follower in nodes:
+                    nursery.start_soon(_until_round, follower, "r5")
+        conflicts = [each.daemon.coordinator.publisher.health.conflicts for each in (first, other)]
+        published = [each.daemon.coordinator.publisher.health.published_heads for each in (first, other)]
+        assert sum(published) >= 4, conflicts
+
+
+async def _until_round(follower: Follower, wanted: str) -> None:
+    """Every head on the way is taken: a second content under a version would be `version_conflict`."""
+    while wanted.encode() not in text(follower, "node_runtime"):
+        await follower.sync(wait=10)
