@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound
+from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound, Refused
 
 NO, AGENT_DOWN, NOT_FOUND, EXPIRED, REFUSED = 1, 3, 4, 5, 6
 
@@ -40,7 +40,7 @@ def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(Client(socket_path, files), **given)
         except HoldfastError as error:
-            fail(str(error), _status_of(error))
+            fail(f"{error.code}: {error}" if isinstance(error, Refused) else str(error), _status_of(error))
 
     return wrapped
 

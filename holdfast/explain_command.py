@@ -8,7 +8,7 @@ import click
 from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.client import Client, NotFound, unix_seconds
 from holdfast.durations import until
-from holdfast.status_screen import CAUSES, meaning
+from holdfast.meanings import CAUSES, meaning
 
 Line = tuple[str, str]
 

@@ -9,22 +9,7 @@ from holdfast.agent_options import EXITS, NO, asks_the_agent
 from holdfast.client import Client, Permission, unix_seconds
 from holdfast.clock import wall_clock
 from holdfast.durations import in_words
-
-# What a person does about each answer; the words are those of protocol.md 4.
-REMEDIES = {
-    "not_in_policy": "the degraded_mode_policy does not allow it, or no active scope of this node names the resource",
-    "no_degraded_policy": "this node has no valid degraded_mode_policy, so nothing goes on without a fresh head: "
-    "bring the coordinator back",
-    "degraded_limit": "the time that the degraded_mode_policy gives is over: bring the coordinator back",
-    "scope_expired": "the scope has expired: bring the coordinator back, or import a renewed document",
-    "signer_revoked": "the signer of the scope was revoked: a full document by another signer is needed",
-    "revoked": "it has been revoked, see holdfastctl explain",
-    "stale_epoch": "the scope is of an earlier authority epoch: a full document of the present one is needed",
-    "forbidden_in_degraded": "no node ever does this by itself: it is for the coordinator and its operators",
-    "unknown_action": "there is no such action: see protocol.md 4",
-    "unconfirmed_start": "since its start the agent has not reached a coordinator, and the policy asks for that",
-    "clock_regressed": "this node's clock is behind what signed documents prove: set it right",
-}
+from holdfast.meanings import ANSWERS, CAUSES
 
 
 def _running_since(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -62,5 +47,6 @@ def _render(action: str, answer: Permission, now: float) -> None:
     word = click.style("yes", fg="green", bold=True) if answer.allowed else click.style("no", fg="red", bold=True)
     lasts = f", for the next {in_words(answer.until - now)}" if answer.until is not None else ""
     click.echo(f"{word}  {action}: {answer.reason} (mode {answer.mode}){lasts}")
-    if not answer.allowed and answer.reason in REMEDIES:
-        click.echo(f"     {REMEDIES[answer.reason]}")
+    remedy = ANSWERS.get(answer.reason) or CAUSES.get(answer.reason)
+    if not answer.allowed and remedy:
+        click.echo(f"     {remedy}")

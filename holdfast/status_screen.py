@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.durations import in_words, until
-from snapshot.reasons import Reason
-from snapshot.remedies import EXPLANATIONS
+from holdfast.meanings import CAUSES, meaning
 
 Status = Mapping[str, Any]
 
@@ -25,26 +24,6 @@ STYLES = {
     "unenrolled": "bold red",
 }
 GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
-# The cause of a state -> what it means and what a person does (rules A2..A9).
-CAUSES = {
-    "not_enrolled": "This node belongs to no cluster yet: get a token (holdfastctl tokens) and run holdfast join.",
-    "joining": "It is being admitted; holdfast status --watch shows when it is.",
-    "no_bootstrap": "It is a member and waits for its first configuration: see holdfastctl nodes.",
-    "token_of_another_cluster": "The token is of another cluster: get one of this node's.",
-    "scope_expired": "A scope that the node cannot do without has expired: bring the coordinator back.",
-    "no_degraded_policy": "The head has expired and no policy allows going on: bring the coordinator back.",
-    "degraded_limit": "The time that the policy gives without a coordinator is over: bring it back.",
-    "unconfirmed_start": "No coordinator was reached since the start, and the policy asks for that.",
-    "clock_regressed": "The clock is behind what signed documents prove: set it right.",
-    "revoked_by_coordinator": "The coordinator says that this node is revoked: ask its operator.",
-    "revoked": "This node was revoked: only its enrolment anew brings it back (holdfast join).",
-    "node_behind": "The coordinator has recorded more than this node holds: it is fetching it again.",
-    "store_regressed": "The store was put back: what is missing is fetched again.",
-    "running_on_previous": "The active version was damaged, the one before serves: it is fetched again.",
-    "scope_missing": "A scope that the head lists has not arrived yet: holdfast explain names what was refused.",
-    "version_gap": "An increment did not fit: the full document is being fetched.",
-    "head_expired": "No coordinator confirms the configuration any more; the policy says what goes on.",
-}
 
 
 def screen(status: Status, now: float) -> RenderableType:
@@ -133,11 +112,3 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
             yield f"{name} could not be told: {service['answer']}"
     if status["files"]["error"]:
         yield f"the files are not up to date: {status['files']['error']}"
-
-
-def meaning(reason: str) -> str:
-    """Of a rejection: what it means and what to do."""
-    if reason not in set(Reason):
-        return reason
-    explanation = EXPLANATIONS[Reason(reason)]
-    return f"{reason}. {explanation.meaning} {explanation.remedy}"

@@ -3,7 +3,7 @@
 import json
 
 from agent.degraded import Facts
-from holdfast.may_command import REMEDIES
+from holdfast.meanings import ANSWERS, CAUSES
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast
 
@@ -15,7 +15,7 @@ async def test_yes_and_no(api):
     no = await holdfast("may", "assign_role", at=api)
     assert no.status == 1
     assert no.out.splitlines()[0] == "no  assign_role: forbidden_in_degraded (mode normal)"
-    assert REMEDIES["forbidden_in_degraded"] in no.out
+    assert ANSWERS["forbidden_in_degraded"] in no.out
 
 
 async def test_as_json(api):
@@ -29,3 +29,8 @@ async def test_nobody_to_ask_is_no(api):
     assert (await holdfast("may", "start_service")).status == 3
     assert (await holdfast("may", "start_service", "--running-since", "yesterday", at=api)).status == 2
     assert (await holdfast("may", at=api)).status == 2
+
+
+async def test_a_states_cause_has_its_remedy(api):
+    api.given = Facts(cause="not_enrolled")
+    assert CAUSES["not_enrolled"] in (await holdfast("may", "start_service", at=api)).out

@@ -11,7 +11,8 @@ import trio
 from agent.degraded import Facts
 from agent.notifiers import Told
 from agent.services import Service
-from holdfast.status_screen import CAUSES, problems_of
+from holdfast.meanings import CAUSES
+from holdfast.status_screen import problems_of
 from store.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import arguments, environment, holdfast

@@ -1,0 +1,24 @@
+"""No code that this node can show is without words for a person."""
+
+from agent.degraded import Reason as GateReason
+from agent.standing import Cause
+from holdfast.meanings import ANSWERS, CAUSES, meaning
+from snapshot.reasons import Reason
+
+
+def test_every_cause_of_a_state_is_explained():
+    """rules A2..A8."""
+    assert {str(cause) for cause in Cause} <= CAUSES.keys()
+
+
+def test_every_answer_of_the_gate_is_explained():
+    explained = ANSWERS.keys() | CAUSES.keys() | {"ok"}
+    assert {str(reason) for reason in GateReason} <= explained
+
+
+def test_every_rejection_is_explained():
+    for reason in Reason:
+        assert meaning(reason).startswith(f"{reason}. ")
+        assert len(meaning(reason)) > 40
+    assert "validator" in meaning("validator_refused")
+    assert meaning("some_new_code") == "some_new_code"
