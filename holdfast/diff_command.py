@@ -13,7 +13,7 @@ from holdfast.client import Client
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command("diff", epilog=EXITS)
+@click.command("diff", epilog=EXITS, short_help="What differs from the version before, or from the one that waits.")
 @click.argument("first", type=click.Choice(["active"]))
 @click.argument("other", type=click.Choice(["previous", "pending"]))
 @click.argument("scope")

@@ -13,7 +13,7 @@ from holdfast.meanings import CAUSES, meaning
 Line = tuple[str, str]
 
 
-@click.command("explain", epilog=EXITS)
+@click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
 @click.argument("scope")
 @asks_the_agent
 def command(client: Client, scope: str) -> None:
@@ -25,7 +25,8 @@ def command(client: Client, scope: str) -> None:
         fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
     now = unix_seconds(status["now"])
     click.secho(scope, bold=True)
-    for name, text in [*_holds(report, _envelope(client, scope), now), *_next(status, report, now)]:
+    lines = [*_holds(scope, report, _envelope(client, scope), now), *_sources(status), *_next(status, report, now)]
+    for name, text in lines:
         click.echo(f"  {name:<14}{text}")
 
 
@@ -38,8 +39,8 @@ def _envelope(client: Client, scope: str) -> Mapping[str, Any]:
     return envelope
 
 
-def _holds(report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
-    active, refused = report["active"], report["last_rejected"]
+def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
+    active = report["active"]
     if active is None:
         yield "holds", "nothing that is active"
     else:
@@ -54,13 +55,24 @@ def _holds(report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -
             yield "issued", f"{envelope['issued_at']}, {until(envelope['issued_at'], now)}"
         yield "applied", f"{active['applied_at']}, {until(active['applied_at'], now)}"
     if report["previous"]:
-        yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous)"
+        yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous {scope})"
     for service, told in sorted(report["notified"].items()):
         yield "told", f"{service}: version {told['version']}{'' if told['ok'] else ', which failed'}"
-    if refused:
-        which = f"version {refused['config_version']} " if refused["config_version"] else ""
-        yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
-        yield "because", meaning(refused["reason"])
+    if report["last_rejected"]:
+        yield from _refused(report["last_rejected"], now)
+
+
+def _refused(refused: Mapping[str, Any], now: float) -> Iterator[Line]:
+    which = f"version {refused['config_version']} " if refused["config_version"] else ""
+    yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
+    yield "because", meaning(refused["reason"])
+
+
+def _sources(status: Mapping[str, Any]) -> Iterator[Line]:
+    """Where documents are asked for, in that order."""
+    for source in status.get("sources", ()):
+        error = f": {source['error']}" if source["error"] else ""
+        yield "asks", f"{source['url']} ({source['kind']}){error}"
 
 
 def _next(status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> Iterator[Line]:

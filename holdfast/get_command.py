@@ -6,7 +6,7 @@ from holdfast.agent_options import EXITS, asks_the_agent, note
 from holdfast.client import FROM_FILES, Client
 
 
-@click.command("get", epilog=EXITS)
+@click.command("get", epilog=EXITS, short_help="Print a section of an active scope.")
 @click.argument("scope")
 @click.argument("section", required=False)
 @click.option("--expired", is_flag=True, help="Also when the scope has expired.")

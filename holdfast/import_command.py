@@ -14,7 +14,7 @@ UNPROCESSABLE = 422
 TIMEOUT_S = 600.0
 
 
-@click.command("import", epilog=EXITS)
+@click.command("import", epilog=EXITS, short_help="Hand a document in a file to the agent.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="What became of it, as JSON.")
 @asks_the_agent

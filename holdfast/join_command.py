@@ -40,7 +40,7 @@ REMEDIES = {
 }
 
 
-@click.command("join", epilog=EXITS)
+@click.command("join", epilog=EXITS, short_help="Join the cluster, with a token.")
 @click.option("--config", type=click.Path(path_type=Path), default=CONFIGURATION, show_default=True)
 @click.option("--token-file", type=click.Path(allow_dash=True, path_type=Path), help="The token; - for standard input.")
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, meaning
 
@@ -101,14 +102,27 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
     if cause:
         yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
     for name, scope in status["scopes"].items():
-        if refused := scope["last_rejected"]:
-            yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
-        if not scope["active"]:
-            yield f"{name} is not active: holdfast explain {name}"
-        elif scope["active"]["grade"] == "expired":
-            yield f"{name} has expired: nothing new is authorised on it until it is renewed"
+        yield from _problems_of_scope(name, scope, now)
+    for source in status.get("sources", ()):
+        if source["error"]:
+            yield f"{source['url']} ({source['kind']}): {source['error']}"
     for name, service in status["services"].items():
         if service["answer_ok"] is False:
             yield f"{name} could not be told: {service['answer']}"
     if status["files"]["error"]:
         yield f"the files are not up to date: {status['files']['error']}"
+
+
+def _problems_of_scope(name: str, scope: Mapping[str, Any], now: float) -> Iterator[str]:
+    if (refused := scope["last_rejected"]) and not _superseded(scope):
+        yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
+    if not scope["active"]:
+        yield f"{name} is not active: holdfast explain {name}"
+    elif scope["active"]["grade"] == "expired":
+        yield f"{name} has expired: nothing new is authorised on it until it is renewed"
+
+
+def _superseded(scope: Mapping[str, Any]) -> bool:
+    """Whether a good version was applied since the last one was refused."""
+    active, refused = scope["active"], scope["last_rejected"]
+    return active is not None and unix_seconds(active["applied_at"]) > unix_seconds(refused["at"])

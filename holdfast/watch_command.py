@@ -8,7 +8,7 @@ from holdfast.agent_options import EXITS, asks_the_agent
 from holdfast.client import Change, Client
 
 
-@click.command("watch", epilog=EXITS)
+@click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
 @click.argument("scopes", nargs=-1)
 @click.option("--after", type=click.IntRange(0), help="Begin with what has changed since this generation.")
 @click.option("--count", type=click.IntRange(1), help="End after so many changes.")

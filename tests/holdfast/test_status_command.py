@@ -37,7 +37,8 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
     made = replace(periphery, state="fenced", services=(Service("web", ("route_policy",), Refusing()),))
     made.given = Facts(head_expires_at=NOW)
     made.route(1, {"routes": {}})
-    made.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
+    made.node.store.rejections.record(Rejection(NOW + 1, "route_policy", "raw_secret", 12, True))
+    made.at = NOW + 6
     async with serving(made):
         await made.recorded("web", ok=False)
         done = await holdfast("status", at=made)
@@ -47,6 +48,15 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
     assert "route_policy was refused 5 s ago: raw_secret." in words
     assert "web no, no_degraded_policy" in words
     assert "web could not be told: exit 1: port in use" in words
+
+
+async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api):
+    api.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
+    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "tls_failed", "failures": 1}]
+    words = " ".join((await holdfast("status", at=api)).out.split())
+    assert "raw_secret, 5 s ago" in words  # in the table it stays
+    assert "was refused" not in words
+    assert "https://c:1 (coordinator): tls_failed" in words
 
 
 async def test_everything_for_a_program(api):

@@ -1,0 +1,49 @@
+"""The exposition, read back by the library's own parser."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.degraded import Mode
+from agent.metrics import Sample, exposition
+from agent.services import Notified
+from tests.agent.lab import NOW, Node, Periphery
+
+
+def values(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_what_is_measured(periphery):
+    periphery.route(3, {"routes": {}})
+    told = {"web": Notified(4, {}, ok=False, detail="", at=0.0)}
+    view = periphery.views.all()
+    text = exposition(Sample(view, NOW, "degraded", Mode.DEGRADED, 0.25, told, {"joins_failed": 2})).decode()
+    found = values(text)
+    assert found["holdfast_generation",] == view.generation
+    assert found["holdfast_store_filled_ratio",] == 0.25
+    assert found["holdfast_state", "degraded"] == 1
+    assert (found["holdfast_mode", "degraded"], found["holdfast_mode", "normal"]) == (1, 0)
+    assert found["holdfast_head_age_seconds",] == 60
+    assert found["holdfast_scope_version", "route_policy"] == 3
+    assert found["holdfast_scope_grade", "fresh", "route_policy"] == 1
+    assert (found["holdfast_service_told", "web"], found["holdfast_service_generation", "web"]) == (0, 4)
+    assert found["holdfast_joins_failed_total",] == 2
+
+
+def test_every_family_says_what_it_is(periphery):
+    text = exposition(Sample(periphery.views.all(), NOW, "active", Mode.NORMAL, 0.0)).decode()
+    families = list(text_string_to_metric_families(text))
+    assert len(families) > 10
+    assert all(family.documentation for family in families)
+
+
+def test_a_node_without_a_head(tmp_path, cluster):
+    with Node(tmp_path / "root", cluster) as node:
+        (tmp_path / "run").mkdir()
+        view = Periphery(node, tmp_path / "run").views.all()
+        found = values(exposition(Sample(view, NOW, "unenrolled", Mode.FENCED, 0.0)).decode())
+    assert ("holdfast_head_age_seconds",) not in found
+    assert found["holdfast_state", "unenrolled"] == 1
