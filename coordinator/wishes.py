@@ -51,7 +51,7 @@ def add(purpose: str, algorithm: str, public_key: bytes, **more: object) -> dict
 
 def _wish(value: object, now: float) -> Wish:
     name = value.get("wish") if isinstance(value, Mapping) else None
-    if not isinstance(value, Mapping) or name not in _FORMS:
+    if not isinstance(value, Mapping) or not isinstance(name, str) or name not in _FORMS:
         raise Refused(Code.BAD_REQUEST, "a wish without a known name", remedy=", ".join(_FORMS))
     members = {key: each for key, each in value.items() if key != "wish"}
     requests.closed(members, _FORMS[name])

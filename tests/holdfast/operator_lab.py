@@ -124,9 +124,10 @@ class Lab:
         return found
 
     def config_key(self) -> str:
-        """The config key that the bundle has held the longest."""
-        keys = [each for each in self.good("trust", "show", "--json").json["keys"] if each["purpose"] == "config"]
-        return min(keys, key=lambda each: each["not_after"])["key_id"]
+        """The config key that has signed the longest and still does."""
+        keys = self.good("trust", "show", "--json").json["keys"]
+        active = [each for each in keys if (each["purpose"], each["status"]) == ("config", "active")]
+        return min(active, key=lambda each: each["not_after"])["key_id"]
 
 
 @contextlib.contextmanager
