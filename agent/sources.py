@@ -104,7 +104,7 @@ class Sources:
 
     def report(self) -> list[dict[str, object]]:
         return [
-            {"kind": source.kind, "url": str(source), "error": source.error, "failures": source.back_off.failures}
+            {"kind": str(source.kind), "url": str(source), "error": source.error, "failures": source.back_off.failures}
             for source in self.all()
         ]
 

@@ -92,7 +92,7 @@ def assess(facts: Facts, now: float) -> Standing:
     for state, cause_of in ROWS:
         cause = cause_of(facts, now)
         if cause is not None:
-            return Standing(state, cause)
+            return Standing(state, str(cause))
     return Standing(State.ACTIVE)
 
 
@@ -108,8 +108,8 @@ def _not_a_member(facts: Facts) -> Standing:
     if facts.refusal:
         return Standing(State.UNENROLLED, facts.refusal)
     if facts.joining:
-        return Standing(State.JOINING, Cause.JOINING)
-    return Standing(State.UNENROLLED, Cause.NOT_ENROLLED)
+        return Standing(State.JOINING, str(Cause.JOINING))
+    return Standing(State.UNENROLLED, str(Cause.NOT_ENROLLED))
 
 
 def _revoked(facts: Facts, now: float) -> str | None:

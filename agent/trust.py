@@ -10,7 +10,7 @@ from agent.admission import Admission, Asked
 from agent.node import Node
 from agent.sources import Source
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.container import ChunkParts
+from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.envelope import SNAPSHOT
 from snapshot.reasons import Rejected
 from snapshot.verify import MOST_BUNDLES, Verified, follow
@@ -45,12 +45,13 @@ class TrustChain:
     async def walk(self, containers: Sequence[bytes], source: str) -> int:
         """How many were taken. The first that is refused ends the run; what came before it stands."""
         node = self.node
-        parts = [ChunkParts([data], node.holdings.holder.limits) for data in containers]
+        parts = [_Remembering(ChunkParts([data], node.holdings.holder.limits)) for data in containers]
         run = follow(parts, node.holder(), now=node.now())
         taken = 0
         try:
             while (verified := await node.threads.verify(_next, run)) is not None:
-                await node.change(node.store.activate, verified, now=node.now(), boot=node.moment().boot)
+                sections = next(one.taken for one in parts if one.envelope == verified.envelope_bytes)
+                await node.change(self._activate, verified, sections)
                 log.info("trust bundle taken", version=verified.envelope.config_version, source=source)
                 node.counters.add("trust_bundles_taken")
                 taken += 1
@@ -58,6 +59,15 @@ class TrustChain:
             asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
         return taken
+
+    def _activate(self, verified: Verified, sections: Sequence[bytes]) -> None:
+        """Into a slot and active, on the writing thread."""
+        store, moment = self.node.store, self.node.moment()
+        slot = store.receive(verified.scope, now=moment.now)
+        for data in sections:
+            slot.keep("", data)
+        slot.complete(verified)
+        store.activate(verified, now=moment.now, boot=moment.boot)
 
     async def _fetch(self, source: Source) -> tuple[bytes, ...]:
         held = self.node.holdings.bundle
@@ -68,6 +78,28 @@ class TrustChain:
         except BadMessageError as error:
             source.failed(str(error))
             return ()
+
+
+class _Remembering:
+    """`Parts` whose sections are remembered as they pass: a bundle is at most 1 MiB."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.envelope = b""
+        self.taken: list[bytes] = []
+        self._parts = parts
+
+    def opening(self) -> Opening:
+        opening = self._parts.opening()
+        self.envelope = opening.envelope
+        return opening
+
+    def manifest(self) -> bytes:
+        return self._parts.manifest()
+
+    def sections(self, sizes: Sequence[int]) -> Iterator[bytes]:
+        for data in self._parts.sections(sizes):
+            self.taken.append(data)
+            yield data
 
 
 def _next(run: Iterator[Verified]) -> Verified | None:

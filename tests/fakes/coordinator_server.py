@@ -1,0 +1,256 @@
+"""A coordinator for one node over real TLS: it answers with documents of a `Cluster`, and does as badly as it is told.
+
+server.publish(document)     it can be fetched
+server.announce()            the next head lists what was published last; waiting polls are answered
+server.spoil                 what becomes of an answer's bytes; `refuse`: the code of every refusal
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from coordinator.signer import Document
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from tests.fakes.cluster import HOUR, Cluster
+from wire.certificate import fingerprint, is_proven, issue_server, make_authority
+from wire.contexts import Identity
+from wire.limits import REMOTE
+from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
+from wire.peer import PinState
+from wire.pins import PinTable
+from wire.request import HttpError, Request, Response
+from wire.routes import Route, Routes
+from wire.server import Server
+from wire.tls import PinnedTransport, ServerAuthTransport
+
+DAY = 24 * HOUR
+TOKEN = "a-join-token"
+EVERYONE = frozenset(PinState)
+Spoil = Callable[[str, bytes], bytes]
+
+
+@dataclass
+class CoordinatorServer:
+    """`now` tells the time, for heads. Requests are remembered, by method and path."""
+
+    cluster: Cluster
+    folder: Path
+    now: Callable[[], float]
+    head_lifetime_s: int = HOUR // 2
+    documents: dict[str, bytes] = field(default_factory=dict)
+    increments: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    recoveries: dict[str, bytes] = field(default_factory=dict)
+    bundles: list[bytes] = field(default_factory=list)
+    head: bytes = b""
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    joins: int = 0
+    refuse: str = ""
+    down: bool = False
+    spoil: Spoil = lambda _, data: data
+
+    def __post_init__(self) -> None:
+        made_at = time.time()
+        authority = make_authority("test CA", made_at)
+        server = issue_server(authority, ["127.0.0.1"], made_at)
+        self.ca_file = self.folder / "ca.pem"
+        self.ca_file.write_bytes(authority.certificate_pem)
+        self._identity = Identity(self.folder / "server.crt", self.folder / "server.key")
+        self._identity.certificate.write_bytes(server.certificate_pem)
+        self._identity.key.write_bytes(server.key_pem)
+        self.fingerprint = fingerprint(server.der)
+        self.pins = PinTable()
+        self.fleet_port = self.join_port = 0
+        self.publish(self.cluster.first_bundle)
+        self._news = trio.Event()
+        self._heard = trio.Event()
+
+    # ---- what a test does
+
+    def publish(self, *documents: Document) -> None:
+        for document in documents:
+            one = document.envelope
+            if one.kind == "increment":
+                self.increments[one.scope, one.base_config_version] = document.to_bytes()
+            elif one.kind == "recovery":
+                self.recoveries[one.scope] = document.to_bytes()
+            elif one.scope_type == TRUST_BUNDLE:
+                self.bundles.append(document.to_bytes())
+            else:
+                self.documents[one.snapshot_id] = document.to_bytes()
+
+    def publish_increment(self, scope: str, **changes: object) -> Document:
+        """An increment, and the full document of the same version."""
+        made = self.cluster.increment(scope, **changes, **self.times())
+        version = made.envelope.config_version
+        state = self.cluster.states[scope]
+        whole = self.cluster.snapshot(
+            state.sections,
+            scope,
+            config_version=version,
+            snapshot_id=made.envelope.snapshot_id,
+            **self.audience(scope),
+            **self.times(),
+        )
+        self.publish(made, whole)
+        return made
+
+    def announce(self, **members: object) -> Document:
+        """A new head, valid from now."""
+        now = int(self.now())
+        members = {
+            "issued_at": now,
+            "valid_from": now,
+            "refresh_after": now + self.head_lifetime_s // 2,
+            "expires_at": now + self.head_lifetime_s,
+        } | members
+        made = self.cluster.head(**members)
+        self.say(made)
+        return made
+
+    def say(self, head: Document) -> None:
+        self.head = head.to_bytes()
+        self._generation = head.envelope.version
+        self.wake()
+
+    def wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    def snapshot(self, sections: object = None, scope: str = "route_policy", **members: object) -> Document:
+        """A document of now, published."""
+        made = self.cluster.snapshot(sections, scope, **(self.times() | self.audience(scope) | members))
+        self.publish(made)
+        return made
+
+    def times(self) -> dict[str, int]:
+        now = int(self.now())
+        return {"issued_at": now, "valid_from": now, "refresh_after": now + DAY, "expires_at": now + 7 * DAY}
+
+    @staticmethod
+    def audience(scope: str) -> dict[str, object]:
+        establishing = scope in ("node_bootstrap", "node_runtime")
+        return {"roles": ["core_mesh"]} if establishing else {}
+
+    async def wait_heartbeat(self, accepts: Callable[[Heartbeat], bool] = lambda _: True) -> Heartbeat:
+        """The first report from now on that is as wanted."""
+        seen = len(self.heartbeats)
+        with trio.fail_after(24 * HOUR):
+            while True:
+                for one in self.heartbeats[seen:]:
+                    if accepts(one):
+                        return one
+                seen = len(self.heartbeats)
+                await self._heard.wait()
+
+    # ---- what it answers
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["CoordinatorServer"]:
+        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self._identity, REMOTE), REMOTE)
+        join = Server("join", self._join_routes(), ServerAuthTransport(self._identity, REMOTE), REMOTE)
+        async with trio.open_nursery() as nursery:
+            self.fleet_port = await _listen(nursery, fleet)
+            self.join_port = await _listen(nursery, join)
+            yield self
+            nursery.cancel_scope.cancel()
+
+    def _join_routes(self) -> Routes:
+        return Routes(Route("GET", "/v1/join/nonce", self._nonce), Route("POST", "/v1/join", self._join))
+
+    def _fleet_routes(self) -> Routes:
+        return Routes(
+            Route("GET", "/v1/head", self._head, deadline_s=400, states=EVERYONE),
+            Route("GET", "/v1/documents/{id}", self._document),
+            Route("GET", "/v1/increments/{scope}", self._increment),
+            Route("GET", "/v1/recoveries/{scope}", self._recovery),
+            Route("GET", "/v1/trust", self._trust, states=EVERYONE),
+            Route("POST", "/v1/heartbeat", self._heartbeat),
+            Route("POST", "/v1/join", self._join),
+            Route("GET", "/v1/join/nonce", self._nonce),
+        )
+
+    def _met(self, request: Request) -> None:
+        self.requests.append(f"{request.method} {request.path}")
+        if self.down:
+            raise HttpError(503, "unavailable", "down")
+        if self.refuse:
+            raise HttpError(403, self.refuse, "no")
+
+    def _answer(self, request: Request, data: bytes | None) -> Response:
+        if data is None:
+            raise HttpError(404, "not_found", "there is none")
+        return Response(200, (), self.spoil(request.path, data))
+
+    async def _nonce(self, request: Request) -> Response:
+        self._met(request)
+        return Response.json(JoinNonce("nonce-1").to_value())
+
+    async def _join(self, request: Request) -> Response:
+        self._met(request)
+        body = await request.body()
+        asked = JoinRequest.parse(body)
+        assert is_proven(asked.certificate, body, request.header("holdfast-proof") or "")
+        assert asked.server == self.fingerprint
+        known = self.pins.find(asked.certificate) is not None
+        renewal = "fleet" if request.header("authorization") is None else ""
+        if not known and not renewal and request.header("authorization") != f"Bearer {TOKEN}":
+            raise HttpError(403, "bad_token", "no")
+        self.joins += 1
+        self.pins.add(asked.certificate, asked.node_id, PinState.ACTIVE)
+        outcome = "already_member" if known or renewal else "admitted"
+        bootstrap = [data for name, data in self.documents.items() if name.startswith("node_bootstrap")]
+        grant = JoinGrant(outcome, "coord-1", (*self.bundles, *bootstrap[-1:]))
+        return Response(200, [("content-type", "application/json")], self.spoil("/v1/join", grant.to_bytes()))
+
+    async def _head(self, request: Request) -> Response:
+        self._met(request)
+        held = (request.query_integer("epoch", 0, 0, 2**53), request.query_integer("generation", 0, 0, 2**53))
+        with request.waiting(), trio.move_on_after(request.query_integer("wait", 0, 0, 300)):
+            while not self.head or self._generation <= held:
+                await self._news.wait()
+        self._met(request)
+        if not self.head or self._generation <= held:
+            return Response(204)
+        return self._answer(request, self.head)
+
+    async def _document(self, request: Request) -> Response:
+        self._met(request)
+        return self._answer(request, self.documents.get(request.parameters["id"]))
+
+    async def _increment(self, request: Request) -> Response:
+        self._met(request)
+        key = request.parameters["scope"], request.query_integer("base", 0, 0, 2**53)
+        return self._answer(request, self.increments.get(key))
+
+    async def _recovery(self, request: Request) -> Response:
+        self._met(request)
+        return self._answer(request, self.recoveries.get(request.parameters["scope"]))
+
+    async def _trust(self, request: Request) -> Response:
+        self._met(request)
+        after = request.query_integer("from", 0, 0, 2**53)
+        found = TrustList(tuple(self.bundles[after:]))
+        return Response(200, [("content-type", "application/json")], found.to_bytes())
+
+    async def _heartbeat(self, request: Request) -> Response:
+        self._met(request)
+        report = Heartbeat.parse(await request.body())
+        self.heartbeats.append(report)
+        self._heard.set()
+        self._heard = trio.Event()
+        reached = max((event.sequence for event in report.journal), default=0)
+        answer = HeartbeatAnswer(0, reached, self.recorded, ())
+        return Response(200, [("content-type", "application/json")], answer.to_bytes())
+
+
+async def _listen(nursery: trio.Nursery, server: Server) -> int:
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port: int = listener.socket.getsockname()[1]
+    await nursery.start(server.serve, listener)
+    return port
