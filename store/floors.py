@@ -83,6 +83,7 @@ class Floors:
         self.record = record
         self.faults: tuple[str, ...] = ()
         self.found = False
+        self.uncertain = False
         self._directory = directory
         self._temporary = temporary
         self._disk = disk
@@ -108,12 +109,29 @@ class Floors:
         return bool(self.faults) and not self.found
 
     def write(self, record: FloorRecord) -> None:
-        """Make `record`, never lower than the present one, durable in the file whose turn it is."""
+        """Make `record`, never lower than the present one, durable in the file whose turn it is.
+
+        When that fails after the rename, nobody knows what the disk has: the record counts from then on, as it would
+        after a restart, and `uncertain` says that it must be written again before anything is built on it.
+        """
         raised = replace(record, sequence=self.record.sequence + 1).merge(self.record)
         data = sealed.seal(MAGIC, raised.sequence, to_payload(raised))
-        self._disk.replace_file(self._directory / self._next, data, self._temporary / "floor.new")
-        self.record = raised
+        target = self._directory / self._next
+        try:
+            self._disk.replace_file(target, data, self._temporary / "floor.new")
+        except OSError:
+            if _holds(target, data):
+                self.record, self.uncertain = raised, True
+            raise
+        self.record, self.uncertain = raised, False
         self._next = NAMES[1 - NAMES.index(self._next)]
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def higher(one: TimeFloor | None, other: TimeFloor | None) -> TimeFloor | None:

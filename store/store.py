@@ -240,6 +240,8 @@ class Store:
 
     def resume(self, now: float) -> tuple[str, ...]:
         """Finish what the floors name, if its slots are whole; the scopes that are active now because of it."""
+        if self._floors.uncertain:
+            self._raise_floors(self._floors.record)
         scopes = self._write(lambda transaction: reconcile.roll_forward(transaction, self._floors.record, now))
         if scopes:
             with self.read() as reading:
@@ -248,6 +250,9 @@ class Store:
 
     def withdraw(self, *scopes: str, now: float) -> int:
         """The head no longer lists them: gone in one transaction, marks stay (rules S3). The generation then."""
+
+        if self.unfinished:
+            self.resume(now)
 
         def leave(transaction: Transaction) -> tuple[int, tuple[str, ...]]:
             for scope in scopes:

@@ -59,7 +59,7 @@ def test_an_error_at_every_step_leaves_active_intact(failing, at, error):
     assert told.fault in (StoreFault.STORE_FULL, StoreFault.STORE_IO)
     assert failing.contents() == {"a": b"1"}
     if failing.store.unfinished:
-        assert failing.disk.seen[-1] == "commit"
+        assert failing.disk.seen[-1] in ("fsync_directory", "commit")
         assert failing.store.resume(NOW) == (SCOPE,)
     else:
         failing.apply(document)
@@ -68,6 +68,36 @@ def test_an_error_at_every_step_leaves_active_intact(failing, at, error):
     failing.reopen()
     assert failing.contents() == {"a": b"2"}
     failing.apply(failing.cluster.snapshot(3, {"a": 3}))
+
+
+def test_a_floor_that_may_be_on_the_disk_counts(failing):
+    """rules L32: its rename came through, the sync of the directory did not; nothing is built on it before it is"""
+    verdict = failing.verified(failing.cluster.snapshot(2, {"a": 2}))
+    failing.disk.fail(4, BROKEN)
+    with pytest.raises(StoreError):
+        failing.store.activate(verdict, now=NOW, boot=BOOT)
+    assert failing.disk.seen[-1] == "fsync_directory"
+    assert failing.store.unfinished
+    assert failing.store.standing().marks[SCOPE].config_version == 2
+    failing.disk.broken = False
+    failing.disk.seen.clear()
+    assert failing.store.resume(NOW) == (SCOPE,)
+    assert failing.disk.seen == ["write", "fsync", "rename", "fsync_directory", "commit"]
+    failing.reopen()
+    assert failing.store.findings == ()
+
+
+def test_a_withdrawal_finishes_what_the_floors_name(failing):
+    """rules S3, L32: or the next start would take it for a store that was put back"""
+    verdict = failing.verified(failing.cluster.snapshot(2, {"a": 2}))
+    failing.disk.fail(5, NO_SPACE)
+    with pytest.raises(StoreError):
+        failing.store.activate(verdict, now=NOW, boot=BOOT)
+    failing.disk.broken = False
+    failing.store.withdraw(SCOPE, now=NOW)
+    failing.reopen()
+    assert failing.store.findings == ()
+    assert failing.store.standing().marks[SCOPE].config_version == 2
 
 
 def test_a_new_download_finishes_what_the_floors_name(failing):

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -172,6 +172,8 @@ TestModel = Model.TestCase
 TestModel.settings = settings(
     max_examples=int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "25")),
     stateful_step_count=20,
+    # Shrinking runs of a real store takes minutes; the run that failed is printed as it is.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
