@@ -4,7 +4,7 @@ Sections are served byte for byte, hashed when they are read (rules L29). A whol
 time, so that its size costs no memory.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.access import Access
@@ -20,6 +20,7 @@ from wire.peer import UnixPeer
 from wire.request import JSON, HttpError, Request, Response
 
 ACTIVE, PREVIOUS, PENDING = "active", "previous", "pending"
+BATCH_BYTES = 256 << 10
 
 Headers = list[tuple[str, str]]
 
@@ -43,17 +44,46 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A request for a scope, or for one section of it. `may_read` is of its caller."""
+
+    scope: str
+    slot: str
+    may_read: bool
+    expired: bool
+    etags: frozenset[str]
+
+    @classmethod
+    def of(cls, request: Request, access: Access) -> "Asked":
+        scope, slot, peer = request.parameters["scope"], request.query_one("slot") or ACTIVE, request.peer
+        if slot not in (ACTIVE, PREVIOUS, PENDING):
+            raise HttpError(400, "bad_request", "slot must be active, previous or pending")
+        may_read = isinstance(peer, UnixPeer) and access.may_read(peer, scope)
+        expired = access.expired and request.query_one("expired") == "allow"
+        return cls(scope, slot, may_read, expired, _etags(request))
+
+
+@dataclass(frozen=True)
 class ScopeAnswers:
+    """Each answer is made in one go on a reading thread, from one view."""
+
     views: Views
     threads: Threads
     access: Access
 
     async def scope(self, request: Request, now: float) -> Response:
         """Envelope, manifest and all sections as one JSON object."""
-        shown, headers = await self._found(request, now)
+        return await self.threads.read(self._scope, Asked.of(request, self.access), now)
+
+    async def section(self, request: Request, now: float) -> Response:
+        """The section's bytes, verbatim."""
+        return await self.threads.read(self._section, Asked.of(request, self.access), request.parameters["name"], now)
+
+    def _scope(self, asked: Asked, now: float) -> Response:
+        shown, headers = self._found(asked, now)
         etag = f'"{shown.content_hash}"'
         headers.append(("etag", etag))
-        if matches_etag(request, etag):
+        if _is_known(etag, asked):
             return Response(304, headers)
         start = b'{"envelope":%s,"manifest":%s,"sections":{' % (shown.envelope_bytes, shown.manifest)
         names = [canonical.dumps(name) for name in shown.sections]
@@ -61,48 +91,45 @@ class ScopeAnswers:
         length = len(start) + size + max(0, len(names) - 1) + 2
         return Response(200, [JSON, *headers, ("content-length", str(length))], self._whole(start, shown))
 
-    async def section(self, request: Request, now: float) -> Response:
-        """The section's bytes, verbatim."""
-        shown, headers = await self._found(request, now)
-        name = request.parameters["name"]
+    def _section(self, asked: Asked, name: str, now: float) -> Response:
+        shown, headers = self._found(asked, now)
         entry = shown.sections.get(name)
         if entry is None:
             raise HttpError(404, "not_found", "this scope has no such section", headers=headers)
         etag = f'"sha256:{entry.sha256}"'
         headers.append(("etag", etag))
-        if matches_etag(request, etag):
+        if _is_known(etag, asked):
             return Response(304, headers)
-        return Response(200, [JSON, *headers], await self.threads.read(shown.read, name))
+        return Response(200, [JSON, *headers], shown.read(name))
 
     async def _whole(self, start: bytes, shown: Shown) -> AsyncIterator[bytes]:
         yield start
         comma = b""
-        for name in shown.sections:
-            yield comma + canonical.dumps(name) + b":" + await self.threads.read(shown.read, name)
+        for names in _batches(shown.sections):
+            yield comma + await self.threads.read(_members, shown, names)
             comma = b","
         yield b"}}"
 
-    async def _found(self, request: Request, now: float) -> tuple[Shown, Headers]:
+    def _found(self, asked: Asked, now: float) -> tuple[Shown, Headers]:
         """What was asked for and its headers; HttpError 404, or 410 where it has expired."""
-        scope, slot = request.parameters["scope"], _slot(request)
-        peer = request.peer
-        if not isinstance(peer, UnixPeer) or not self.access.may_read(peer, scope):
-            view = await self.threads.read(self.views.scope, HEAD)
-            raise _missing(view, now)
-        view, shown = await self.threads.read(self._load, scope, slot)
+        view = self.views.scope(asked.scope)
+        shown = self._load(view, asked) if asked.may_read else None
         if shown is None:
-            raise _missing(view, now)
+            raise HttpError(404, "not_found", "there is no such scope here", headers=node_headers(view, now))
         headers = scope_headers(view, shown.envelope, now)
-        self._refuse_expired(request, shown, headers, now)
+        if now >= shown.envelope.expires_at and not asked.expired:
+            remedy = "ask with ?expired=allow to read it all the same" if self.access.expired else "it must be renewed"
+            raise HttpError(410, "expired", f"this scope has expired: {remedy}", headers=headers)
         return shown, headers
 
-    def _load(self, scope: str, slot: str) -> tuple[View, Shown | None]:
-        view = self.views.scope(scope)
-        if slot == PENDING:
-            return view, self._pending(scope)
-        active = view.head if scope == HEAD else view.scopes.get(scope)
-        document = self.views.previous(scope) if slot == PREVIOUS else active.document if active else None
-        return view, None if document is None else _shown(document)
+    def _load(self, view: View, asked: Asked) -> Shown | None:
+        if asked.slot == PENDING:
+            return self._pending(asked.scope)
+        active = view.head if asked.scope == HEAD else view.scopes.get(asked.scope)
+        document = active.document if active else None
+        if asked.slot == PREVIOUS:
+            document = self.views.previous(asked.scope)
+        return None if document is None else _shown(document)
 
     def _pending(self, scope: str) -> Shown | None:
         """A snapshot that waits for its time. What is not verified is shown to nobody (rules X10)."""
@@ -120,13 +147,23 @@ class ScopeAnswers:
             return Shown(envelope, slot.record.envelope, manifest, envelope.content_hash, entries, None, bodies)
         return None
 
-    def _refuse_expired(self, request: Request, shown: Shown, headers: Headers, now: float) -> None:
-        if now < shown.envelope.expires_at:
-            return
-        if request.query_one("expired") == "allow" and self.access.expired:
-            return
-        remedy = "ask with ?expired=allow to read it all the same" if self.access.expired else "it must be renewed"
-        raise HttpError(410, "expired", f"this scope has expired: {remedy}", headers=headers)
+
+def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:
+    """Names of sections that are read together: a large one alone, small ones up to the size of a piece."""
+    names: list[str] = []
+    size = 0
+    for name, entry in sections.items():
+        if names and size + entry.size > BATCH_BYTES:
+            yield names
+            names, size = [], 0
+        names.append(name)
+        size += entry.size
+    if names:
+        yield names
+
+
+def _members(shown: Shown, names: list[str]) -> bytes:
+    return b",".join(canonical.dumps(name) + b":" + shown.read(name) for name in names)
 
 
 def _shown(document: StoredDocument) -> Shown:
@@ -161,18 +198,10 @@ def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
     ]
 
 
-def matches_etag(request: Request, etag: str) -> bool:
-    asked = request.header("if-none-match")
-    tags = [tag.strip().removeprefix("W/") for tag in (asked or "").split(",")]
-    return etag in tags or tags == ["*"]
+def _etags(request: Request) -> frozenset[str]:
+    asked = request.header("if-none-match") or ""
+    return frozenset(tag.strip().removeprefix("W/") for tag in asked.split(","))
 
 
-def _slot(request: Request) -> str:
-    slot = request.query_one("slot") or ACTIVE
-    if slot not in (ACTIVE, PREVIOUS, PENDING):
-        raise HttpError(400, "bad_request", "slot must be active, previous or pending")
-    return slot
-
-
-def _missing(view: View, now: float) -> HttpError:
-    return HttpError(404, "not_found", "there is no such scope here", headers=node_headers(view, now))
+def _is_known(etag: str, asked: Asked) -> bool:
+    return etag in asked.etags or "*" in asked.etags

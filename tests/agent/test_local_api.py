@@ -61,6 +61,15 @@ async def test_a_whole_scope_is_one_object_of_the_announced_length(api):
     assert (await ask(api, PATH, if_none_match=answer.headers["etag"])).status == 304
 
 
+async def test_a_large_scope_is_streamed_in_pieces_that_are_one_document(api):
+    sections = {f"part-{number}": {"text": str(number) * size} for number, size in enumerate((9, 60_000, 60_000) * 9)}
+    sections["routes"] = {f"r{number}": {"x": "y" * 50_000} for number in range(8)}  # more than a piece by itself
+    api.route(2, sections)
+    answer = await ask(api, PATH)
+    assert len(answer.body) == int(answer.headers["content-length"]) > 1_000_000
+    assert json.loads(answer.body)["sections"] == sections
+
+
 async def test_a_scope_with_ids_is_one_segment_of_the_path(api):
     scope = "route_policy/amber,sable"
     document = api.node.cluster.snapshot(1, {"routes": {}}, scope_ids=("amber", "sable"))
