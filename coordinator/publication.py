@@ -20,6 +20,7 @@ from coordinator.model import Subject
 from coordinator.review import review
 from coordinator.signer import Base, Claims
 from coordinator.situation import Allowed, Held, Situation
+from snapshot.bundle import CONFIG
 from snapshot.holder import Holder, Mark
 from snapshot.identifiers import HEAD
 from snapshot.manifest import ScopeVersion
@@ -101,7 +102,20 @@ def _settle(case: _Case, scope_type: str, compile_: Compile, *, is_changed: bool
 def _stays(case: _Case, held: Held) -> bool:
     """Whether a document may stand as it is while its content does."""
     is_due = case.issue.now >= held.envelope.refresh_after
-    return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and _fits(case.holder, held)
+    is_good = _is_vouched_for(case.issue, held) and _fits(case.holder, held)
+    return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
+
+
+def _is_vouched_for(issue: Issue, held: Held) -> bool:
+    """Whether those who signed it may still: else every node calls it `signer_revoked`, and a resync finds it again
+    (format.md 8, rules S82). A retiring key's signature is good.
+    """
+    one, bundle, revoked = held.envelope, issue.bundle, issue.revocations.key_ids
+    records = [bundle.keys[key_id] for key_id in one.signers if key_id in bundle.keys]
+    faults = [
+        each.fault(issue.cluster_id, issue.now, one.scope_type, CONFIG, each.key_id in revoked) for each in records
+    ]
+    return faults.count(None) >= bundle.thresholds[CONFIG]
 
 
 def _fits(holder: Holder, held: Held) -> bool:
