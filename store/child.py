@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+import snapshot
+import store
 from store.errors import StoreError, StoreFault
 
 _READY = b"ready\n"
@@ -32,9 +35,12 @@ class ChildDiedError(Exception):
 
 def call(module: str, function: str, arguments: Sequence[object], deadline_s: float) -> object:
     """What the function returns, through JSON. ChildDiedError if that killed it, StoreError if something else did."""
-    # The child sees our path and nothing of its own: -I -S as the launchers have it (platform.md 3).
+    # The child sees our path and nothing of its own: -I -S as the launchers have it (platform.md 3). An installation
+    # for development finds our packages by a hook that is no path: so their folders go along.
+    folders = [str(Path(package.__path__[0]).parent) for package in (store, snapshot)]
+    path = [folder for folder in dict.fromkeys([*sys.path, *folders]) if folder]
     encoded = json.JSONEncoder().encode(arguments)
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, module, function, encoded, *sys.path]
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, module, function, encoded, *path]
     try:
         ended = subprocess.run(  # noqa: S603 - our own interpreter, no shell
             command, capture_output=True, timeout=deadline_s, check=False, env={}, stdin=subprocess.DEVNULL

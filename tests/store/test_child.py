@@ -1,0 +1,27 @@
+"""A function of ours in a child process: whatever folder the parent was started in."""
+
+import subprocess
+import sys
+
+from store import child
+
+PROGRAM = "from store import child; print(child.call('{module}', 'is_id', ['raven'], 30))"
+
+
+def test_our_packages_are_found_from_any_folder(tmp_path):
+    """rules L30: also where an installation for development finds them by a hook, not by a path."""
+    program = PROGRAM.format(module="snapshot.identifiers")
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.returncode) == ("True\n", 0), ended.stderr
+
+
+def test_the_folder_of_the_parent_is_not_searched(tmp_path):
+    """platform.md 3: a module that lies where the parent happens to stand does not take over."""
+    (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
+    program = "import sys; sys.path.append(''); " + PROGRAM.format(module="snapshot.identifiers")
+    ended = subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.stdout == "True\n", ended.stderr
+
+
+def test_what_the_function_says_comes_back():
+    assert child.call("snapshot.identifiers", "is_id", ["Raven"], 30) is False
