@@ -30,6 +30,8 @@ from snapshot.manifest import Revocations
 
 Pair = tuple[int, int]
 
+_parsed: dict[bytes, TrustBundle] = {}  # the latest bundle: each run of the publisher asks for it
+
 
 class Read(Protocol):
     def __call__(self, sha256: str) -> bytes:
@@ -102,11 +104,14 @@ def latest_bundle(transaction: Transaction) -> tuple[Entry, TrustBundle] | None:
     if row is None:
         return None
     document = _rows(transaction, [row.snapshot_id])[row.snapshot_id]
-    entries = manifest.parse_state(bytes(document.manifest))
-    read = _reader(transaction)
-    sections = {name: read(each.sha256) for name, each in entries.items()}
-    bundle = bundles.from_bytes(envelope.parse(bytes(document.envelope), SNAPSHOT), sections)
-    return _entry(document), bundle
+    signed = bytes(document.envelope)  # it holds the hash of the content: one envelope, one bundle
+    if signed not in _parsed:
+        entries = manifest.parse_state(bytes(document.manifest))
+        read = _reader(transaction)
+        sections = {name: read(each.sha256) for name, each in entries.items()}
+        _parsed.clear()
+        _parsed[signed] = bundles.from_bytes(envelope.parse(signed, SNAPSHOT), sections)
+    return _entry(document), _parsed[signed]
 
 
 def read_revocations(transaction: Transaction) -> Revocations:

@@ -11,6 +11,7 @@ from snapshot.identifiers import format_time
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from wire import messages
 from wire.client import Call, ClientError, ClientFault
 
 STATE = """
@@ -298,3 +299,68 @@ async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(f
         assert await refusal(node.report(b" " * (65 << 10))) == "too_large"
         assert (await at.ask("GET", "/v1/fleet"))["states"] == {"unseen": 2}
         assert (await node.report(good))["generation"] >= 1
+
+
+# ---- storms
+
+
+async def test_the_least_urgent_is_turned_away_first(founded: Founded) -> None:
+    """What keeps nodes out of degraded mode goes last; everybody is told when to come again."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        gate = at.daemon.servers["fleet"]._service.gate
+        asks = {
+            "document": lambda: node.get("/v1/trust?from=0"),
+            "join": lambda: node.join(None),
+            "heartbeat": lambda: node.report(report(node)),
+            "head": node.head,
+        }
+        for busy, served in ((0.4, 4), (0.6, 3), (0.75, 2), (0.9, 1), (1.0, 0)):
+            gate.occupy(slots := int(gate.capacity * busy))
+            turned_away = []
+            for name, ask in asks.items():
+                try:
+                    await ask()
+                except ClientError as error:
+                    assert (error.status, error.code) == (503, "overloaded")
+                    assert error.retry_after_s >= 2
+                    turned_away.append(name)
+            assert turned_away == list(asks)[: 4 - served]
+            gate.occupy(-slots)
+
+
+async def test_a_heartbeat_as_the_agent_writes_it_is_taken(founded: Founded) -> None:
+    """Both ends read one message alike (protocol 3)."""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        now = int(founded.now)
+        held = follower.holder.active["node_runtime"].envelope
+        active = messages.Active(
+            held.authority_epoch, held.config_version, follower.holder.marks["node_runtime"].content_hash,
+            held.snapshot_id, held.signer_key_id, now, held.expires_at, "fresh",
+        )  # fmt: skip
+        rejected = messages.LastRejected(None, None, "too_large", 0, now)
+        sent = messages.Heartbeat(
+            node_id="node-a",
+            cluster_id="prod",
+            incarnation="i-1",
+            boot_id="boot-1",
+            agent_version="0.1.0",
+            sent_at=now,
+            uptime_s=5,
+            state="active",
+            mode="normal",
+            degraded_since=None,
+            clock=messages.ClockReport(None, 0),
+            head=messages.HeadReport(follower.generation, 1, 3, "fresh"),
+            scopes={
+                "node_runtime": messages.ScopeReport(active, None, None, rejected, {"web": messages.Notified(1, True)})
+            },
+            trust_bundle_version=1,
+            counters={"rejections": 1},
+            journal=(messages.Event(1, now, "activated", "node_runtime", "ok"),),
+        )
+        answer = messages.HeartbeatAnswer.parse(json.dumps(await follower.node.report(sent.to_bytes())).encode())
+        assert answer.generation == follower.generation and answer.acknowledged_event == 1
+        assert answer.recorded["node_runtime"].config_version == held.config_version

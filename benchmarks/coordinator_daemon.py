@@ -1,0 +1,268 @@
+"""A whole coordinator under load, over real TLS with pinned certificates; its callers are other processes.
+
+    .venv/bin/python -m benchmarks.coordinator_daemon polls 1000      # memory of each held poll, time to answer all
+    .venv/bin/python -m benchmarks.coordinator_daemon joins 300       # nonce, proof, admission, documents, grant
+    .venv/bin/python -m benchmarks.coordinator_daemon heartbeats 300  # each answered after its commit; also PostgreSQL
+
+Prints ratios of one run. Members of the polls and heartbeats are put into the database with real certificates.
+"""
+
+import json
+import os
+import resource
+import select
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import trio
+from sqlalchemy import insert
+
+from coordinator import authority, schema
+from coordinator.database import Database
+from coordinator.waiting import News
+from snapshot.identifiers import SCOPE_TYPES, format_time
+from tests.coordinator import postgresql, reports
+from tests.coordinator.daemon import Running, TlsNode, running
+from tests.coordinator.founding import Founded
+from wire.certificate import fingerprint, make_identity
+from wire.endpoint import Endpoint
+
+NODES = 400
+EACH_ADDRESS = 200  # connections; a listener takes 256 from one
+SETTINGS = "joins_per_minute = 10000"
+
+
+def resident_kib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def used_s() -> float:
+    mine = resource.getrusage(resource.RUSAGE_SELF)
+    return mine.ru_utime + mine.ru_stime
+
+
+def with_members(founded: Founded, count: int) -> None:
+    database = Database(founded.url)
+    rows = []
+    for number in range(count):
+        pair = make_identity(f"n{number}", founded.now)
+        (founded.folder / f"n{number}.crt").write_bytes(pair.certificate_pem)
+        (founded.folder / f"n{number}.key").write_bytes(pair.key_pem)
+        rows.append(
+            {
+                "node_id": f"n{number}", "kind": "data", "site_id": "default", "certificate": pair.der,
+                "certificate_sha256": fingerprint(pair.der), "incarnation": "i-1", "first_seen": founded.now,
+                "generation": 1,
+            }
+        )  # fmt: skip
+    with database.change(actor="benchmark", now=founded.now) as transaction:
+        transaction.run(insert(schema.nodes), rows)
+        transaction.audit("benchmark", "members")
+        authority.raise_revision(transaction)
+    database.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - what is measured should not have to tell us
+        await trio.sleep(0.05)
+
+
+async def all_published(at: Running, count: int) -> None:
+    health = at.daemon.coordinator.publisher.health
+    await until(lambda: health.published_heads >= count)
+
+
+def caller(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benchmarks.coordinator_daemon", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+async def output_of(process: "subprocess.Popen[str]") -> str:
+    return (await trio.to_thread.run_sync(process.communicate))[0]
+
+
+# ---- polls
+
+
+async def polls(count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=SETTINGS)
+        with_members(founded, NODES)
+        async with running(founded) as at:
+            await all_published(at, NODES)
+            board = at.daemon.coordinator.board
+            before = resident_kib()
+            process = caller("hold", folder, at.ports.fleet, count)
+            await until(lambda: board.waiting >= count)
+            await trio.sleep(1)
+            each = (resident_kib() - before) / count
+            begun, used = time.monotonic(), used_s()
+            for node_id, pair in board.nodes().items():
+                board.announce(node_id, News((pair[0], pair[1] + 1), board.latest(node_id).container))
+            times = sorted(float(line) - begun for line in (await output_of(process)).split())
+            used = used_s() - used
+    p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+    print(
+        f"{count} TLS polls held: {each:.1f} KiB each; all woken at once: p50 {p50:.2f} s, p99 {p99:.2f} s,"
+        f" {count / used:.0f} answers a second of one core"
+    )
+
+
+def connections(folder: Path, port: int, count: int) -> Iterator[ssl.SSLSocket]:
+    contexts = [context_of(folder, f"n{index}") for index in range(min(NODES, count))]
+    for index in range(count):
+        raw = socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{1 + index // EACH_ADDRESS}", 0))
+        yield contexts[index % len(contexts)].wrap_socket(raw, server_hostname="localhost")
+
+
+def context_of(folder: Path, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=folder / "ca.pem")
+    context.load_cert_chain(folder / f"{name}.crt", folder / f"{name}.key")
+    return context
+
+
+def hold(folder: Path, port: int, count: int) -> None:
+    """Holds polls for what comes after the present head; prints when each had its answer."""
+    held = {}
+    ready = select.epoll()
+    for each in connections(folder, port, count):
+        each.sendall(b"GET /v1/head?generation=1&epoch=1&wait=300 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        held[each.fileno()] = each
+        ready.register(each.fileno(), select.EPOLLIN)
+    while held:
+        for descriptor, _ in ready.poll():
+            each = held.pop(descriptor)
+            assert each.recv(16).startswith(b"HTTP/1.1 200")
+            print(time.monotonic())
+            ready.unregister(descriptor)
+
+
+# ---- heartbeats
+
+
+async def heartbeats(name: str, url: str, folder: Path, count: int) -> None:
+    founded = Founded(folder, url, settings=SETTINGS)
+    with_members(founded, count)
+    async with running(founded) as at:
+        await all_published(at, count)
+        process = caller("report", folder, at.ports.fleet, count, int(founded.now))
+        # The first round opens the connections and inserts; the second is measured by its callers.
+        begun = float(await trio.to_thread.run_sync(process.stdout.readline))
+        used = used_s()
+        ended = float((await output_of(process)).split()[0])
+        used = used_s() - used
+    print(
+        f"{name}: heartbeats over TLS {count * ROUNDS / (ended - begun):.0f}/s,"
+        f" {count * ROUNDS / used:.0f}/s of one core of the coordinator"
+    )
+
+
+ROUNDS = 10
+
+
+def report(folder: Path, port: int, count: int, now: int) -> None:
+    """Every node reports once, then `ROUNDS` times more, all of them at once."""
+    sent_at = format_time(now)
+    bodies = [reports.body(f"n{number}", dict.fromkeys(SCOPE_TYPES, 7), sent_at=sent_at) for number in range(count)]
+    head = (
+        "POST /v1/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+    )
+    requests = [head.format(len(body)).encode() + body for body in bodies]
+    callers = []
+    for number in range(count):
+        source = (f"127.0.1.{1 + number // EACH_ADDRESS}", 0)
+        raw = socket.create_connection(("127.0.0.1", port), source_address=source)
+        callers.append(context_of(folder, f"n{number}").wrap_socket(raw, server_hostname="localhost"))
+    _round(callers, requests)
+    print(time.monotonic(), flush=True)
+    for _ in range(ROUNDS):
+        _round(callers, requests)
+    print(time.monotonic())
+
+
+def _round(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
+    for each, request in zip(callers, requests, strict=True):
+        each.sendall(request)
+    for each in callers:
+        answer = each.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+
+
+# ---- joins
+
+
+async def joins(count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=SETTINGS)
+        async with running(founded) as at:
+            tokens = []
+            for number in range(count):
+                await at.ask("POST", f"/v1/allowlist/n{number}", {})
+                tokens.append(await at.token())
+            (founded.folder / "tokens.json").write_text(json.dumps(tokens))
+            used = used_s()
+            taken = float(await output_of(caller("join", folder, at.ports.join, count)))
+            used = used_s() - used
+    print(f"joins over TLS: {count / taken:.0f}/s, {count / used:.0f}/s of one core of the coordinator")
+
+
+async def join(folder: Path, port: int, count: int) -> None:
+    """From several tasks at once, as after a power failure."""
+    there = SimpleNamespace(folder=folder, now=time.time())
+    at = SimpleNamespace(clients=[], joining=Endpoint("localhost", port, configured=True), founded=there)
+    nodes = [TlsNode(at, f"n{number}") for number in range(count)]
+    tokens = json.loads((folder / "tokens.json").read_text())
+    limit = trio.Semaphore(16)
+
+    async def one(number: int) -> None:
+        async with limit:
+            grant = await nodes[number].join(tokens[number])
+            assert grant.outcome == "admitted"
+            await nodes[number].stranger.aclose()
+
+    begun = time.monotonic()
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            nursery.start_soon(one, number)
+    print(time.monotonic() - begun)
+
+
+@contextmanager
+def urls(folder: Path) -> Iterator[dict[str, str]]:
+    with postgresql.server(folder) as url:
+        yield {"SQLite": f"sqlite:///{folder}/state.db", "PostgreSQL": url.format("postgres")}
+
+
+def main(arguments: list[str]) -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    match arguments:
+        case ["hold", folder, port, count]:
+            hold(Path(folder), int(port), int(count))
+        case ["report", folder, port, count, now]:
+            report(Path(folder), int(port), int(count), int(now))
+        case ["join", folder, port, count]:
+            trio.run(join, Path(folder), int(port), int(count))
+        case ["polls", count]:
+            trio.run(polls, int(count))
+        case ["joins", count]:
+            trio.run(joins, int(count))
+        case ["heartbeats", count]:
+            with tempfile.TemporaryDirectory() as directory, urls(Path(directory)) as found:
+                for name, url in found.items():
+                    (folder := Path(directory) / name).mkdir()
+                    trio.run(heartbeats, name, url, folder, int(count))
+        case _:
+            raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,108 @@
+"""The task that publishes: woken or not, it gets there; what fails is made again from what then stands."""
+
+import trio
+import trio.testing
+from sqlalchemy.exc import OperationalError
+
+from coordinator import declarations, publisher
+from coordinator.database import Database
+from coordinator.publisher import Publisher
+from coordinator.settings import Settings
+from coordinator.signing_key import SigningKey
+from coordinator.threads import in_database
+from coordinator.waiting import Board
+from tests.coordinator.candidates import NOW, admit
+from tests.coordinator.publishing import STATE, Press
+
+
+def publisher_of(press: Press, keys: tuple[SigningKey, ...] | None = None) -> tuple[Publisher, Board]:
+    board = Board()
+    made = Publisher(press.database, press.keys if keys is None else keys, Settings(), board, lambda: press.now)
+    return made, board
+
+
+async def published(made: Publisher, node_id: str = "node-a") -> None:
+    with trio.fail_after(20):
+        await made.published(node_id)
+
+
+async def test_what_is_due_is_published_and_who_waits_is_told(database: Database) -> None:
+    press = Press.founded(database, "node-a", "node-b")
+    made, board = publisher_of(press)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await published(made)
+        assert board.latest("node-a").pair == (1, press.reader().follow().holder.marks["head"].config_version)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_missed_wake_up_costs_a_tick_and_nothing_else(database: Database) -> None:
+    """rules J42"""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await published(made)
+        before = board.latest("node-a").pair
+        await in_database(
+            declarations.apply, database, {"s": STATE.replace("workers: 4", "workers: 5")}, actor="x", now=NOW
+        )
+        with trio.fail_after(20):
+            await board.wait("node-a")
+        assert board.latest("node-a").pair > before
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_database_that_fails_is_asked_again(database: Database, monkeypatch) -> None:
+    """rules P1: nothing ends, and what was due goes out when it is back."""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    failures = iter([OperationalError("x", {}, Exception("gone")), OperationalError("x", {}, Exception("gone"))])
+    original = publisher.heads.publish
+
+    def failing(*arguments, **named):
+        for failure in failures:
+            raise failure
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(publisher.heads, "publish", failing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(20):
+            await board.wait("node-a")
+        nursery.cancel_scope.cancel()
+    assert made.health.database_faults == 2
+    assert press.reader().follow().holder.roles == {"core_mesh", "egress_service"}
+
+
+async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Database) -> None:
+    """rules S72, S40"""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press, ())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        made.wake()
+        with trio.fail_after(20):
+            while not made.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert made.health.fault.startswith("no_signer") and board.latest("node-a") is None
+        made.keys = press.keys
+        await published(made)
+        assert made.health.fault == "" and made.health.failed == {}
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_just_joined_goes_first(database: Database, monkeypatch) -> None:
+    """rules J9: a join waits for its grant."""
+    monkeypatch.setattr(publisher, "BATCH", 2)
+    press = Press.founded(database, *(f"a{number}" for number in range(6)))
+    made, board = publisher_of(press)
+    admit(database, "z-new")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(published, made, "z-new")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(made.run)
+        with trio.fail_after(20):
+            await board.wait("z-new")
+        assert len(board.nodes()) <= 2
+        nursery.cancel_scope.cancel()
