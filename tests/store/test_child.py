@@ -19,7 +19,8 @@ def test_the_folder_of_the_parent_is_not_searched(tmp_path):
     """platform.md 3: a module that lies where the parent happens to stand does not take over."""
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
     program = "import sys; sys.path.append(''); " + PROGRAM.format(module="snapshot.identifiers")
-    ended = subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-P", "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.stdout == "True\n", ended.stderr
 
 
