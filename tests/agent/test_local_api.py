@@ -62,7 +62,8 @@ async def test_a_whole_scope_is_one_object_of_the_announced_length(api):
 
 
 async def test_a_large_scope_is_streamed_in_pieces_that_are_one_document(api):
-    sections = {f"part-{number}": {"number": number, "text": "x" * size} for number, size in enumerate((9, 60_000, 60_000) * 9)}
+    sizes = enumerate((9, 60_000, 60_000) * 9)
+    sections = {f"part-{number}": {"number": number, "text": "x" * size} for number, size in sizes}
     sections["routes"] = {f"r{number}": {"x": "y" * 50_000} for number in range(8)}  # more than a piece by itself
     api.route(2, sections)
     answer = await ask(api, PATH)
