@@ -103,7 +103,6 @@ class Server:
     async def wait_empty(self) -> None:
         """Until there is no connection."""
         while len(self._tally):
-            self._left = trio.Event()
             await self._left.wait()
 
     async def serve(
@@ -161,6 +160,7 @@ class Server:
         finally:
             self._tally.give_back(caller)
             self._left.set()
+            self._left = trio.Event()  # a new one here alone: several may wait for the last to leave
             raw.socket.close()
 
     async def _serve_one(self, raw: trio.SocketStream) -> None:
