@@ -1,5 +1,7 @@
 """`holdfastctl init`: a cluster begins, from one command (rules J34, K12)."""
 
+import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,19 @@ def test_what_it_made_is_told_and_starts(lab: Lab) -> None:
         assert lab.good("status", "--json").json["cluster_id"] == "prod"
     finally:
         lab.stop()
+
+
+def test_a_caller_that_stays_does_not_keep_the_coordinator(lab: Lab) -> None:
+    """rules J34: what init made starts and ends; an idle connection ends with it, for whoever waits for that."""
+    lab.init()
+    lab.start()
+    context = ssl.create_default_context(cafile=str(lab.folder / "state" / "tls" / "ca.pem"))
+    raw = socket.create_connection(("127.0.0.1", lab.ports["join"]))
+    with context.wrap_socket(raw, server_hostname="localhost") as stays:
+        stays.sendall(b"GET /v1/join/nonce HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert stays.recv(4096).startswith(b"HTTP/1.1 200")
+        lab.process.terminate()
+        assert lab.process.wait(30) == 0
 
 
 def test_again_is_refused(lab: Lab) -> None:
