@@ -16,6 +16,7 @@ from coordinator.collector import NotRecorded
 from coordinator.documents import Document
 from coordinator.heartbeats import Heartbeat
 from coordinator.join import Member
+from coordinator.membership import Grant
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
 from coordinator.running import Coordinator, to_peer
@@ -92,18 +93,23 @@ class NodeApi:
         grant = await asked(admit)
         node_id = grant.member.node_id
         await at.pins.follow(node_id)
-        given = await self._granted(node_id)
+        given = await self._granted(grant)
         return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
 
-    async def _granted(self, node_id: str) -> list[bytes]:
-        at = self._at
+    async def _granted(self, grant: Grant) -> list[bytes]:
+        """A new member's head is on its way: the database is asked once it is out."""
+        at, node_id = self._at, grant.member.node_id
+        is_new = grant.outcome == "admitted"
         with trio.move_on_after(GRANT_S):
             while True:
-                given = await asked(in_library(enrolment.granted, at.database, node_id))
-                if given is not None:
-                    return given
-                with trio.move_on_after(LOOK_AGAIN_S):
+                news = at.board.latest(node_id)
+                if not is_new or (news is not None and news.pair[1] >= grant.generation):
+                    given = await asked(in_library(enrolment.granted, at.database, node_id))
+                    if given is not None:
+                        return given
+                with trio.move_on_after(LOOK_AGAIN_S) as looking:
                     await at.publisher.published(node_id)
+                is_new = is_new and not looking.cancelled_caught  # published elsewhere, perhaps: then ask
         raise HttpError(503, "not_ready", "admitted; the documents are not signed yet: ask again", retry_after=5)
 
     # ---- the head
