@@ -1,4 +1,7 @@
-"""A check-in of a member: who it is, whether its head is old, whether one of us was put back. Pure (rules K20, K30, K33, K36, K37, K41)."""
+"""A check-in of a member: who it is, whether its head is old, whether one of us was put back. Pure.
+
+rules K20, K30, K33, K36, K37, K41
+"""
 
 import enum
 from collections.abc import Mapping

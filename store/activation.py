@@ -16,7 +16,8 @@ from functools import partial
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
 from snapshot.holder import Mark
-from snapshot.manifest import Entry
+from snapshot.identifiers import HEAD
+from snapshot.manifest import Entry, parse_head
 from snapshot.verify import Verified
 from store import blobs, journal, meta, pending, trust
 from store.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
@@ -88,12 +89,22 @@ def swap(
     for promotion in promotions:
         _refuse_conflict(transaction, promotion, parsed)
         _require_sections(transaction, promotion, parsed)
-    generation = meta.read(transaction).generation + 1
+    news = not all(_repeats_the_head(transaction, promotion, parsed) for promotion in promotions)
+    generation = meta.read(transaction).generation + news
     meta.change(transaction, generation=generation)
     for promotion in promotions:
         _promote(transaction, promotion, generation, now)
         journal.append(transaction, event, now, promotion.scope, _in_words(promotion))
     return generation
+
+
+def _repeats_the_head(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> bool:
+    """A head issued again, without a change, raises no generation (protocol.md 4): readers have nothing to read."""
+    held = _active(transaction, scope_record(transaction, HEAD), parsed) if promotion.scope == HEAD else None
+    if held is None:
+        return False
+    before, after = parse_head(held.manifest_bytes), parse_head(promotion.manifest_bytes)
+    return (before.scopes, before.revocations) == (after.scopes, after.revocations)
 
 
 def _promote(transaction: Transaction, promotion: Promotion, generation: int, now: float) -> None:

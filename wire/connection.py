@@ -235,6 +235,8 @@ class Connection:
 
     async def receive(self) -> bytes:
         """The next piece of the body, b"" at its end. A caller who is slow to send it holds no slot meanwhile."""
+        if self._http.their_state is not h11.SEND_BODY:
+            return b""
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 if self._http.they_are_waiting_for_100_continue:

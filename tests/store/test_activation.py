@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator import signer
 from snapshot.container import ChunkParts
-from snapshot.manifest import Change
+from snapshot.manifest import Change, ScopeVersion
 from snapshot.reasons import Rejected
 from snapshot.signature import pae  # noqa: F401 - proves that the agent's side can be imported without a signer
 from snapshot.verify import AlreadyApplied, verify
@@ -383,3 +384,16 @@ def test_expiry_is_kept_for_each_scope(node, cluster):
     node.apply(cluster.snapshot(1, {"a": 1}, expires_at=NOW + DAY))
     node.apply(cluster.snapshot(1, {"a": 1}, scope="qos_policy", expires_at=NOW + 2 * DAY))
     assert (record_of(node).expires_at, record_of(node, "qos_policy").expires_at) == (NOW + DAY, NOW + 2 * DAY)
+
+
+def test_a_head_issued_again_raises_no_generation(node, cluster):
+    """rules X17; protocol.md 4: only what a reader could read anew counts; the head itself is the new one."""
+    node.apply(cluster.head(1))
+    generation = node.store.watch.generation
+    node.apply(cluster.head(2))
+    assert node.store.watch.generation == generation
+    assert node.store.active("head").envelope.config_version == 2
+    listed = {SCOPE: ScopeVersion(1, 1, "sha256:" + "0" * 64, "s-1")}
+    claims = cluster.claims("head", 3, subject_node_id=NODE)
+    node.apply(signer.head(claims, listed, [cluster.config]))
+    assert node.store.watch.generation == generation + 1

@@ -445,3 +445,12 @@ async def test_text_is_what_it_was(tmp_path: Path) -> None:
     """A handler of the lab answers as it says, so the other tests mean something."""
     async with unix_server(tmp_path, get("/t", text("words"))) as (_, path):
         assert body_of(await once(path, head("/t"))) == b"words"
+
+
+async def test_an_empty_body_is_read_at_once(tmp_path: Path) -> None:
+    """rules P13: a POST without a body waits for nothing."""
+    async with unix_server(tmp_path) as (_, path):
+        with trio.fail_after(2):
+            answer = await once(path, head("/echo", "POST", content_length="0"))
+        assert b"200 OK" in answer
+        assert body_of(answer) == b""
