@@ -85,9 +85,7 @@ class Sources:
 
     def coordinators(self) -> list[Source]:
         """The configured ones, the last that worked first."""
-        settings = self.node.settings
-        urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
-        found = [self._source(Kind.COORDINATOR, Endpoint.parse(url, configured=True)) for url in urls]
+        found = [self._source(Kind.COORDINATOR, endpoint) for endpoint in self._configured()]
         return sorted(found, key=lambda source: -source.worked_at)
 
     def all(self) -> list[Source]:
@@ -103,10 +101,14 @@ class Sources:
             source.not_before = 0.0
 
     def report(self) -> list[dict[str, object]]:
-        return [
+        """Those that were asked, and the configured ones; it connects to none, nor needs an identity to."""
+        asked = [
             {"kind": str(source.kind), "url": str(source), "error": source.error, "failures": source.back_off.failures}
-            for source in self.all()
+            for source in self._known.values()
         ]
+        told = {row["url"] for row in asked}
+        rest = [str(endpoint) for endpoint in self._configured() if str(endpoint) not in told]
+        return [*asked, *({"kind": str(Kind.COORDINATOR), "url": url, "error": "", "failures": 0} for url in rest)]
 
     async def aclose(self) -> None:
         for client in self._clients.values():
@@ -119,6 +121,11 @@ class Sources:
         self._known.clear()
 
     # ---- inside
+
+    def _configured(self) -> list[Endpoint]:
+        settings = self.node.settings
+        urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
+        return [Endpoint.parse(url, configured=True) for url in urls]
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""

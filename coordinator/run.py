@@ -7,6 +7,7 @@ probes     probes and metrics                  rules J46
 publisher  collector  keeper                   documents out, reports in, what goes with time
 """
 
+import argparse
 import os
 import random
 import signal
@@ -158,10 +159,12 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
 
 
 def main() -> None:
-    """`holdfast-coordinator [CONFIGURATION]`"""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else configuration.DEFAULT_PATH
+    parser = argparse.ArgumentParser(prog="holdfast-coordinator", description="The Holdfast coordinator of a cluster.")
+    parser.add_argument("--config", type=Path, help=f"coordinator.toml (default: {configuration.DEFAULT_PATH})")
+    parser.add_argument("path", nargs="?", type=Path, metavar="CONFIG", help="the same, by its place")
+    asked = parser.parse_args()
     try:
-        daemon = build(configuration.load(path))
+        daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
         sys.exit(_said(error))
     try:
