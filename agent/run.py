@@ -67,6 +67,7 @@ async def serve(
                     from agent import upstream  # noqa: PLC0415 - it costs what the first answer did not wait for
 
                     outside = upstream.build(node, opened, inside)
+                    nursery.start_soon(outside.close_at_the_end)
                     nursery.start_soon(_kept_up, node, outside.joining.run)
                     nursery.start_soon(_kept_up, node, outside.refresh_heads)
                     nursery.start_soon(_kept_up, node, outside.bring_up)

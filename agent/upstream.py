@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass
 
+import trio
+
 from agent.admission import Admission
 from agent.heartbeat import Reporting
 from agent.identity import IdentityFile
@@ -15,6 +17,8 @@ from agent.start import Opened
 from agent.trust import TrustChain
 from agent.update import Update
 
+CLOSE_S = 1.0
+
 
 @dataclass(frozen=True)
 class Upstream:
@@ -23,6 +27,14 @@ class Upstream:
     refresh: Refresh
     update: Update
     reporting: Reporting
+
+    async def close_at_the_end(self) -> None:
+        """Kept connections go when the agent does."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(CLOSE_S):
+                await self.sources.aclose()
 
     async def refresh_heads(self) -> None:
         """Once we are a member."""

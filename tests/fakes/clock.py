@@ -1,4 +1,4 @@
-"""Clocks that a test moves, driven by trio's mock clock, and limiters that hold it while threads work."""
+"""Clocks that a test moves, driven by a mock clock of trio, and limiters that hold it while threads work."""
 
 import math
 from dataclasses import dataclass, field

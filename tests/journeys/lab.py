@@ -22,7 +22,7 @@ from wire.systemd import Notifier
 
 POLICY = {
     "allow": ["continue_services", "preserve_routes", "report_degraded"],
-    "max_duration_s": 24 * HOUR,
+    "max_duration_s": 2 * HOUR,
     "route_ttl_s": HOUR,
     "session_ttl_s": 900,
     "allow_unconfirmed_start": False,
