@@ -4,13 +4,13 @@ Each source is asked in turn; what a refusal calls for is in `reaction.py`. What
 signatures: nothing here trusts where a document came from.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import structlog
 
 from agent.admission import Admission, Asked, Candidate, Verdict
+from agent.chunks import Chunks
 from agent.download import NotListedError, most_bytes
 from agent.node import Node
 from agent.plan import Wanted, version_of
@@ -146,12 +146,7 @@ class Fetching:
         asked = Asked(RECOVERY, str(source), wanted.scope, lambda envelope: envelope.scope == wanted.scope)
         call = Call("GET", path("v1", "recoveries", wanted.scope), limit=RECOVERY_BYTES)
         answer = await source.client.fetch(source.endpoint, call)
-        verdict = await self.admission.receive(once(answer.body), asked, self.node.holder())
+        verdict = await self.admission.receive(Chunks(answer.body), asked, self.node.holder())
         if isinstance(verdict, Candidate):
             await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
             await self.node.threads.write(verdict.slot.drop)
-
-
-async def once(data: bytes) -> AsyncIterator[bytes]:
-    """Chunks of what is there already."""
-    yield data

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent import standing
+from agent.chunks import Chunks
 from agent.degraded import Facts
 from agent.download import NotListedError
 from agent.enrolling import peeked
@@ -72,7 +73,7 @@ class Front:
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
         try:
-            return await self.update.take(_joined(first, chunks), said.kind, "import")
+            return await self.update.take(Chunks(first, chunks), said.kind, "import")
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
 
@@ -84,9 +85,3 @@ async def _opening(chunks: AsyncIterator[bytes]) -> bytes:
         if len(data) >= PEEK_BYTES:
             break
     return data
-
-
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk

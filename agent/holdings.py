@@ -15,7 +15,7 @@ from snapshot import trust
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.holder import Holder, Roots
-from snapshot.identifiers import parse_scope
+from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Entry, Head, Revocations
 from store.documents import StoredDocument
@@ -54,9 +54,14 @@ class Holdings:
 
     @property
     def head_version(self) -> tuple[int, int]:
-        """(authority_epoch, generation) of the accepted head, (0, 0) without one."""
-        mark = self.kept.marks.get("head")
+        """(authority_epoch, generation) that was accepted, (0, 0) for none."""
+        mark = self.kept.marks.get(HEAD)
         return mark.version if mark else (0, 0)
+
+    @property
+    def held_head(self) -> tuple[int, int]:
+        """The same of the head that is held: one that was lost with its store is asked for again."""
+        return self.kept.active[HEAD].version if HEAD in self.kept.active else (0, 0)
 
 
 @dataclass
@@ -76,7 +81,7 @@ class HoldingsReader:
     def read(self) -> Holdings:
         kept, view = self.store.standing(), self.views.all()
         bundle = self._read_bundle(kept.active.get(TRUST_BUNDLE))
-        head = self._read_head(kept.active.get("head"))
+        head = self._read_head(kept.active.get(HEAD))
         head_revocations = head.revocations if head else Revocations()
         revocations = _together(bundle.revocations if bundle else Revocations(), head_revocations)
         roles, organizations = _established(kept.active)
@@ -95,13 +100,13 @@ class HoldingsReader:
             lost=kept.lost,
             limits=self.limits,
         )
-        documents = {name: document for name, document in kept.active.items() if name != "head"}
+        documents = {name: document for name, document in kept.active.items() if name != HEAD}
         return Holdings(
             view=view,
             kept=kept,
             holder=holder,
             head=head,
-            head_hash=kept.active["head"].envelope_hash if head else "",
+            head_hash=kept.active[HEAD].envelope_hash if head else "",
             policy=_policy(kept.active.get(POLICY_SCOPE)),
             scopes=self._held_scopes(documents, holder),
             revocations=revocations,

@@ -19,7 +19,7 @@ import structlog
 import trio
 
 from agent import enrolling
-from agent.fetching import once
+from agent.chunks import Chunks
 from agent.identity import IdentityFile, renew_at
 from agent.node import Node
 from agent.sources import deadlines
@@ -119,7 +119,7 @@ class Joining:
                 except (ClientError, NotGrantedError, BadMessageError) as error:
                     failed = error
         finally:
-            await client.aclose()
+            await closed(client)
         if failed is not None:
             raise failed
 
@@ -156,7 +156,7 @@ class Joining:
         log.info("joined", outcome=grant.outcome, coordinator=grant.coordinator_id)
         for kind, data in others:
             try:
-                await self.update.take(once(data), kind, "join")
+                await self.update.take(Chunks(data), kind, "join")
             except Rejected:
                 continue  # recorded; the head will name it again
 
@@ -221,10 +221,16 @@ class Joining:
         try:
             await self._ask(client, Endpoint.parse(node.settings.coordinator.urls[0], configured=True), pair, None)
         finally:
-            await client.aclose()
+            await closed(client)
         await node.threads.write(self.identity.succeed)
         self.renewed(self.identity.identity)
         log.info("certificate renewed")
+
+
+async def closed(client: Client[Endpoint]) -> None:
+    """Also when we are cancelled."""
+    with trio.CancelScope(shield=True):
+        await client.aclose()
 
 
 def _first(run: Iterator[Verified]) -> Verified | None:

@@ -63,7 +63,7 @@ class Refresh:
         return next((one for one in self.sources.rested() if one.kind is not Kind.PEER), None)
 
     async def _head(self, source: Source) -> Answer:
-        epoch, generation = self.node.holdings.head_version
+        epoch, generation = self.node.holdings.held_head
         wait_s = self.node.settings.intervals.poll_wait_s
         target = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
         return await source.client.fetch(source.endpoint, Call("GET", target, wait_s=wait_s, limit=HEAD_BYTES))

@@ -10,6 +10,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import structlog
@@ -52,7 +53,7 @@ async def serve(
             node = await threads.write(make_node, settings, clock, threads, opened)
             inside = _build(settings, node, opened)
             with following(opened.store.watch, inside.active):
-                async with trio.open_nursery() as nursery:
+                async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
                     await nursery.start(inside.server.serve, listener)
                     await _serve_probes(nursery, settings, inside)
                     notifier.ready()
@@ -67,7 +68,7 @@ async def serve(
                     from agent import upstream  # noqa: PLC0415 - it costs what the first answer did not wait for
 
                     outside = upstream.build(node, opened, inside)
-                    nursery.start_soon(outside.close_at_the_end)
+                    at_the_end.push_async_callback(outside.aclose)
                     nursery.start_soon(_kept_up, node, outside.joining.run)
                     nursery.start_soon(_kept_up, node, outside.refresh_heads)
                     nursery.start_soon(_kept_up, node, outside.bring_up)

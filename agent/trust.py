@@ -1,7 +1,7 @@
 """Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 import trio
@@ -12,6 +12,7 @@ from agent.sources import Source
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.envelope import SNAPSHOT
+from snapshot.holder import Holder
 from snapshot.reasons import Rejected
 from snapshot.verify import MOST_BUNDLES, Verified, follow
 from wire.client import Call
@@ -46,11 +47,13 @@ class TrustChain:
         """How many were taken. The first that is refused ends the run; what came before it stands."""
         node = self.node
         parts = [_Remembering(ChunkParts([data], node.holdings.holder.limits)) for data in containers]
-        run = follow(parts, node.holder(), now=node.now())
+        run = follow(parts, self._judge(), now=node.now())
         taken = 0
         try:
             while (verified := await node.threads.verify(_next, run)) is not None:
                 sections = next(one.taken for one in parts if one.envelope == verified.envelope_bytes)
+                if not self._is_reached(verified):
+                    continue
                 await node.change(self._activate, verified, sections)
                 log.info("trust bundle taken", version=verified.envelope.config_version, source=source)
                 node.counters.add("trust_bundles_taken")
@@ -59,6 +62,18 @@ class TrustChain:
             asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
         return taken
+
+    def _judge(self) -> Holder:
+        """Who lost its bundles with its store walks again from the pinned roots, below its mark."""
+        holder = self.node.holder()
+        if holder.bundle is not None:
+            return holder
+        return replace(holder, marks={scope: mark for scope, mark in holder.marks.items() if scope != TRUST_BUNDLE})
+
+    def _is_reached(self, verified: Verified) -> bool:
+        """Whether it is at our mark, or above: what is below was accepted once, and only leads there."""
+        mark = self.node.holdings.kept.marks.get(TRUST_BUNDLE)
+        return mark is None or verified.mark.version >= mark.version
 
     def _activate(self, verified: Verified, sections: Sequence[bytes]) -> None:
         """Into a slot and active, on the writing thread."""

@@ -16,7 +16,8 @@ import structlog
 import trio
 
 from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
-from agent.fetching import Fetching, Outcome, once
+from agent.chunks import Chunks
+from agent.fetching import Fetching, Outcome
 from agent.node import Node
 from agent.patterns import matches
 from agent.plan import FIRST, Plan, Wanted, plan
@@ -95,11 +96,11 @@ class Update:
         async with self.lock:
             asked = Asked(HEAD, str(source), HEAD)
             try:
-                verdict = await self.admission.receive(once(data), asked, self.node.holder())
+                verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             except Rejected as refused:
                 if REACTION[refused.reason] is not Reaction.REFRESH_TRUST or not await self.trust.refresh(source):
                     raise
-                verdict = await self.admission.receive(once(data), asked, self.node.holder())
+                verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             if isinstance(verdict, Candidate):
                 await self._activate([verdict])
                 await self._planned()

@@ -28,13 +28,10 @@ class Upstream:
     update: Update
     reporting: Reporting
 
-    async def close_at_the_end(self) -> None:
-        """Kept connections go when the agent does."""
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(CLOSE_S):
-                await self.sources.aclose()
+    async def aclose(self) -> None:
+        """Kept connections go when the agent does, once no task uses them."""
+        with trio.CancelScope(shield=True), trio.move_on_after(CLOSE_S):
+            await self.sources.aclose()
 
     async def refresh_heads(self) -> None:
         """Once we are a member."""
