@@ -1,0 +1,163 @@
+"""agent.toml: everything that is wrong is said, with the key and the remedy."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import configuration
+from agent.configuration import ConfigurationError, IntervalsTable, parse
+from agent.toml_form import file_mode, number
+
+GOOD = """
+[node]
+cluster_id = "raven-1"
+node_id = "node-a"
+[coordinator]
+urls = ["https://c1.example:7443"]
+ca_file = "/etc/holdfast/ca.pem"
+"""
+
+
+def settings(text=""):
+    return parse(tomllib.loads(GOOD + text))
+
+
+def problems(text, base=GOOD):
+    with pytest.raises(ConfigurationError) as caught:
+        parse(tomllib.loads(base + text))
+    return caught.value.problems
+
+
+def test_the_least_that_is_needed():
+    found = settings()
+    assert found.intervals == IntervalsTable()
+    assert found.node.state_directory == Path("/var/lib/holdfast")
+    assert found.limits.documents().section_bytes == 1 << 20
+
+
+def test_an_unknown_key_names_the_nearest_known_one():
+    assert problems("[intervals]\nheartbeat_intervals_s = 30\n") == [
+        "intervals.heartbeat_intervals_s is not a setting: did you mean heartbeat_interval_s?"
+    ]
+    assert problems("[interval]\nx = 1\n") == ["interval is not a setting: did you mean intervals?"]
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [("heartbeat_interval_s", 5, 300), ("backoff_cap_s", 30, 3600), ("poll_wait_s", 1, 300)],
+)
+def test_numbers_out_of_range_are_refused(key, least, most):
+    """rules J39"""
+    for value in (least, most):
+        assert getattr(settings(f"[intervals]\n{key} = {value}\n").intervals, key) == value
+    for value in (least - 1, most + 1, "true", '"30"', "30.0"):
+        (problem,) = problems(f"[intervals]\n{key} = {value}\n")
+        assert problem.startswith(f"intervals.{key} must be an integer from {least} to {most}")
+
+
+def test_the_map_of_the_store_has_its_range():
+    """rules J39"""
+    assert problems("[limits]\nmap_bytes = 1\n")
+    assert settings(f"[limits]\nmap_bytes = {256 << 20}\n").limits.map_bytes == 256 << 20
+
+
+def test_numbers_at_odds_are_refused():
+    """rules J39"""
+    text = "[limits]\nsection_bytes = 4194304\ncontent_bytes = 1048576\n"
+    assert problems(text) == ["limits.section_bytes must not exceed limits.content_bytes"]
+
+
+NODE = '[node]\ncluster_id = "raven-1"\nnode_id = "node-a"\n'
+MANUAL = '[[manual.source]]\nurl = "https://m.example:443"\nca_file = "/ca.pem"\n'
+INSTALLED = '[trust]\nbundle_file = "/etc/holdfast/trust.hfs"\n'
+
+
+def test_a_node_has_coordinators_or_a_manual_map():
+    """rules K2, K3"""
+    assert problems("", NODE) == ["a node has [coordinator] or [manual], and neither is there"]
+    assert problems(MANUAL + INSTALLED) == ["a node has [coordinator] or [manual], and both are there"]
+    found = parse(tomllib.loads(NODE + MANUAL + INSTALLED))
+    assert not found.manual[0].automatic_refresh
+    assert problems(MANUAL, NODE) == [
+        "[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file"
+    ]
+
+
+@pytest.mark.parametrize("table", ["database", "listen", "tls", "keys"])
+def test_an_agent_is_no_coordinator(table):
+    """rules K8, K9: both settings are named"""
+    (problem,) = problems(f"[{table}]\nx = 1\n")
+    assert table in problem
+    assert "[node]" in problem
+
+
+@pytest.mark.parametrize("name", ["", " raven", "Raven", "raven/1", "a..b", "../x"])
+def test_identifiers_are_never_trimmed_or_folded(name):
+    """rules J25"""
+    assert problems("", GOOD.replace('"raven-1"', f'"{name}"'))
+
+
+@pytest.mark.parametrize("url", ["http://c:1", "https://c", "https://c:1/x", "https://u@c:1", "https://C:1"])
+def test_urls_are_host_and_port_and_nothing_more(url):
+    """rules K4"""
+    assert problems("", GOOD.replace("https://c1.example:7443", url))
+
+
+def test_the_token_file_is_configured_named_or_the_default():
+    """rules K14"""
+    assert settings().token_file({}) == Path("/etc/holdfast/join.token")
+    assert settings().token_file({"HOLDFAST_TOKEN_PATH": "/run/x"}) == Path("/run/x")
+    found = parse(tomllib.loads(GOOD + 'token_file = "/t"\n'))
+    assert found.token_file({"HOLDFAST_TOKEN_PATH": "/run/x"}) == Path("/t")
+
+
+def test_services_say_how_they_are_told():
+    good = settings('[[service]]\nname = "web"\nscopes = ["route_policy/*"]\nnotify = "reload"\nunit = "web.service"\n')
+    assert good.services[0].timeout_s == 30
+    base = '[[service]]\nname = "web"\nscopes = ["route_policy"]\n'
+    assert problems(base + 'notify = "reload"\n') == ['service web: notify = "reload" needs a unit']
+    assert problems(base + 'notify = "command"\n') == ['service web: notify = "command" needs a command']
+    assert problems(base + base) == ["service web is there twice"]
+    assert problems(base + 'notify = "shout"\n')
+    assert problems('[[service]]\nname = "web"\nscopes = []\n')
+
+
+def test_access_is_by_scope_pattern():
+    found = settings('[access."route_policy/*"]\ngroups = ["web"]\n[access."*"]\nusers = ["root"]\n')
+    assert found.access["route_policy/*"].groups == ("web",)
+    assert problems('[access."Route Policy"]\nusers = ["root"]\n')
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    text = '[intervals]\nheartbeat_interval_s = 1\npol_wait_s = 1\n[log]\nlevel = "loud"\n'
+    assert len(problems(text)) == 3
+
+
+def test_a_file_is_named_in_its_problems(tmp_path):
+    path = tmp_path / "agent.toml"
+    for content, words in ((b"[node", "agent.toml"), (b"\xff", "agent.toml"), (b"[node]\n", "node.cluster_id")):
+        path.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=words):
+            configuration.load(path)
+    with pytest.raises(ConfigurationError, match="No such file"):
+        configuration.load(tmp_path / "missing.toml")
+
+
+@given(st.integers(-10, 400))
+def test_a_range_is_closed_at_both_ends(value):
+    read = number(5, 300)
+    if 5 <= value <= 300:
+        assert read(value) == value
+    else:
+        with pytest.raises(ValueError, match="from 5 to 300"):
+            read(value)
+
+
+def test_modes_are_octal_words():
+    assert file_mode("0660") == 0o660
+    for wrong in (432, "660", "0o660", "0888", True):
+        with pytest.raises(ValueError, match="octal"):
+            file_mode(wrong)
