@@ -16,7 +16,7 @@ import trio
 from coordinator.signer import Document
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster
-from wire.certificate import fingerprint, is_proven, issue_server, make_authority
+from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
 from wire.contexts import Identity
 from wire.limits import REMOTE
 from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
@@ -53,10 +53,12 @@ class CoordinatorServer:
     refuse: str = ""
     down: bool = False
     spoil: Spoil = lambda _, data: data
+    authority: KeyPair | None = None
+    pins: PinTable = field(default_factory=PinTable)
 
     def __post_init__(self) -> None:
         made_at = time.time()
-        authority = make_authority("test CA", made_at)
+        self.authority = authority = self.authority or make_authority("test CA", made_at)
         server = issue_server(authority, ["127.0.0.1"], made_at)
         self.ca_file = self.folder / "ca.pem"
         self.ca_file.write_bytes(authority.certificate_pem)
@@ -64,11 +66,25 @@ class CoordinatorServer:
         self._identity.certificate.write_bytes(server.certificate_pem)
         self._identity.key.write_bytes(server.key_pem)
         self.fingerprint = fingerprint(server.der)
-        self.pins = PinTable()
         self.fleet_port = self.join_port = 0
-        self.publish(self.cluster.first_bundle)
+        if not self.bundles:
+            self.publish(self.cluster.first_bundle)
         self._news = trio.Event()
         self._heard = trio.Event()
+
+    def another(self, folder: Path) -> "CoordinatorServer":
+        """Another one of the same cluster and CA: the same documents and pins, and a head and faults of its own."""
+        return CoordinatorServer(
+            self.cluster,
+            folder,
+            self.now,
+            documents=self.documents,
+            increments=self.increments,
+            recoveries=self.recoveries,
+            bundles=self.bundles,
+            pins=self.pins,
+            authority=self.authority,
+        )
 
     # ---- what a test does
 

@@ -1,0 +1,30 @@
+"""The agent as a process, its wall clock so many seconds ahead: python -m tests.journeys.agent_process CONFIG S."""
+
+import sys
+from pathlib import Path
+
+import trio
+
+from agent import configuration, run
+from agent.clock import SystemClock
+from agent.moment import Reading
+
+
+class ShiftedClock:
+    """The machine's, the wall clock so many seconds ahead."""
+
+    def __init__(self, offset_s: float) -> None:
+        self._clock, self._offset_s = SystemClock(), offset_s
+
+    def read(self) -> Reading:
+        reading = self._clock.read()
+        return Reading(reading.wall + self._offset_s, reading.boot, True)
+
+
+async def main() -> None:
+    settings = configuration.load(Path(sys.argv[1]))
+    await run.serve(settings, clock=ShiftedClock(float(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    trio.run(main, strict_exception_groups=True)
