@@ -76,7 +76,7 @@ class Fetching:
             return None
         except NotListedError as error:
             if wanted.base is None:
-                source.failed(str(error))
+                _blame(source, str(error))
             return Outcome.LATER
         except Rejected as refused:
             return self._after_refusal(source, wanted, refused)
@@ -90,7 +90,7 @@ class Fetching:
                 self.node.tell()
                 return Outcome.LATER
             case Reaction.NEXT_SOURCE:
-                source.failed(f"{refused.reason}: {refused.detail}")
+                _blame(source, f"{refused.reason}: {refused.detail}")
                 return None
             case Reaction.ALARM:
                 self.node.counters.add("alarms")
@@ -150,3 +150,12 @@ class Fetching:
         if isinstance(verdict, Candidate):
             await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
             await self.node.threads.write(verdict.slot.drop)
+
+
+def _blame(source: Source, error: str) -> None:
+    """A bad document blames whoever passed it on (threats D-48). A coordinator's other answers are needed all the same:
+    its head keeps the node out of degraded mode.
+    """
+    if source.kind is not Kind.COORDINATOR:
+        source.failed(error)
+    source.error = error[:256]

@@ -1,7 +1,7 @@
 """Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 import trio
@@ -31,6 +31,7 @@ class TrustChain:
     node: Node
     admission: Admission
     _asked_at: float = float("-inf")
+    _walking: trio.Lock = field(default_factory=trio.Lock)
 
     async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
         """The bundles above ours from that source; whether one was taken. ClientError for the network's faults."""
@@ -45,6 +46,10 @@ class TrustChain:
 
     async def walk(self, containers: Sequence[bytes], source: str) -> int:
         """How many were taken. The first that is refused ends the run; what came before it stands."""
+        async with self._walking:
+            return await self._walk(containers, source)
+
+    async def _walk(self, containers: Sequence[bytes], source: str) -> int:
         node = self.node
         parts = [_Remembering(ChunkParts([data], node.holdings.holder.limits)) for data in containers]
         run = follow(parts, self._judge(), now=node.now())

@@ -46,9 +46,23 @@ STORE_RETRY_S = 30.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class PutOff:
+    """A document that is not asked for again before `until` (trio's clock). `times`: how often in a row."""
+
+    snapshot_id: str
+    until: float
+    times: int = 0
+
+    def is_about(self, wanted: Wanted) -> bool:
+        return self.snapshot_id == wanted.listed.snapshot_id
+
+
 @dataclass
 class Update:
-    """Of one node. `lock`: one resync at a time (rules K46)."""
+    """Of one node. `lock`: one resync at a time (rules K46). Heads have a lock of their own: a download that takes long
+    must not keep the node from hearing that it is not alone.
+    """
 
     node: Node
     sources: Sources
@@ -56,7 +70,8 @@ class Update:
     trust: TrustChain
     validators: Validators
     lock: trio.Lock = field(default_factory=trio.Lock)
-    _put_off: dict[str, tuple[str, float]] = field(default_factory=dict)  # scope: snapshot id, until (trio's clock)
+    head_lock: trio.Lock = field(default_factory=trio.Lock)
+    _put_off: dict[str, PutOff] = field(default_factory=dict)  # by scope
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
@@ -93,7 +108,7 @@ class Update:
 
         The trust bundles that it needs come first; what it drops goes with it.
         """
-        async with self.lock:
+        async with self.head_lock:
             asked = Asked(HEAD, str(source), HEAD)
             try:
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
@@ -108,7 +123,7 @@ class Update:
 
     async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
         """A document from another medium, by the same path (rules S60). Rejected, NotListedError, StoreError."""
-        async with self.lock:
+        async with self.head_lock if kind == HEAD else self.lock:
             is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
             verdict = await self.admission.receive(chunks, Asked(kind, source, is_wanted=is_wanted), self.node.holder())
             if isinstance(verdict, Candidate):
@@ -149,11 +164,15 @@ class Update:
             if isinstance(found, Candidate):
                 candidates.append(found)
                 holder = established_by(found.verified, holder)
+            elif found is Outcome.LATER:
+                self._try_later(one)
             else:
-                self._give_up(one.scope, one.listed.snapshot_id, LATER_S if found is Outcome.LATER else AGAIN_S)
+                self._give_up(one.scope, one.listed.snapshot_id)
         accepted = await self._validated(candidates)
-        if accepted:
-            await self._activate(accepted)
+        wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
+        still = [one for one in accepted if _is_wanted(one, wanted_now)]
+        if still:
+            await self._activate(still)
 
     async def _activate(self, candidates: Sequence[Candidate]) -> None:
         moment = self.node.moment()
@@ -275,16 +294,27 @@ class Update:
 
     # ---- what is not asked for again at once
 
-    def _give_up(self, scope: str, snapshot_id: str, seconds: float = AGAIN_S) -> None:
-        self._put_off[scope] = snapshot_id, trio.current_time() + seconds
+    def _give_up(self, scope: str, snapshot_id: str, seconds: float = AGAIN_S, times: int = 0) -> None:
+        self._put_off[scope] = PutOff(snapshot_id, trio.current_time() + seconds, times)
+
+    def _try_later(self, wanted: Wanted) -> None:
+        """No source gave it: soon at first, then less and less often."""
+        before = self._put_off.get(wanted.scope)
+        same = before is not None and before.snapshot_id == wanted.listed.snapshot_id
+        times = before.times + 1 if before is not None and same else 0
+        self._give_up(wanted.scope, wanted.listed.snapshot_id, min(AGAIN_S, LATER_S * 2**times), times)
 
     def _is_put_off(self, wanted: Wanted) -> bool:
-        snapshot_id, until = self._put_off.get(wanted.scope, ("", 0.0))
-        return snapshot_id == wanted.listed.snapshot_id and trio.current_time() < until
+        found = self._put_off.get(wanted.scope)
+        return found is not None and found.is_about(wanted) and trio.current_time() < found.until
 
     def _rest_s(self) -> float:
         now = trio.current_time()
-        return min((until for _, until in self._put_off.values() if until > now), default=now + AGAIN_S) - now
+        return min((one.until for one in self._put_off.values() if one.until > now), default=now + AGAIN_S) - now
+
+
+def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:
+    return candidate.scope in wanted and wanted[candidate.scope].is_met_by(candidate.verified.envelope)
 
 
 def established_by(verified: Verified, holder: Holder) -> Holder:
