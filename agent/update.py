@@ -19,16 +19,15 @@ from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
 from agent.chunks import Chunks
 from agent.fetching import Fetching, Outcome
 from agent.node import Node
-from agent.patterns import matches
 from agent.plan import FIRST, Plan, Wanted, plan
-from agent.projection import ProjectedScope
+from agent.put_off import AGAIN_S, PutOffs
 from agent.reaction import REACTION, Reaction
 from agent.scope_reports import waiting_envelope
 from agent.sources import Source, Sources
 from agent.start import REVOKED_ROW
 from agent.trust import TrustChain
-from agent.validators import Refusal, Validators
-from agent.view import Grade
+from agent.validation import Validation
+from agent.validators import Validators
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
 from snapshot.holder import Holder
@@ -39,23 +38,9 @@ from store.errors import StoreError
 from store.tables import Name
 from wire.client import ClientError
 
-AGAIN_S = 300.0  # what was refused is asked for again after this, head or not
-LATER_S = 5.0  # what no source gave; each source has its back-off besides
 STORE_RETRY_S = 30.0
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class PutOff:
-    """A document that is not asked for again before `until` (trio's clock). `times`: how often in a row."""
-
-    snapshot_id: str
-    until: float
-    times: int = 0
-
-    def is_about(self, wanted: Wanted) -> bool:
-        return self.snapshot_id == wanted.listed.snapshot_id
 
 
 @dataclass
@@ -71,10 +56,11 @@ class Update:
     validators: Validators
     lock: trio.Lock = field(default_factory=trio.Lock)
     head_lock: trio.Lock = field(default_factory=trio.Lock)
-    _put_off: dict[str, PutOff] = field(default_factory=dict)  # by scope
+    put_offs: PutOffs = field(default_factory=PutOffs)
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
+        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs.give_up)
 
     async def run(self) -> None:
         """Until cancelled: a round at each change of what the node knows, and when time makes one due."""
@@ -99,9 +85,9 @@ class Update:
             due_in_s = await self._take_due()
             planned = await self._planned()
             self.node.learnt.passed_over = frozenset(planned.passed_over)
-            await self._bring([one for one in planned.wanted if not self._is_put_off(one)])
+            await self._bring([one for one in planned.wanted if not self.put_offs.holds(one)])
             await self._settle()
-            return min(due_in_s, self._rest_s())
+            return min(due_in_s, self.put_offs.rest_s())
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
         """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
@@ -165,10 +151,10 @@ class Update:
                 candidates.append(found)
                 holder = established_by(found.verified, holder)
             elif found is Outcome.LATER:
-                self._try_later(one)
+                self.put_offs.try_later(one)
             else:
-                self._give_up(one.scope, one.listed.snapshot_id)
-        accepted = await self._validated(candidates)
+                self.put_offs.give_up(one.scope, one.listed.snapshot_id)
+        accepted = await self.validation.accepted(candidates)
         wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
         still = [one for one in accepted if _is_wanted(one, wanted_now)]
         if still:
@@ -212,7 +198,7 @@ class Update:
         for held in waiting:
             envelope = await self.node.threads.read(waiting_envelope, store, held)
             if envelope is not None:
-                self._give_up(held.scope, envelope.snapshot_id, max(0.0, held.waiting_until - now))
+                self.put_offs.give_up(held.scope, envelope.snapshot_id, max(0.0, held.waiting_until - now))
             if held.waiting_until <= now:
                 await self._take_waiting(held.scope, held.envelope_hash)
         return min((held.waiting_until - now for held in waiting if held.waiting_until > now), default=float("inf"))
@@ -226,51 +212,9 @@ class Update:
         except Rejected:
             return
         if isinstance(verdict, Candidate):
-            accepted = await self._validated([verdict])
+            accepted = await self.validation.accepted([verdict])
             if accepted:
                 await self._activate(accepted)
-
-    # ---- what is asked of a candidate beyond its signatures
-
-    async def _validated(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that no service's validator keeps out."""
-        left = list(candidates)
-        while left:
-            generation = self.node.store.watch.generation + 1
-            active = self.node.holdings.view.projected(self.node.now())
-            refusal = await self.validators.refusal(map(self._projected, left), active, generation)
-            if refusal is None:
-                break
-            left = await self._keep_out(left, refusal)
-        return left
-
-    async def _keep_out(self, candidates: list[Candidate], refusal: Refusal) -> list[Candidate]:
-        patterns = next(one.scopes for one in self.validators.validators if one.service == refusal.service)
-        kept_out = [one for one in candidates if matches(patterns, one.scope)]
-        for one in kept_out:
-            envelope = one.verified.envelope
-            asked = Asked(one.verified.kind, refusal.service, one.scope)
-            await self.node.threads.write(one.slot.drop)
-            await self.admission.record(asked, envelope, 12, VALIDATOR_REFUSED, refusal.detail)
-            self._give_up(one.scope, envelope.snapshot_id)
-        if any(one.scope in FIRST for one in kept_out):
-            return []  # the others were judged by what is not going to be
-        return [one for one in candidates if one not in kept_out]
-
-    def _projected(self, candidate: Candidate) -> ProjectedScope:
-        one, store = candidate.verified, self.node.store
-        epoch, version = one.envelope.version
-        expires_at = one.envelope.expires_at
-        return ProjectedScope(
-            one.scope,
-            epoch,
-            version,
-            one.content_hash,
-            expires_at,
-            Grade.FRESH,
-            one.state,
-            lambda name: store.get(f"sha256:{one.state[name].sha256}"),
-        )
 
     def _may_be_taken(self, envelope: Envelope) -> bool:
         """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
@@ -287,30 +231,10 @@ class Update:
             await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
             await self.node.threads.write(candidate.slot.drop)
             return "kept"
-        if not await self._validated([candidate]):
+        if not await self.validation.accepted([candidate]):
             return VALIDATOR_REFUSED
         await self._activate([candidate])
         return "activated"
-
-    # ---- what is not asked for again at once
-
-    def _give_up(self, scope: str, snapshot_id: str, seconds: float = AGAIN_S, times: int = 0) -> None:
-        self._put_off[scope] = PutOff(snapshot_id, trio.current_time() + seconds, times)
-
-    def _try_later(self, wanted: Wanted) -> None:
-        """No source gave it: soon at first, then less and less often."""
-        before = self._put_off.get(wanted.scope)
-        same = before is not None and before.snapshot_id == wanted.listed.snapshot_id
-        times = before.times + 1 if before is not None and same else 0
-        self._give_up(wanted.scope, wanted.listed.snapshot_id, min(AGAIN_S, LATER_S * 2**times), times)
-
-    def _is_put_off(self, wanted: Wanted) -> bool:
-        found = self._put_off.get(wanted.scope)
-        return found is not None and found.is_about(wanted) and trio.current_time() < found.until
-
-    def _rest_s(self) -> float:
-        now = trio.current_time()
-        return min((one.until for one in self._put_off.values() if one.until > now), default=now + AGAIN_S) - now
 
 
 def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:

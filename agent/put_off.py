@@ -1,0 +1,48 @@
+"""Which documents are not asked for again at once: refused ones, and those that no source gives (rules X27)."""
+
+from dataclasses import dataclass, field
+
+import trio
+
+from agent.plan import Wanted
+
+AGAIN_S = 300.0  # what was refused is asked for again after this, head or not
+LATER_S = 5.0  # what no source gave: soon at first, then less and less often
+
+
+@dataclass(frozen=True)
+class PutOff:
+    """Until a moment on trio's clock. `times`: how often in a row no source gave it."""
+
+    snapshot_id: str
+    until: float
+    times: int = 0
+
+
+@dataclass
+class PutOffs:
+    """By scope; another document of the scope is another matter."""
+
+    _by_scope: dict[str, PutOff] = field(default_factory=dict)
+
+    def give_up(self, scope: str, snapshot_id: str, seconds: float = AGAIN_S) -> None:
+        self._by_scope[scope] = PutOff(snapshot_id, trio.current_time() + seconds)
+
+    def try_later(self, wanted: Wanted) -> None:
+        before = self._of(wanted)
+        times = before.times + 1 if before is not None else 0
+        until = trio.current_time() + min(AGAIN_S, LATER_S * 2**times)
+        self._by_scope[wanted.scope] = PutOff(wanted.listed.snapshot_id, until, times)
+
+    def holds(self, wanted: Wanted) -> bool:
+        found = self._of(wanted)
+        return found is not None and trio.current_time() < found.until
+
+    def rest_s(self) -> float:
+        """Seconds until the next one is due."""
+        now = trio.current_time()
+        return min((one.until for one in self._by_scope.values() if one.until > now), default=now + AGAIN_S) - now
+
+    def _of(self, wanted: Wanted) -> PutOff | None:
+        found = self._by_scope.get(wanted.scope)
+        return found if found is not None and found.snapshot_id == wanted.listed.snapshot_id else None
