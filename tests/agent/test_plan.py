@@ -1,0 +1,110 @@
+"""What a head asks for, compared with what is held."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.holdings import Holdings
+from agent.plan import FIRST, Wanted, plan
+from agent.view import View
+from snapshot.holder import Holder, Mark
+from snapshot.manifest import Head, Revocations, ScopeVersion
+from store.store import Standing
+
+HASHES = {version: "sha256:" + f"{version:064x}" for version in range(20)}
+
+
+def listed(version, epoch=1):
+    return ScopeVersion(epoch, version, HASHES[version], f"s{version}")
+
+
+def document(version, epoch=1):
+    return SimpleNamespace(version=(epoch, version), content_hash=HASHES[version])
+
+
+def holdings(listing, active=(), marks=None, lost=(), *, floor_lost=False, bundle=None):
+    active = dict(active)
+    found = {name: Mark(*one.version, one.content_hash) for name, one in active.items()} | (marks or {})
+    kept = Standing(1, found, active, (), frozenset(), frozenset(lost))
+    holder = Holder("c", "n", bundle=SimpleNamespace(version=bundle) if bundle else None)
+    head = None if listing is None else Head(1, 15, Revocations(), dict(listing))
+    scopes = dict.fromkeys(active)
+    return Holdings(View(1, {}, None), kept, holder, head, scopes=scopes, floor_lost=floor_lost)
+
+
+def test_without_a_head_nothing_is_asked_for_and_nothing_goes():
+    assert plan(holdings(None, {"route_policy": document(1)})) == plan(holdings(None))
+
+
+def test_what_is_held_is_not_asked_for():
+    assert plan(holdings({"route_policy": listed(3)}, {"route_policy": document(3)})).wanted == ()
+
+
+def test_an_increment_starts_at_the_active_version():
+    """rules S25"""
+    (wanted,) = plan(holdings({"route_policy": listed(3)}, {"route_policy": document(2)})).wanted
+    assert wanted == Wanted("route_policy", listed(3), base=2)
+
+
+def test_the_whole_is_asked_for_where_no_increment_can_do():
+    """rules S24, D-24"""
+    asked = {"route_policy": listed(3)}
+    assert plan(holdings(asked)).wanted[0].base is None
+    assert plan(holdings({"route_policy": listed(3, 2)}, {"route_policy": document(2)})).wanted[0].base is None
+    damaged = holdings(asked, {"route_policy": document(2)}, lost=["route_policy"])
+    assert plan(damaged).wanted[0].base is None
+    assert plan(holdings(asked, {"route_policy": document(2)}, floor_lost=True)).wanted[0].base is None
+
+
+def test_an_entry_below_the_mark_needs_a_recovery():
+    """rules S86"""
+    (wanted,) = plan(holdings({"route_policy": listed(2)}, {"route_policy": document(5)})).wanted
+    assert wanted.below
+    gone_back = holdings({"route_policy": listed(2)}, {"route_policy": document(2)}, {"route_policy": Mark(1, 5, "h")})
+    assert plan(gone_back).wanted == (), "a recovery was used: it is where it should be"
+
+
+def test_a_lost_scope_is_asked_for_at_its_own_version():
+    """rules S63, L33"""
+    mark = {"route_policy": Mark(1, 3, HASHES[3])}
+    (wanted,) = plan(holdings({"route_policy": listed(3)}, marks=mark, lost=["route_policy"])).wanted
+    assert not wanted.below
+
+
+def test_what_is_listed_no_more_is_dropped_and_trust_never_is():
+    """rules S3"""
+    active = {"route_policy": document(1), "trust_bundle": document(1)}
+    assert plan(holdings({"node_bootstrap": listed(1)}, active)).dropped == ("route_policy",)
+
+
+def test_unknown_types_are_passed_over():
+    """rules S14"""
+    found = plan(holdings({"weather_policy/a": listed(1), "route_policy": listed(1)}))
+    assert found.passed_over == ("weather_policy/a",)
+    assert [one.scope for one in found.wanted] == ["route_policy"]
+
+
+def test_newer_trust_comes_first():
+    assert plan(holdings({"trust_bundle": listed(3)}, bundle=2)).trust
+    assert not plan(holdings({"trust_bundle": listed(3)}, bundle=3)).trust
+    assert plan(holdings({"trust_bundle": listed(3)})).trust
+
+
+@given(st.sets(st.sampled_from(["route_policy", "peer_directory", "node_runtime", "qos_policy/a", "node_bootstrap"])))
+def test_what_establishes_roles_comes_before_the_rest(scopes):
+    order = [one.scope for one in plan(holdings(dict.fromkeys(scopes, listed(1)))).wanted]
+    first = [scope for scope in FIRST if scope in scopes]
+    assert order[: len(first)] == first
+    assert set(order) == scopes
+
+
+def test_only_what_was_listed_meets_it():
+    """rules S86"""
+    wanted = Wanted("route_policy", listed(3))
+    good = SimpleNamespace(version=(1, 3), state_hash=HASHES[3])
+    assert wanted.is_met_by(good)
+    for changed in ({"version": (1, 2)}, {"version": (2, 3)}, {"state_hash": HASHES[4]}):
+        assert not wanted.is_met_by(SimpleNamespace(**{**vars(good), **changed}))
+    assert replace(wanted, base=2).is_met_by(good)
