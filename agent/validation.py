@@ -58,7 +58,7 @@ class Validation:
             version,
             one.content_hash,
             expires_at,
-            Grade.FRESH,
+            str(Grade.FRESH),
             one.state,
             lambda name: store.get(f"sha256:{one.state[name].sha256}"),
         )

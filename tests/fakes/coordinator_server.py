@@ -52,6 +52,7 @@ class CoordinatorServer:
     joins: int = 0
     refuse: str = ""
     down: bool = False
+    hang: str = ""  # a path that is not answered while it stands here
     spoil: Spoil = lambda _, data: data
     authority: KeyPair | None = None
     pins: PinTable = field(default_factory=PinTable)
@@ -237,6 +238,8 @@ class CoordinatorServer:
 
     async def _document(self, request: Request) -> Response:
         self._met(request)
+        while request.path == self.hang:  # noqa: ASYNC110 - the test changes it
+            await trio.sleep(0.5)
         return self._answer(request, self.documents.get(request.parameters["id"]))
 
     async def _increment(self, request: Request) -> Response:

@@ -1,9 +1,9 @@
 """A node that follows a cluster: it keeps in memory what it has verified, as a store would on disk.
 
-    judge       the verdict, nothing kept
-    take        judged good, and kept
-    refuses     judged bad for this reason, nothing changed, and the next good document goes through
-    accepted    a holder after a verdict
+judge       the verdict, nothing kept
+take        judged good, and kept
+refuses     judged bad for this reason, nothing changed, and the next good document goes through
+accepted    a holder after a verdict
 """
 
 import copy

@@ -1,0 +1,146 @@
+"""The update path beyond the straight line: documents by hand, long downloads, what comes meanwhile."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from snapshot import canonical
+from tests.fakes.cluster import HOUR
+from tests.journeys.lab import lab
+from wire.client import Call, Client, ClientError, UnixConnector
+
+ROUTES, QOS = "route_policy", "qos_policy"
+
+
+@pytest.fixture
+def mock_clock():
+    """pytest-trio takes it for the loop's clock where a test names it itself."""
+    return MockClock()
+
+
+async def settled(one):
+    await one.until_active(ROUTES, 1)
+    await one.until(lambda: one.state == "active")
+
+
+async def handed_in(one, document):
+    client = Client(UnixConnector())
+    try:
+        call = Call("POST", "/v1/import", body=document.to_bytes())
+        answer = await client.fetch(one.settings.local.socket_path, call)
+    finally:
+        await client.aclose()
+    return canonical.loads(answer.body)
+
+
+async def test_documents_from_another_medium(tmp_path, mock_clock):
+    """rules S60, S86, S3, S53, P22: the network is gone, and files come by hand, through the same verification"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            listed = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            stray = one.cluster.snapshot({"qos": {}}, QOS, **one.server.times())
+            one.server.down = True
+            with pytest.raises(ClientError, match="not_listed"):
+                await handed_in(one, stray)
+            await one.until(lambda: one.state == "degraded")
+            found = await handed_in(one, listed)
+            assert found == {
+                "outcome": "activated",
+                "scope": ROUTES,
+                "authority_epoch": 1,
+                "config_version": 2,
+            }
+            assert one.version(ROUTES) == 2
+            assert (await handed_in(one, listed))["outcome"] == "already_applied"
+            with pytest.raises(ClientError, match="422"):
+                await handed_in(one, one.cluster.snapshot({"x": {"password": "p"}}, **one.server.times()))
+            assert one.rejected(ROUTES) == "raw_secret"
+            now = int(one.clock.true)
+            times = {"issued_at": now, "valid_from": now, "refresh_after": now + 900, "expires_at": now + 1800}
+            assert (await handed_in(one, one.cluster.head(**times)))["outcome"] == "activated"
+            assert one.node.gate_facts().head_is_fresh(one.node.now())
+
+
+async def test_an_emergency_bundle_comes_as_a_file(tmp_path, mock_clock):
+    """rules S60: verified as any other"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            one.server.down = True
+            one.cluster.trust("config-1", status="revoked")
+            bundle = one.cluster.trust_bundle(**one.server.times())
+            assert (await handed_in(one, bundle))["outcome"] == "activated"
+            assert one.node.holdings.scopes[ROUTES].signer_revoked
+
+
+async def test_what_is_no_document_is_refused(tmp_path, mock_clock):
+    """rules P6"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            client = Client(UnixConnector())
+            for body in (b"", b"\x94", b"{}", b"\x00" * 5000):
+                with pytest.raises(ClientError, match="422"):
+                    await client.fetch(one.settings.local.socket_path, Call("POST", "/v1/import", body=body))
+            await client.aclose()
+            assert one.state == "active"
+
+
+async def test_a_head_is_taken_while_a_download_hangs(tmp_path, mock_clock):
+    """rules P2: one slow document keeps nobody in the dark"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            one.server.snapshot({"routes": {"slow": {}}}, ROUTES)
+            one.server.hang = f"/v1/documents/{ROUTES}-2"
+            one.server.announce()
+            await one.until(lambda: f"GET {one.server.hang}" in one.server.requests)
+            newer = one.server.announce()
+            await one.until(lambda: one.node.holdings.head_version == newer.envelope.version, within_s=5)
+            one.server.hang = ""
+            await one.until_active(ROUTES, 2)
+
+
+async def test_a_missing_document_is_asked_for_less_and_less(tmp_path, mock_clock):
+    """rules X27: and it arrives as soon as it is there"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            made = one.server.snapshot({"routes": {"late": {}}}, ROUTES)
+            held_back = one.server.documents.pop(made.envelope.snapshot_id)
+            one.server.announce()
+            await trio.sleep(HOUR / 4)
+            asked = one.server.requests.count(f"GET /v1/documents/{made.envelope.snapshot_id}")
+            assert 3 <= asked <= 12
+            one.server.documents[made.envelope.snapshot_id] = held_back
+            await one.until_active(ROUTES, 2)
+
+
+async def test_the_others_are_judged_by_what_the_same_head_establishes(tmp_path, mock_clock):
+    """format.md 9: roles come with node_runtime, and what needs them with it, in one activation"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            one.server.snapshot({"node": {}}, "node_runtime", roles=["core_mesh", "egress_service"])
+            one.server.snapshot({"services": {"web": {}}}, "service_assignment")
+            one.server.announce()
+            await one.until_active("service_assignment", 1)
+            scopes = one.node.holdings.view.scopes
+            assert scopes["service_assignment"].record.generation == scopes["node_runtime"].record.generation
+            assert one.node.holdings.roles == {"core_mesh", "egress_service"}
+
+
+async def test_a_revoked_role_takes_its_scopes_from_new_use(tmp_path, mock_clock):
+    """rules S61: by a head; what only that role lets us hold authorises nothing, and nothing new of it is taken"""
+    from snapshot.manifest import Revocations
+
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            await settled(one)
+            gone = Revocations(version=1, role_assignments=frozenset({"node-a/core_mesh"}))
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.announce(revocations=gone)
+            await one.until(lambda: one.rejected(ROUTES) == "role_not_allowed")
+            assert (await one.may("open_route", scope=ROUTES, resource="north"))["reason"] == "revoked"
+            assert one.version(ROUTES) == 1

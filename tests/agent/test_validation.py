@@ -1,0 +1,60 @@
+"""Services that could not live with a configuration keep it out, before it becomes active."""
+
+import pytest
+from trio.testing import MockClock
+
+from agent.put_off import AGAIN_S
+from tests.journeys.lab import POLICY, lab
+
+ROUTES, POLICY_SCOPE = "route_policy", "degraded_mode_policy"
+
+
+@pytest.fixture
+def mock_clock():
+    """It runs: a validator is a process of its own, and takes its time."""
+    return MockClock(rate=1.0)
+
+
+async def settled(one):
+    await one.until_active(ROUTES, 1)
+    await one.until(lambda: one.state == "active")
+
+
+VALIDATED = """
+[[service]]
+name = "web"
+scopes = ["route_policy"]
+validate = ["/bin/sh", "-c", "! grep -q forbidden route_policy/routes.json"]
+"""
+
+
+async def test_a_validator_keeps_its_scopes_out_and_no_others(tmp_path, mock_clock):
+    """rules S67, S16: the configuration that a service could not live with"""
+    async with lab(tmp_path, mock_clock, text=VALIDATED) as one:
+        async with one.agent():
+            await settled(one)
+            one.server.snapshot({"routes": {"forbidden": {}}}, ROUTES)
+            one.server.snapshot({"policy": POLICY | {"route_ttl_s": 60}}, POLICY_SCOPE)
+            one.server.announce()
+            await one.until_active(POLICY_SCOPE, 2)
+            assert one.version(ROUTES) == 1
+            assert one.rejected(ROUTES) == "validator_refused"
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.announce()
+            await one.until_active(ROUTES, 3)
+
+
+async def test_what_a_validator_keeps_out_is_tried_again_later(tmp_path, mock_clock):
+    text = VALIDATED.replace("! grep -q forbidden route_policy/routes.json", f"test -e {tmp_path}/yes")
+    (tmp_path / "yes").touch()
+    async with lab(tmp_path, mock_clock, text=text) as one:
+        async with one.agent():
+            await settled(one)
+            (tmp_path / "yes").unlink()
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.announce()
+            await one.until(lambda: one.rejected(ROUTES) == "validator_refused")
+            assert one.version(ROUTES) == 1
+            (tmp_path / "yes").touch()
+            mock_clock.jump(AGAIN_S)
+            await one.until_active(ROUTES, 2)
