@@ -1,0 +1,125 @@
+"""Reports: what they say, what they deliver, and what an answer changes."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.fakes.cluster import HOUR
+from tests.journeys.lab import lab
+from wire.messages import HEARTBEAT_BYTES, Recorded
+
+ROUTES = "route_policy"
+
+
+@pytest.fixture
+def mock_clock():
+    """pytest-trio takes it for the loop's clock where a test names it itself."""
+    return MockClock()
+
+
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock) as made:
+        yield made
+
+
+async def settled(one):
+    await one.until_active(ROUTES, 1)
+    await one.until(lambda: one.state == "active")
+
+
+async def test_a_report_says_what_is_active(one, mock_clock):
+    """rules S30, K44, L38"""
+    async with one.agent():
+        await settled(one)
+        report = await one.server.wait_heartbeat(lambda report: ROUTES in report.scopes)
+        active = report.scopes[ROUTES].active
+        document = one.cluster.published[ROUTES].envelope
+        assert (active.authority_epoch, active.config_version) == document.version
+        assert active.content_hash == document.state_hash
+        assert report.incarnation == one.node.store.incarnation
+        assert report.head.generation == 1
+        assert report.trust_bundle_version == 1
+        assert (report.state, report.mode, report.degraded_since) == ("active", "normal", None)
+
+
+async def test_reports_come_at_their_interval_with_jitter(one, mock_clock):
+    """rules J42; Numbers: 30 s, 20 %"""
+    async with one.agent():
+        await settled(one)
+        await one.server.wait_heartbeat()
+        before = len(one.server.heartbeats)
+        await trio.sleep(1200)
+        assert 1200 / 36 - 2 <= len(one.server.heartbeats) - before <= 1200 / 24 + 2
+
+
+async def test_an_activation_is_reported_soon(one, mock_clock):
+    """protocol.md 3"""
+    async with one.agent():
+        await settled(one)
+        await trio.sleep(100)
+        one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        start = trio.current_time()
+        await one.server.wait_heartbeat(lambda report: report.scopes[ROUTES].active.config_version == 2)
+        assert trio.current_time() - start < 5
+
+
+async def test_events_are_sent_until_they_are_acknowledged(one, mock_clock):
+    """rules A13; protocol.md 3"""
+    async with one.agent():
+        await settled(one)
+        await one.server.wait_heartbeat(lambda report: not report.journal)
+        one.server.down = True
+        one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        await trio.sleep(HOUR)
+        one.server.down = False
+        report = await one.server.wait_heartbeat()
+        said = [event.detail for event in report.journal if event.event == "state_changed"]
+        assert "active -> degraded: head_expired" in said
+        numbers = [event.sequence for event in report.journal]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        await one.server.wait_heartbeat(lambda report: not report.journal)
+
+
+async def test_a_report_is_bounded_whatever_has_happened(one, mock_clock):
+    """rules K53: NUL and control characters are escaped; what does not fit comes next time"""
+    async with one.agent():
+        await settled(one)
+
+        def much() -> None:
+            for number in range(900):
+                one.node.store.journal.record("noise", one.node.now(), "", f"{number}\0\n" + "\x1b\ud800" * 100)
+
+        await one.node.threads.write(much)
+        one.server.heartbeats.clear()
+        await one.server.wait_heartbeat(lambda report: not report.journal)
+        sizes = [len(report.to_bytes()) for report in one.server.heartbeats]
+        assert max(sizes) <= HEARTBEAT_BYTES
+        seen = [event.sequence for report in one.server.heartbeats for event in report.journal]
+        assert seen == sorted(set(seen)), "each once, in order"
+        assert sum(event.event == "noise" for report in one.server.heartbeats for event in report.journal) == 900
+
+
+async def test_a_failing_report_changes_nothing(one, mock_clock):
+    """rules P23, S70"""
+    async with one.agent():
+        await settled(one)
+        before = one.node.holdings
+        one.server.refuse = "not_ready"
+        await trio.sleep(300)
+        assert one.node.holdings is before
+        assert one.state == "active"
+
+
+async def test_what_was_recorded_below_is_no_news(one, mock_clock):
+    """rules K41"""
+    async with one.agent():
+        await settled(one)
+        one.server.recorded = {ROUTES: Recorded(1, 1)}
+        await one.server.wait_heartbeat()
+        assert one.node.learnt.behind == {}
+        one.server.recorded = {ROUTES: Recorded(1, 9), "qos_policy": Recorded(1, 1)}
+        await one.until(lambda: set(one.node.learnt.behind) == {ROUTES, "qos_policy"})
+        one.server.recorded = {}
+        await one.until(lambda: one.state == "active")

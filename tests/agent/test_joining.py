@@ -1,0 +1,142 @@
+"""Joining: what is pinned, what a crash leaves, and what a false grant does not do."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from snapshot import canonical
+from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, key
+from tests.fakes.coordinator_server import TOKEN
+from tests.journeys.lab import lab
+from wire.messages import JoinGrant
+
+ROUTES = "route_policy"
+
+
+@pytest.fixture
+def mock_clock():
+    """pytest-trio takes it for the loop's clock where a test names it itself."""
+    return MockClock()
+
+
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock) as made:
+        yield made
+
+
+async def joined(one):
+    await one.until_active(ROUTES, 1)
+    await one.until(lambda: one.state == "active")
+
+
+def grant_with(one, *documents):
+    """Every grant has these documents in place of the true ones."""
+
+    def spoil(path, data):
+        if path != "/v1/join":
+            return data
+        grant = JoinGrant.parse(data)
+        return JoinGrant(grant.outcome, grant.coordinator_id, tuple(documents)).to_bytes()
+
+    one.server.spoil = spoil
+
+
+async def refused(one):
+    await one.until(lambda: one.node.counters.of("joins_failed") > 1)
+    assert one.node.store.enrolment is None or not one.node.learnt.member
+    assert not one.node.holdings.kept.active
+    one.server.spoil = lambda _, data: data
+    await joined(one)
+
+
+async def test_what_a_join_sends(one, mock_clock):
+    """rules J1, J3, K16: the fake checks the proof, the server's fingerprint and the token; the body has no more"""
+    async with one.agent():
+        await joined(one)
+        enrolled = one.node.store.enrolment
+        assert enrolled.trusted_by == "first use"
+        assert not enrolled.confirmed
+        assert set(enrolled.root_keys) == {key(name).key_id for name in ("root-1", "root-2", "root-3")}
+        assert enrolled.root_threshold == 2
+        assert enrolled.minimum_time == one.cluster.first_bundle.envelope.issued_at
+        token = canonical.dumps(TOKEN)[1:-1]
+        files = [path for path in one.settings.node.state_directory.rglob("*") if path.is_file()]
+        assert not any(token in path.read_bytes() for path in files), "a token is never kept"
+
+
+async def test_a_grant_without_a_bundle_is_none(one, mock_clock):
+    """rules J15, J10"""
+    grant_with(one)
+    async with one.agent():
+        await refused(one)
+
+
+async def test_a_grant_of_another_cluster_is_none(one, mock_clock):
+    """rules J15, J4"""
+    grant_with(one, Cluster(cluster_id="elsewhere").first_bundle.to_bytes())
+    async with one.agent():
+        await refused(one)
+        assert one.node.store.enrolment.cluster_id == CLUSTER_ID
+
+
+async def test_a_grant_that_is_spoilt_is_none(one, mock_clock):
+    """rules J15, P6"""
+    data = one.cluster.first_bundle.to_bytes()
+    grant_with(one, data[:-3], b"", b"\x94nonsense")
+    async with one.agent():
+        await refused(one)
+
+
+async def test_pinned_roots_refuse_another_authoritys_bundle(tmp_path, mock_clock):
+    """format.md 8, D-19: the configuration's roots come before the first bundle's own"""
+    pinned = key("root-of-another-cluster").key_id
+    async with lab(tmp_path, mock_clock, text=f'[trust]\nroot_key_ids = ["{pinned}"]\n') as one:
+        async with one.agent():
+            await one.until(lambda: one.node.counters.of("joins_failed") > 1)
+            assert one.node.store.enrolment is None
+            assert one.state in ("unenrolled", "joining")
+
+
+async def test_pinned_roots_that_are_right(tmp_path, mock_clock):
+    """format.md 8"""
+    ids = ", ".join(f'"{key(name).key_id}"' for name in ("root-1", "root-2"))
+    async with lab(tmp_path, mock_clock, text=f"[trust]\nroot_key_ids = [{ids}]\nroot_threshold = 2\n") as one:
+        async with one.agent():
+            await joined(one)
+            assert one.node.store.enrolment.trusted_by == "configuration"
+            assert one.node.store.enrolment.confirmed
+
+
+async def test_a_crash_after_the_roots_were_pinned_repeats_safely(one, mock_clock):
+    """rules A3, J12: the enrolment is there, the bundle is not; a member asks again, and its roots stay"""
+    async with one.agent():
+        await one.until(lambda: one.node.store.enrolment is not None)
+        enrolled = one.node.store.enrolment
+    for name in ("store", "floors"):
+        for path in (one.folder / "state" / "clusters" / CLUSTER_ID / name).iterdir():
+            path.unlink()
+    async with one.agent():
+        await joined(one)
+        assert one.node.store.enrolment == enrolled
+        assert one.server.joins == 2
+
+
+async def test_a_lost_answer_is_asked_for_again(one, mock_clock):
+    """rules J12: admitted there, nothing known here; the same certificate comes back"""
+    one.server.spoil = lambda path, data: b"" if path == "/v1/join" else data
+    async with one.agent():
+        await one.until(lambda: one.server.joins >= 1 and one.node.counters.of("joins_failed") > 0)
+        one.server.spoil = lambda _, data: data
+        await joined(one)
+        assert len(one.server.pins.of_node("node-a")) == 1
+
+
+async def test_every_source_hangs_and_the_node_is_ready(one, mock_clock):
+    """rules P2, A12: local callers are answered meanwhile"""
+    one.server.down = True
+    async with one.agent():
+        await trio.sleep(HOUR)
+        assert (await one.status())["state"] == "joining"
+        assert await one.get("probe", "liveness") == {"alive": True}
+        assert one.node.counters.of("task_faults") == 0

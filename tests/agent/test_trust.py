@@ -1,0 +1,84 @@
+"""Trust bundles one by one: each durable before the next, the first bad one ends the run, a lost store walks again."""
+
+import shutil
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.fakes.cluster import CLUSTER_ID
+from tests.journeys.lab import lab
+
+ROUTES = "route_policy"
+
+
+@pytest.fixture
+def mock_clock():
+    """pytest-trio takes it for the loop's clock where a test names it itself."""
+    return MockClock()
+
+
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock) as made:
+        yield made
+
+
+def rotate(one, count):
+    for number in range(count):
+        one.cluster.trust(f"config-more-{number}")
+        one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+
+
+async def settled(one):
+    await one.until_active(ROUTES, 1)
+    await one.until(lambda: one.state == "active")
+
+
+async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, mock_clock):
+    """rules D-14, S36, P24: the third lost its signatures; the second holds; once it is mended all are taken"""
+    async with one.agent():
+        await settled(one)
+        rotate(one, 3)
+        good = one.server.bundles[2]
+        one.server.bundles[2] = good[:200] + bytes([good[200] ^ 1]) + good[201:]
+        one.server.announce()
+        await one.until(lambda: one.node.holdings.bundle.version == 2)
+        await one.until(lambda: one.rejected("trust_bundle") != "")
+        assert one.node.holdings.bundle.version == 2
+        one.server.bundles[2] = good
+        one.server.announce()
+        await one.until(lambda: one.node.holdings.bundle.version == 4)
+
+
+async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
+    """rules L33, S63: below its mark a bundle only leads on; the mark and what is above is taken"""
+    async with one.agent():
+        await settled(one)
+        rotate(one, 3)
+        one.server.announce()
+        await one.until(lambda: one.node.holdings.bundle.version == 4)
+    shutil.rmtree(one.folder / "state" / "clusters" / CLUSTER_ID / "store")
+    async with one.agent():
+        await one.until(lambda: one.node.holdings.bundle is not None)
+        assert one.node.holdings.bundle.version == 4
+        await settled(one)
+
+
+async def test_a_lost_store_takes_no_bundle_below_its_mark(one, mock_clock):
+    """rules S53, D-24: a coordinator that was put back cannot lower what the floors hold"""
+    async with one.agent():
+        await settled(one)
+        rotate(one, 2)
+        one.server.announce()
+        await one.until(lambda: one.node.holdings.bundle.version == 3)
+    shutil.rmtree(one.folder / "state" / "clusters" / CLUSTER_ID / "store")
+    kept, one.server.bundles[:] = list(one.server.bundles), one.server.bundles[:2]
+    async with one.agent():
+        with trio.move_on_after(600):
+            await one.until(lambda: one.node.holdings.bundle is not None)
+        assert one.node.holdings.bundle is None
+        assert one.mark("trust_bundle") == (1, 3)
+        one.server.bundles[:] = kept
+        await one.until(lambda: one.node.holdings.bundle is not None)
+        assert one.node.holdings.bundle.version == 3
