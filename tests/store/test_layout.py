@@ -176,7 +176,7 @@ def test_a_second_process_fails_at_once_and_says_who_holds_it(tmp_path, cluster)
         assert holder.stdout.readline() == "held\n"
         text = refused(lambda: Root.open(tmp_path / "root"), StoreFault.STORE_LOCKED)
         assert f"process {holder.pid}" in text
-        assert "Root.open" in text  # its command line
+        assert "import sys" in text  # its command line, cut
         holder.stdin.close()
         holder.wait()
     with Node(tmp_path / "root", cluster):
