@@ -1,0 +1,142 @@
+"""The process: what ends it, and with which words; what it loads before the first answer."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.citations import ROOT
+
+TOML = """
+[node]
+cluster_id = "raven-1"
+node_id = "node-a"
+state_directory = "{folder}/state"
+[coordinator]
+urls = ["https://127.0.0.1:1"]
+ca_file = "{folder}/ca.pem"
+token_file = "{folder}/token"
+[local]
+socket_path = "{folder}/run/agent.sock"
+projection_directory = "{folder}/run"
+[limits]
+map_bytes = 268435456
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "agent.toml").write_text(TOML.format(folder=tmp_path))
+    return tmp_path
+
+
+def agent(folder, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent.run", "--config", str(folder / "agent.toml")],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NOTIFY_SOCKET": "", **environment},
+    )
+
+
+@pytest.fixture
+def notified(folder):
+    """What systemd would be told."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listening.bind(str(folder / "notify"))
+    listening.settimeout(60)
+    yield listening
+    listening.close()
+
+
+def wait_for(notified, word):
+    while word not in (said := notified.recv(4096).decode()):
+        pass
+    return said
+
+
+def test_it_is_ready_without_anybody_and_ends_when_told(folder, notified):
+    """rules A12, A14, P15, L14: no network, no CA, no token; READY all the same, and SIGTERM is the end"""
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "READY=1")
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(folder / "run" / "agent.sock"))
+        caller.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: caller.recv(65536), b""))
+    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert (body["state"], body["cause"]) == ("unenrolled", "not_enrolled")
+    process.send_signal(signal.SIGTERM)
+    wait_for(notified, "STOPPING=1")
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 0, words
+    assert not (folder / "run" / "agent.sock").exists()
+
+
+def test_logs_are_one_object_a_line(folder, notified):
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "STATUS=unenrolled")
+    process.terminate()
+    _, words = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in words.splitlines()]
+    assert {"event", "level", "timestamp"} <= lines[0].keys()
+
+
+def test_wrong_configuration_ends_it_with_every_problem(folder):
+    """rules A14, J39"""
+    file = folder / "agent.toml"
+    file.write_text(file.read_text() + "[intervals]\nheartbeat_interval_s = 1\npol_wait_s = 2\n")
+    process = agent(folder)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 78
+    assert "heartbeat_interval_s must be" in words
+    assert "did you mean poll_wait_s?" in words
+    assert "Traceback" not in words
+
+
+def test_an_unknown_group_ends_it(folder):
+    file = folder / "agent.toml"
+    file.write_text(file.read_text() + '[access."*"]\ngroups = ["nobody-of-that-name"]\n')
+    process = agent(folder)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 78
+    assert "nobody-of-that-name" in words
+    assert "Traceback" not in words
+
+
+def test_a_root_that_is_open_to_others_ends_it(folder):
+    """rules L23, A14"""
+    (folder / "state").mkdir(mode=0o755)
+    process = agent(folder)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 74
+    assert "chmod 0700" in words
+    assert "Traceback" not in words
+
+
+def test_a_second_agent_ends_with_a_clear_message(folder, notified):
+    """rules L25, P8, A14"""
+    first = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "READY=1")
+    file = folder / "agent.toml"
+    file.write_text(file.read_text().replace("run/agent.sock", "run/other.sock"))
+    second = agent(folder)
+    _, words = second.communicate(timeout=30)
+    assert second.returncode == 74
+    assert f"process {first.pid}" in words
+    first.terminate()
+    first.communicate(timeout=30)
+
+
+def test_what_costs_much_is_loaded_after_the_first_answer():
+    """architecture.md: certificates and the client wait for whoever needs them (structlog loads rich where it is)"""
+    program = "import sys, json, agent.run; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True)
+    loaded = set(json.loads(done.stdout))
+    assert {"agent.run", "agent.local_api"} <= loaded
+    assert loaded.isdisjoint({"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click"})
