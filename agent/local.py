@@ -28,7 +28,6 @@ from wire.limits import LOCAL, REMOTE
 from wire.routes import Routes
 from wire.server import Server
 from wire.systemd import passed_sockets
-from wire.tls import PlainTransport
 from wire.unix import HOSTS, UnixTransport, passed_listener, unix_listener
 
 LINK = "active"
@@ -44,8 +43,8 @@ class Local:
     watching: WatchApi
     services: Services
     validators: Validators
+    api: LocalApi
     server: Server
-    probes: Server
 
 
 def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
@@ -81,8 +80,7 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
     )
     local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
     server = Server("local", api.routes(), UnixTransport(), local_limits, hosts=HOSTS)
-    probes = Server("probes", Routes(*api.probe_routes()), PlainTransport(), REMOTE)
-    return Local(front, active, publishing, watching, services, validators, server, probes)
+    return Local(front, active, publishing, watching, services, validators, api, server)
 
 
 @contextmanager
@@ -97,10 +95,15 @@ def listener(local: LocalTable) -> Iterator[trio.SocketListener]:
         yield made
 
 
-async def probes_listener(local: LocalTable) -> trio.SocketListener | None:
-    if local.probes_listen is None:
-        return None
-    host, _, port = local.probes_listen.rpartition(":")
+def probes(local: Local) -> Server:
+    """For the operator's tools, on a listener of their own (rules J46)."""
+    from wire.tls import PlainTransport  # noqa: PLC0415 - it loads X.509, which the first answer does not wait for
+
+    return Server("probes", Routes(*local.api.probe_routes()), PlainTransport(), REMOTE)
+
+
+async def probes_listener(listen: str) -> trio.SocketListener:
+    host, _, port = listen.rpartition(":")
     return (await trio.open_tcp_listeners(int(port), host=host.strip("[]")))[0]
 
 

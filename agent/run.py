@@ -55,7 +55,6 @@ async def serve(
             with following(opened.store.watch, inside.active):
                 async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
                     await nursery.start(inside.server.serve, listener)
-                    await _serve_probes(nursery, settings, inside)
                     notifier.ready()
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
@@ -64,6 +63,7 @@ async def serve(
                     nursery.start_soon(_kept_up, node, inside.watching.run)
                     nursery.start_soon(_kept_up, node, inside.services.run)
                     nursery.start_soon(_kept_up, node, Upkeep(node).run)
+                    nursery.start_soon(_serve_probes, settings, inside)
 
                     from agent import upstream  # noqa: PLC0415 - it costs what the first answer did not wait for
 
@@ -87,10 +87,16 @@ def _build(settings: Settings, node: Node, opened: Opened) -> Local:
     return inside
 
 
-async def _serve_probes(nursery: trio.Nursery, settings: Settings, inside: Local) -> None:
-    listener = await local.probes_listener(settings.local)
-    if listener is not None:
-        await nursery.start(inside.probes.serve, listener)
+async def _serve_probes(settings: Settings, inside: Local) -> None:
+    """A port that is taken costs the probes, and nothing else."""
+    if settings.local.probes_listen is None:
+        return
+    try:
+        listener = await local.probes_listener(settings.local.probes_listen)
+    except OSError as error:
+        log.error("no probes", listen=settings.local.probes_listen, error=str(error))  # noqa: TRY400 - no trace needed
+        return
+    await local.probes(inside).serve(listener)
 
 
 async def _kept_up(node: Node, task: Callable[[], Awaitable[None]]) -> None:

@@ -20,7 +20,7 @@ def floor(time=NOW, elapsed=100.0, boot="b"):
 
 @given(seconds, st.floats(0, 10**9), st.booleans())
 def test_now_is_the_wall_clock_but_never_behind_the_floor(offset, since, same_boot):
-    """rules A16, X9, D-20"""
+    """rules A16, X9; threats D-20"""
     wall = NOW + offset
     moment = guard(reading(wall, 100.0 + since), floor(boot="b" if same_boot else "other"))
     least = NOW + since if same_boot else NOW
@@ -89,7 +89,7 @@ def test_an_outage_goes_on_across_a_reboot_by_the_guarded_clock():
 
 
 def test_suspend_counts():
-    """rules J38, D-22: the boot clock runs on"""
+    """rules J38; threats D-22: the boot clock runs on"""
     outage = Outage()
     outage.expired_for_s("h", NOW + 10, guard(reading(NOW, 0), None))
     assert outage.expired_for_s("h", NOW + 10, guard(reading(NOW + 7210, 7210), None)) == 7200

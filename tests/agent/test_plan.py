@@ -49,7 +49,7 @@ def test_an_increment_starts_at_the_active_version():
 
 
 def test_the_whole_is_asked_for_where_no_increment_can_do():
-    """rules S24, D-24"""
+    """rules S24; threats D-24"""
     asked = {"route_policy": listed(3)}
     assert plan(holdings(asked)).wanted[0].base is None
     assert plan(holdings({"route_policy": listed(3, 2)}, {"route_policy": document(2)})).wanted[0].base is None

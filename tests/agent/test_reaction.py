@@ -19,7 +19,7 @@ def test_what_did_not_fit_is_fetched_whole():
 
 
 def test_trust_that_is_too_old_is_refreshed_and_a_bad_signature_blames_the_source():
-    """rules S44, S28, D-48"""
+    """rules S44, S28; threats D-48"""
     assert REACTION[Reason.TRUST_BUNDLE_TOO_OLD] is Reaction.REFRESH_TRUST
     assert REACTION[Reason.UNKNOWN_KEY] is Reaction.REFRESH_TRUST
     assert REACTION[Reason.BAD_SIGNATURE] is Reaction.NEXT_SOURCE

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -140,3 +141,30 @@ def test_what_costs_much_is_loaded_after_the_first_answer():
     loaded = set(json.loads(done.stdout))
     assert {"agent.run", "agent.local_api"} <= loaded
     assert loaded.isdisjoint({"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click"})
+
+
+def test_probes_have_a_listener_of_their_own(folder, notified):
+    """rules J46, H19: for the operator's tools, and nothing of the local API with them"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = folder / "agent.toml"
+    file.write_text(file.read_text().replace("[limits]", f'probes_listen = "127.0.0.1:{port}"\n[limits]'))
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "STATUS=unenrolled")
+    assert asked(port, "/probe/liveness").startswith(b"HTTP/1.1 200")
+    assert asked(port, "/probe/readiness").startswith(b"HTTP/1.1 503")
+    assert asked(port, "/v1/status").startswith(b"HTTP/1.1 404")
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+def asked(port, path):
+    for _ in range(100):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+                caller.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+                return b"".join(iter(lambda: caller.recv(65536), b""))
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    raise AssertionError("the probes are not served")

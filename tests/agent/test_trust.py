@@ -36,7 +36,7 @@ async def settled(one):
 
 
 async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, mock_clock):
-    """rules D-14, S36, P24: the third lost its signatures; the second holds; once it is mended all are taken"""
+    """rules S36, P24; threats D-14: the third lost its signatures; the second holds; once it is mended all are taken"""
     async with one.agent():
         await settled(one)
         rotate(one, 3)
@@ -66,7 +66,7 @@ async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
 
 
 async def test_a_lost_store_takes_no_bundle_below_its_mark(one, mock_clock):
-    """rules S53, D-24: a coordinator that was put back cannot lower what the floors hold"""
+    """rules S53; threats D-24: a coordinator that was put back cannot lower what the floors hold"""
     async with one.agent():
         await settled(one)
         rotate(one, 2)

@@ -222,7 +222,7 @@ async def test_an_unsigned_revocation_fences_and_ends_nothing(one, mock_clock):
 
 
 async def test_three_rotations_missed_are_walked(one, mock_clock):
-    """rules S36, D-14, S44: bundles 2 to 4 while the node was away; the middle ones have expired"""
+    """rules S36, S44; threats D-14: bundles 2 to 4 while the node was away; the middle ones have expired"""
     async with one.agent():
         await settled(one)
     now = int(one.clock.true)
