@@ -3,7 +3,6 @@
 The thirteen cases of seed 001, section 15, each by name; then what a node lives through.
 """
 
-
 import pytest
 from trio.testing import MockClock
 
