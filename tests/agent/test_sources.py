@@ -1,0 +1,106 @@
+"""Who is asked, in which order, and when again."""
+
+import base64
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from agent.sources import Kind, Sources
+from snapshot.manifest import Revocations
+from tests.journeys.lab import POLICY, lab
+from wire.certificate import make_identity
+from wire.client import ClientError, ClientFault
+from wire.contexts import Identity
+
+STORAGE, PEERS = "storage_directory", "peer_directory"
+ENDPOINTS = {"s1": {"url": "https://storage-1.example:8443"}, "s2": {"url": "https://storage-2.example:8443"}}
+
+
+@pytest.fixture
+def mock_clock():
+    """pytest-trio takes it for the loop's clock where a test names it itself."""
+    return MockClock()
+
+
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock) as made:
+        der = make_identity("node-b", 1_800_000_000.0).der
+        peer = {"url": "https://node-b.example:8443", "certificates": [base64.b64encode(der).decode()]}
+        made.server.snapshot({"endpoints": ENDPOINTS}, STORAGE)
+        unpinned = {"url": "https://node-c.example:8443", "certificates": []}
+        made.server.snapshot({"peers": {"node-b": peer, "node-c": unpinned, "node-d": "nonsense"}}, PEERS)
+        made.server.announce()
+        yield made
+
+
+def sources(one):
+    file = one.node.store.paths.identity / "node.pem"
+    return Sources(one.node, Identity(file, file), lambda low, high: high)
+
+
+def shown(found):
+    return [(source.kind, source.endpoint.host) for source in found]
+
+
+async def test_coordinators_then_storage_then_pinned_peers(one, mock_clock):
+    """rules S64, X28, K50; protocol.md 1: what is malformed or without a pin is nobody"""
+    async with one.agent():
+        await one.until_active(PEERS, 1)
+        await one.until_active(STORAGE, 1)
+        assert shown(sources(one).all()) == [
+            (Kind.COORDINATOR, "127.0.0.1"),
+            (Kind.STORAGE, "storage-1.example"),
+            (Kind.STORAGE, "storage-2.example"),
+            (Kind.PEER, "node-b.example"),
+        ]
+
+
+async def test_what_is_revoked_is_not_asked(one, mock_clock):
+    """rules S61: endpoints and peers, by a head"""
+    async with one.agent():
+        await one.until_active(PEERS, 1)
+        gone = Revocations(
+            version=1, endpoints=frozenset({"https://storage-1.example:8443"}), node_ids=frozenset({"node-b"})
+        )
+        one.server.announce(revocations=gone)
+        await one.until(lambda: bool(one.node.holdings.revocations.endpoints))
+        assert shown(sources(one).all()) == [(Kind.COORDINATOR, "127.0.0.1"), (Kind.STORAGE, "storage-2.example")]
+
+
+async def test_storage_is_asked_without_a_head_only_if_the_policy_allows(one, mock_clock):
+    """rules S55e"""
+    async with one.agent():
+        await one.until_active(STORAGE, 1)
+        one.server.down = True
+        await one.until(lambda: one.state == "degraded")
+        assert Kind.STORAGE not in [source.kind for source in sources(one).all()]
+        one.server.down = False
+        one.server.snapshot({"policy": POLICY | {"allow": ["use_storage_endpoints"]}}, "degraded_mode_policy")
+        one.server.announce()
+        await one.until(lambda: one.state == "active" and one.version("degraded_mode_policy") == 2)
+        one.server.down = True
+        await one.until(lambda: one.state == "degraded")
+        assert Kind.STORAGE in [source.kind for source in sources(one).all()]
+
+
+async def test_a_failing_source_rests_ever_longer_and_a_hint_wakes_it(one, mock_clock):
+    """rules X27, P14"""
+    async with one.agent():
+        await one.until_active(STORAGE, 1)
+        here = sources(one)
+        (source,) = here.coordinators()
+        for seconds in (1, 2, 4, 8):
+            source.failed(ClientError(ClientFault.CONNECT_FAILED, "no"))
+            assert source.not_before == pytest.approx(trio.current_time() + seconds)
+        assert not source.is_rested
+        assert source in here.coordinators()
+        assert source not in list(here.rested())
+        here.wake()
+        assert source.is_rested
+        source.failed(ClientError(ClientFault.REFUSED, "busy", retry_after_s=120))
+        assert source.not_before >= trio.current_time() + 120
+        source.worked()
+        assert source.is_rested
+        assert source.back_off.failures == 0
