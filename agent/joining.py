@@ -11,7 +11,7 @@ A crash anywhere repeats safely: what is pinned stays, and a member asks again w
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,7 +56,7 @@ class Joining:
     update: Update
     identity: IdentityFile
     uniform: Callable[[float, float], float]
-    renewed: Callable[[Identity], None] = lambda _: None
+    renewed: Callable[[Identity], Awaitable[None]]
     joined: trio.Event = field(default_factory=trio.Event)
     retry: trio.Event = field(default_factory=trio.Event)  # set: there is a reason to try at once
 
@@ -223,7 +223,7 @@ class Joining:
         finally:
             await closed(client)
         await node.threads.write(self.identity.succeed)
-        self.renewed(self.identity.identity)
+        await self.renewed(self.identity.identity)
         log.info("certificate renewed")
 
 

@@ -80,6 +80,7 @@ class Sources:
     identity: Identity
     uniform: Callable[[float, float], float] = random.uniform
     _clients: dict[object, Client[Endpoint]] = field(default_factory=dict)
+    _retired: list[Client[Endpoint]] = field(default_factory=list)
     _known: dict[tuple[Kind, Endpoint], Source] = field(default_factory=dict)
     _peers: tuple[object, list[tuple[Endpoint, frozenset[bytes]]]] = (None, [])
 
@@ -111,14 +112,19 @@ class Sources:
         return [*asked, *({"kind": str(Kind.COORDINATOR), "url": url, "error": "", "failures": 0} for url in rest)]
 
     async def aclose(self) -> None:
-        for client in self._clients.values():
+        for client in [*self._clients.values(), *self._retired]:
             await client.aclose()
 
-    def renewed(self, identity: Identity) -> None:
-        """A new certificate: new contexts, for the next connection (threats D-49)."""
+    async def renewed(self, identity: Identity) -> None:
+        """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
+        connection may end first.
+        """
         self.identity = identity
+        self._retired += self._clients.values()
         self._clients.clear()
         self._known.clear()
+        for client in self._retired:
+            await client.aclose()
 
     # ---- inside
 
