@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`.
+# `make test` sets everything up by itself and runs all tests; `make ci` is what has to pass before anything lands.
 VENV   := .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
