@@ -37,11 +37,11 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 TOKEN_VARIABLE = "HOLDFAST_TOKEN_PATH"
 DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
 
-_IDENTIFIER = that(is_id, "must be an id (lower-case letters, digits, '.', '_', '-')")
-_URL = that(is_endpoint, "must be https://host:port and nothing more")
-_KEY_ID = that(is_key_id, "must be sha256: and 64 hex digits")
-_ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "must be the name of an account")
-_WORD = that(lambda value: bool(value) and "\0" not in value, "must be a word")
+_IDENTIFIER = that(is_id, "an id (lower-case letters, digits, '.', '_', '-')")
+_URL = that(is_endpoint, "https://host:port and nothing more")
+_KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
+_ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
+_WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
 
 
 def _is_scope_pattern(value: str) -> bool:
@@ -53,72 +53,120 @@ def _is_scope_pattern(value: str) -> bool:
     return True
 
 
-_SCOPE = that(_is_scope_pattern, "must be a scope, <scope type>/* or *")
+_SCOPE = that(_is_scope_pattern, "a scope, <scope type>/* or *")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTable:
     """Who the node is. A `witness` holds no services (rules J27)."""
 
-    cluster_id: str = setting(_IDENTIFIER)
-    node_id: str = setting(_IDENTIFIER)
-    kind: str = setting(words("data", "witness"), "data")
-    state_directory: Path = setting(absolute_path, Path("/var/lib/holdfast"))
-    direct_url: str | None = setting(_URL, None)
-    certificate_lifetime_s: int = setting(number(DAY, 10 * 365 * DAY), 4 * 365 * DAY)
-    certificate_renewal_percent: int = setting(number(10, 95), 80)
+    cluster_id: str = setting(_IDENTIFIER, about="The cluster that the node belongs to.")
+    node_id: str = setting(
+        _IDENTIFIER, about="The node's own name. It is its identity, with its pinned certificate; an address never is."
+    )
+    kind: str = setting(words("data", "witness"), "data", "As what it joins. A `witness` holds no services.")
+    state_directory: Path = setting(
+        absolute_path,
+        Path("/var/lib/holdfast"),
+        "All that the agent keeps: identity, store, floors. Its own account's alone, 0700.",
+    )
+    direct_url: str | None = setting(
+        _URL, None, "Where other nodes reach this one. Left out: it is not reached by others."
+    )
+    certificate_lifetime_s: int = setting(
+        number(DAY, 10 * 365 * DAY), 4 * 365 * DAY, "How long the certificate that the node makes for itself is good."
+    )
+    certificate_renewal_percent: int = setting(
+        number(10, 95), 80, "The share of that lifetime after which it is renewed."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorTable:
     """Where the coordinators are. `join_urls`: their listeners that ask for no certificate, where they differ."""
 
-    urls: tuple[str, ...] = setting(array(_URL, 1))
-    join_urls: tuple[str, ...] = setting(array(_URL, 1), ())
-    ca_file: Path = setting(absolute_path)
-    token_file: Path | None = setting(absolute_path, None)
+    urls: tuple[str, ...] = setting(array(_URL, 1), about="The coordinators, asked in this order.")
+    join_urls: tuple[str, ...] = setting(
+        array(_URL, 1), (), "Their listeners that ask for no client certificate, in the same order, where they differ."
+    )
+    ca_file: Path = setting(
+        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+    )
+    token_file: Path | None = setting(
+        absolute_path,
+        None,
+        "The join token. Left out: the file that `HOLDFAST_TOKEN_PATH` names, else `/etc/holdfast/join.token`.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapEntry:
     """A source of a manual map (rules K5..K7): where, the CA of its chain, and whether it is asked unattended."""
 
-    url: str = setting(_URL)
-    ca_file: Path = setting(absolute_path)
-    automatic_refresh: bool = setting(boolean, False)
+    url: str = setting(_URL, about="The source.")
+    ca_file: Path = setting(
+        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+    )
+    automatic_refresh: bool = setting(boolean, False, "Whether it is asked unattended.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrustTable:
     """The root keys of the first bundle, pinned by their ids, and the bundle itself where it is installed."""
 
-    root_key_ids: tuple[str, ...] = setting(array(_KEY_ID), ())
-    root_threshold: int = setting(number(1, 64), 1)
-    bundle_file: Path | None = setting(absolute_path, None)
+    root_key_ids: tuple[str, ...] = setting(
+        array(_KEY_ID),
+        (),
+        "The root keys that the first trust bundle must be signed by. Empty: those of the join are pinned.",
+    )
+    root_threshold: int = setting(number(1, 64), 1, "How many of them must have signed it.")
+    bundle_file: Path | None = setting(
+        absolute_path, None, "The first trust bundle, where it is installed by hand. Needed with `[manual]`."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTable:
     """What local services see: the socket and the projected files. Groups by name; None: the agent's own."""
 
-    socket_path: Path = setting(absolute_path, Path("/run/holdfast/agent.sock"))
-    socket_mode: int = setting(file_mode, 0o660)
-    socket_group: str | None = setting(_ACCOUNT, None)
-    projection_directory: Path | None = setting(absolute_path, Path("/run/holdfast"))
-    projection_group: str | None = setting(_ACCOUNT, None)
-    projection_file_mode: int = setting(file_mode, 0o640)
-    projection_directory_mode: int = setting(file_mode, 0o750)
-    reload_directory: Path = setting(absolute_path, Path("/run/holdfast/reload"))
-    reload_answers_directory: Path = setting(absolute_path, Path("/run/holdfast-reload"))
-    probes_listen: str | None = setting(that(lambda v: is_endpoint(f"https://{v}"), "must be host:port"), None)
+    socket_path: Path = setting(
+        absolute_path,
+        Path("/run/holdfast/agent.sock"),
+        "The Unix socket of the local API. With a socket unit of systemd, that one's.",
+    )
+    socket_mode: int = setting(file_mode, 0o660, "The socket's mode.")
+    socket_group: str | None = setting(
+        _ACCOUNT,
+        None,
+        "The socket's group, by name. Left out: the agent's own. Where `[access]` names no one else it reads all scopes.",
+    )
+    projection_directory: Path | None = setting(
+        absolute_path, Path("/run/holdfast"), "Where active scopes are laid out as files, under `active/`."
+    )
+    projection_group: str | None = setting(_ACCOUNT, None, "The group of these files. Left out: the agent's own.")
+    projection_file_mode: int = setting(file_mode, 0o640, "The mode of these files.")
+    projection_directory_mode: int = setting(file_mode, 0o750, "The mode of their directories.")
+    reload_directory: Path = setting(
+        absolute_path,
+        Path("/run/holdfast/reload"),
+        "Where requests to reload or signal a unit are put, for the units that carry them out.",
+    )
+    reload_answers_directory: Path = setting(
+        absolute_path, Path("/run/holdfast-reload"), "Where those units put their answers."
+    )
+    probes_listen: str | None = setting(
+        that(lambda v: is_endpoint(f"https://{v}"), "host:port"),
+        None,
+        "A TCP address for `/probe/*` and `/metrics` beside the socket. Left out: the socket alone.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessEntry:
     """`[access."<scope pattern>"]`: the users and groups (by name) that may read these scopes."""
 
-    users: tuple[str, ...] = setting(array(_ACCOUNT), ())
-    groups: tuple[str, ...] = setting(array(_ACCOUNT), ())
+    users: tuple[str, ...] = setting(array(_ACCOUNT), (), "Users that may read, by name.")
+    groups: tuple[str, ...] = setting(array(_ACCOUNT), (), "Groups that may read, by name.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,36 +177,58 @@ class ServiceTable:
     that is given the candidate before it becomes active, and may keep it out.
     """
 
-    name: str = setting(_IDENTIFIER)
-    scopes: tuple[str, ...] = setting(array(_SCOPE, 1))
-    notify: str = setting(words("reload", "signal", "command", "none"), "none")
-    unit: str | None = setting(_WORD, None)
-    signal: str = setting(words("HUP", "USR1", "USR2"), "HUP")
-    command: tuple[str, ...] = setting(array(_WORD, 1), ())
-    timeout_s: int = setting(number(1, 300), 30)
-    validate: tuple[str, ...] = setting(array(_WORD, 1), ())
-    validate_timeout_s: int = setting(number(1, 300), 30)
+    name: str = setting(_IDENTIFIER, about="The service, as status and the journal name it.")
+    scopes: tuple[str, ...] = setting(
+        array(_SCOPE, 1), about="The scopes that it lives by. It is told when one of them changes."
+    )
+    notify: str = setting(
+        words("reload", "signal", "command", "none"),
+        "none",
+        "How it is told: `reload` or `signal` of `unit`, `command`, or `none` where it watches by itself.",
+    )
+    unit: str | None = setting(_WORD, None, "The systemd unit. Needed for `reload` and `signal`.")
+    signal: str = setting(words("HUP", "USR1", "USR2"), "HUP", "The signal for `signal`.")
+    command: tuple[str, ...] = setting(array(_WORD, 1), (), "The command for `command`; no shell reads it.")
+    timeout_s: int = setting(number(1, 300), 30, "How long telling may take.")
+    validate: tuple[str, ...] = setting(
+        array(_WORD, 1),
+        (),
+        "A command that sees the candidate's files first; unless it exits with 0, the candidate is refused.",
+    )
+    validate_timeout_s: int = setting(number(1, 300), 30, "How long it may take. Beyond that the candidate is refused.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalsTable:
     """Seconds (rules, Numbers)."""
 
-    heartbeat_interval_s: int = setting(number(5, 300), 30)
-    poll_wait_s: int = setting(number(1, 300), 55)
-    backoff_cap_s: int = setting(number(30, 3_600), 300)
-    connect_s: int = setting(number(1, 60), 5)
-    silence_s: int = setting(number(5, 300), 30)
-    local_request_s: int = setting(number(1, 300), 15)
+    heartbeat_interval_s: int = setting(number(5, 300), 30, "How often the node reports, give or take a fifth.")
+    poll_wait_s: int = setting(number(1, 300), 55, "How long a request for the next head asks to be held.")
+    backoff_cap_s: int = setting(
+        number(30, 3_600), 300, "The longest pause before a source that failed is asked again."
+    )
+    connect_s: int = setting(number(1, 60), 5, "Limit for a connection to be made.")
+    silence_s: int = setting(number(5, 300), 30, "Limit for a transfer without progress.")
+    local_request_s: int = setting(
+        number(1, 300), 15, "Limit for a request on the Unix socket; long polls have their own."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitsTable:
     """Bytes. `section_bytes` and `content_bytes` are the two limits of format.md 10 that may differ."""
 
-    section_bytes: int = setting(number(64 * KIB, 64 * MIB), MIB)
-    content_bytes: int = setting(number(MIB, 4 * GIB), 256 * MIB)
-    map_bytes: int = setting(number(256 * MIB, 64 * GIB), 4 * GIB)
+    section_bytes: int = setting(
+        number(64 * KIB, 64 * MIB),
+        MIB,
+        "The largest section. At least the coordinator's, or its documents are refused.",
+    )
+    content_bytes: int = setting(number(MIB, 4 * GIB), 256 * MIB, "The largest content of one document.")
+    map_bytes: int = setting(
+        number(256 * MIB, 64 * GIB),
+        4 * GIB,
+        "The largest that the store may become: address space, not disk that is taken at once.",
+    )
 
     def documents(self) -> Limits:
         return Limits(section_bytes=self.section_bytes, content_bytes=self.content_bytes)
@@ -166,7 +236,7 @@ class LimitsTable:
 
 @dataclass(frozen=True, kw_only=True)
 class LogTable:
-    level: str = setting(words("debug", "info", "warning", "error"), "info")
+    level: str = setting(words("debug", "info", "warning", "error"), "info", "What is logged, and all above it.")
 
 
 @dataclass(frozen=True, kw_only=True)

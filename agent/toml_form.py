@@ -2,21 +2,30 @@
 
     @dataclass(frozen=True, kw_only=True)
     class Intervals:
-        heartbeat_interval_s: int = setting(number(5, 300), 30)
+        heartbeat_interval_s: int = setting(number(5, 300), 30, "How often the node reports.")
 
+Each setting says what it is for, and each form what it takes: docs/configuration.md is made of that.
 All that is wrong is gathered, so that one look at the error is enough.
 """
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-Read = Callable[[object], T]
-"""Takes a TOML value and gives ours; ValueError says what it must be."""
+
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """`read` takes a TOML value and gives ours; its ValueError says what it must be. `description` says it ahead."""
+
+    read: Callable[[object], T]
+    description: str
+
+    def __call__(self, value: object) -> T:
+        return self.read(value)
 
 
 class ConfigurationError(ValueError):
@@ -27,8 +36,8 @@ class ConfigurationError(ValueError):
         self.problems = problems
 
 
-def setting(read: Read[Any], default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
-    return field(default=default, metadata={"read": read})
+def setting(form: Form[Any], default: object = MISSING, about: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
+    return field(default=default, metadata={"form": form, "about": about})
 
 
 def read_table(cls: type[T], value: object, place: str, problems: list[str]) -> T | None:
@@ -56,62 +65,68 @@ def unknown(key: str, known: list[str], place: str) -> str:
 
 def _read(each: "Field[Any]", item: object, place: str, problems: list[str]) -> object:
     try:
-        return each.metadata["read"](item)
+        return each.metadata["form"].read(item)
     except ValueError as error:
         problems.append(f"{place}.{each.name} {error}")
         return None
 
 
-def number(least: int, most: int) -> Read[int]:
+def number(least: int, most: int) -> Form[int]:
     def read(value: object) -> int:
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"must be an integer from {least} to {most}, not {value!r}")
         return value
 
-    return read
+    return Form(read, f"integer, {least} to {most}")
 
 
-def words(*allowed: str) -> Read[str]:
-    return that(lambda value: value in allowed, f"must be one of {', '.join(allowed)}")
+def words(*allowed: str) -> Form[str]:
+    return that(lambda value: value in allowed, f"one of {', '.join(allowed)}")
 
 
-def that(accepts: Callable[[str], bool], must: str) -> Read[str]:
-    """A string that satisfies `accepts`."""
+def that(accepts: Callable[[str], bool], form: str) -> Form[str]:
+    """A string that satisfies `accepts`; `form` says which those are."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not accepts(value):
-            raise ValueError(f"{must}, not {value!r}"[:300])
+            raise ValueError(f"must be {form}, not {value!r}"[:300])
         return value
 
-    return read
+    return Form(read, form)
 
 
-def boolean(value: object) -> bool:
+def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {value!r}"[:300])
     return value
 
 
-def array(read: Read[T], least: int = 0) -> Read[tuple[T, ...]]:
+def array(form: Form[T], least: int = 0) -> Form[tuple[T, ...]]:
     def read_all(value: object) -> tuple[T, ...]:
         if not isinstance(value, list) or len(value) < least:
             raise ValueError(f"must be an array of at least {least}" if least else "must be an array")
-        return tuple(read(item) for item in value)
+        return tuple(form.read(item) for item in value)
 
-    return read_all
+    size = f" at least {least}" if least else ""
+    return Form(read_all, f"array of{size}: {form.description}")
 
 
-def absolute_path(value: object) -> Path:
+def _absolute_path(value: object) -> Path:
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
         raise ValueError(f"must be an absolute path, not {value!r}"[:300])
     return Path(value)
 
 
-def file_mode(value: object) -> int:
+def _file_mode(value: object) -> int:
     """Octal digits in a string, `"0660"`: TOML's own octal form is too easily taken for decimal."""
     if not isinstance(value, str) or len(value) != 4 or any(digit not in "01234567" for digit in value):
         raise ValueError(f'must be four octal digits in quotes, such as "0660", not {value!r}'[:300])
     return int(value, 8)
+
+
+boolean = Form(_boolean, "true or false")
+absolute_path = Form(_absolute_path, "an absolute path")
+file_mode = Form(_file_mode, 'four octal digits in quotes, such as "0660"')
 
 
 def tables(cls: type[T], value: object, place: str, problems: list[str]) -> tuple[T, ...]:
