@@ -1,37 +1,17 @@
 """Reports: what they say, what they deliver, and what an answer changes."""
 
-import pytest
 import trio
-from trio.testing import MockClock
 
 from tests.fakes.cluster import HOUR
-from tests.journeys.lab import lab
 from wire.messages import HEARTBEAT_BYTES, Recorded
 
 ROUTES = "route_policy"
 
 
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-@pytest.fixture
-async def one(tmp_path, mock_clock):
-    async with lab(tmp_path, mock_clock) as made:
-        yield made
-
-
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
-
-
 async def test_a_report_says_what_is_active(one, mock_clock):
     """rules S30, K44, L38"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         report = await one.server.wait_heartbeat(lambda report: ROUTES in report.scopes)
         active = report.scopes[ROUTES].active
         document = one.cluster.published[ROUTES].envelope
@@ -46,7 +26,7 @@ async def test_a_report_says_what_is_active(one, mock_clock):
 async def test_reports_come_at_their_interval_with_jitter(one, mock_clock):
     """rules J42; Numbers: 30 s, 20 %"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await one.server.wait_heartbeat()
         before = len(one.server.heartbeats)
         await trio.sleep(1200)
@@ -56,7 +36,7 @@ async def test_reports_come_at_their_interval_with_jitter(one, mock_clock):
 async def test_an_activation_is_reported_soon(one, mock_clock):
     """protocol.md 3"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await trio.sleep(100)
         one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.announce()
@@ -68,7 +48,7 @@ async def test_an_activation_is_reported_soon(one, mock_clock):
 async def test_events_are_sent_until_they_are_acknowledged(one, mock_clock):
     """rules A13; protocol.md 3"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await one.server.wait_heartbeat(lambda report: not report.journal)
         one.server.down = True
         one.server.snapshot({"routes": {"south": {}}}, ROUTES)
@@ -85,7 +65,7 @@ async def test_events_are_sent_until_they_are_acknowledged(one, mock_clock):
 async def test_a_report_is_bounded_whatever_has_happened(one, mock_clock):
     """rules K53: NUL and control characters are escaped; what does not fit comes next time"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
 
         def much() -> None:
             for number in range(900):
@@ -104,7 +84,7 @@ async def test_a_report_is_bounded_whatever_has_happened(one, mock_clock):
 async def test_a_failing_report_changes_nothing(one, mock_clock):
     """rules P23, S70"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         before = one.node.holdings
         one.server.refuse = "not_ready"
         await trio.sleep(300)
@@ -115,7 +95,7 @@ async def test_a_failing_report_changes_nothing(one, mock_clock):
 async def test_what_was_recorded_below_is_no_news(one, mock_clock):
     """rules K41"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.recorded = {ROUTES: Recorded(1, 1)}
         await one.server.wait_heartbeat()
         assert one.node.learnt.behind == {}

@@ -1,8 +1,6 @@
 """Joining: what is pinned, what a crash leaves, and what a false grant does not do."""
 
-import pytest
 import trio
-from trio.testing import MockClock
 
 from snapshot import canonical
 from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, key
@@ -11,23 +9,6 @@ from tests.journeys.lab import lab
 from wire.messages import JoinGrant
 
 ROUTES = "route_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-@pytest.fixture
-async def one(tmp_path, mock_clock):
-    async with lab(tmp_path, mock_clock) as made:
-        yield made
-
-
-async def joined(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
 
 
 def grant_with(one, *documents):
@@ -47,13 +28,13 @@ async def refused(one):
     assert one.node.store.enrolment is None or not one.node.learnt.member
     assert not one.node.holdings.kept.active
     one.server.spoil = lambda _, data: data
-    await joined(one)
+    await one.settled()
 
 
 async def test_what_a_join_sends(one, mock_clock):
     """rules J1, J3, K16: the fake checks the proof, the server's fingerprint and the token; the body has no more"""
     async with one.agent():
-        await joined(one)
+        await one.settled()
         enrolled = one.node.store.enrolment
         assert enrolled.trusted_by == "first use"
         assert not enrolled.confirmed
@@ -103,7 +84,7 @@ async def test_pinned_roots_that_are_right(tmp_path, mock_clock):
     ids = ", ".join(f'"{key(name).key_id}"' for name in ("root-1", "root-2"))
     async with lab(tmp_path, mock_clock, text=f"[trust]\nroot_key_ids = [{ids}]\nroot_threshold = 2\n") as one:
         async with one.agent():
-            await joined(one)
+            await one.settled()
             assert one.node.store.enrolment.trusted_by == "configuration"
             assert one.node.store.enrolment.confirmed
 
@@ -117,7 +98,7 @@ async def test_a_crash_after_the_roots_were_pinned_repeats_safely(one, mock_cloc
         for path in (one.folder / "state" / "clusters" / CLUSTER_ID / name).iterdir():
             path.unlink()
     async with one.agent():
-        await joined(one)
+        await one.settled()
         assert one.node.store.enrolment == enrolled
         assert one.server.joins == 2
 
@@ -128,7 +109,7 @@ async def test_a_lost_answer_is_asked_for_again(one, mock_clock):
     async with one.agent():
         await one.until(lambda: one.server.joins >= 1 and one.node.counters.of("joins_failed") > 0)
         one.server.spoil = lambda _, data: data
-        await joined(one)
+        await one.settled()
         assert len(one.server.pins.of_node("node-a")) == 1
 
 

@@ -4,7 +4,6 @@ import base64
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from agent.sources import Kind, Sources
 from snapshot.manifest import Revocations
@@ -15,12 +14,6 @@ from wire.contexts import Identity
 
 STORAGE, PEERS = "storage_directory", "peer_directory"
 ENDPOINTS = {"s1": {"url": "https://storage-1.example:8443"}, "s2": {"url": "https://storage-2.example:8443"}}
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
 
 
 @pytest.fixture

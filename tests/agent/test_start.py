@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from store.disk import Disk
 from store.environment import Environment
@@ -14,12 +13,6 @@ from tests.fakes.cluster import CLUSTER_ID
 from tests.journeys.lab import lab
 
 ROUTES = "route_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
 
 
 @pytest.fixture

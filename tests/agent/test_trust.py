@@ -2,26 +2,11 @@
 
 import shutil
 
-import pytest
 import trio
-from trio.testing import MockClock
 
 from tests.fakes.cluster import CLUSTER_ID
-from tests.journeys.lab import lab
 
 ROUTES = "route_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-@pytest.fixture
-async def one(tmp_path, mock_clock):
-    async with lab(tmp_path, mock_clock) as made:
-        yield made
 
 
 def rotate(one, count):
@@ -30,15 +15,10 @@ def rotate(one, count):
         one.server.publish(one.cluster.trust_bundle(**one.server.times()))
 
 
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
-
-
 async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, mock_clock):
     """rules S36, P24; threats D-14: the third lost its signatures; the second holds; once it is mended all are taken"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         rotate(one, 3)
         good = one.server.bundles[2]
         one.server.bundles[2] = good[:200] + bytes([good[200] ^ 1]) + good[201:]
@@ -54,7 +34,7 @@ async def test_a_bad_bundle_ends_the_run_and_what_came_before_it_stands(one, moc
 async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
     """rules L33, S63: below its mark a bundle only leads on; the mark and what is above is taken"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         rotate(one, 3)
         one.server.announce()
         await one.until(lambda: one.node.holdings.bundle.version == 4)
@@ -62,13 +42,13 @@ async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
     async with one.agent():
         await one.until(lambda: one.node.holdings.bundle is not None)
         assert one.node.holdings.bundle.version == 4
-        await settled(one)
+        await one.settled()
 
 
 async def test_a_lost_store_takes_no_bundle_below_its_mark(one, mock_clock):
     """rules S53; threats D-24: a coordinator that was put back cannot lower what the floors hold"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         rotate(one, 2)
         one.server.announce()
         await one.until(lambda: one.node.holdings.bundle.version == 3)

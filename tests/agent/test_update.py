@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from snapshot import canonical
 from tests.fakes.cluster import HOUR
@@ -10,17 +9,6 @@ from tests.journeys.lab import lab
 from wire.client import Call, Client, ClientError, UnixConnector
 
 ROUTES, QOS = "route_policy", "qos_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
 
 
 async def handed_in(one, document):
@@ -37,7 +25,7 @@ async def test_documents_from_another_medium(tmp_path, mock_clock):
     """rules S60, S86, S3, S53, P22: the network is gone, and files come by hand, through the same verification"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             listed = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
             stray = one.cluster.snapshot({"qos": {}}, QOS, **one.server.times())
             one.server.down = True
@@ -66,7 +54,7 @@ async def test_an_emergency_bundle_comes_as_a_file(tmp_path, mock_clock):
     """rules S60: verified as any other"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             one.server.down = True
             one.cluster.trust("config-1", status="revoked")
             bundle = one.cluster.trust_bundle(**one.server.times())
@@ -78,7 +66,7 @@ async def test_what_is_no_document_is_refused(tmp_path, mock_clock):
     """rules P6"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             client = Client(UnixConnector())
             for body in (b"", b"\x94", b"{}", b"\x00" * 5000):
                 with pytest.raises(ClientError, match="422"):
@@ -91,7 +79,7 @@ async def test_a_head_is_taken_while_a_download_hangs(tmp_path, mock_clock):
     """rules P2: one slow document keeps nobody in the dark"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             one.server.snapshot({"routes": {"slow": {}}}, ROUTES)
             one.server.hang = f"/v1/documents/{ROUTES}-2"
             one.server.announce()
@@ -106,7 +94,7 @@ async def test_a_missing_document_is_asked_for_less_and_less(tmp_path, mock_cloc
     """rules X27: and it arrives as soon as it is there"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             made = one.server.snapshot({"routes": {"late": {}}}, ROUTES)
             held_back = one.server.documents.pop(made.envelope.snapshot_id)
             one.server.announce()
@@ -121,7 +109,7 @@ async def test_the_others_are_judged_by_what_the_same_head_establishes(tmp_path,
     """format.md 9: roles come with node_runtime, and what needs them with it, in one activation"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             one.server.snapshot({"node": {}}, "node_runtime", roles=["core_mesh", "egress_service"])
             one.server.snapshot({"services": {"web": {}}}, "service_assignment")
             one.server.announce()
@@ -137,7 +125,7 @@ async def test_a_revoked_role_takes_its_scopes_from_new_use(tmp_path, mock_clock
 
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             gone = Revocations(version=1, role_assignments=frozenset({"node-a/core_mesh"}))
             one.server.snapshot({"routes": {"south": {}}}, ROUTES)
             one.server.announce(revocations=gone)

@@ -15,11 +15,6 @@ def mock_clock():
     return MockClock(rate=1.0)
 
 
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
-
-
 VALIDATED = """
 [[service]]
 name = "web"
@@ -32,7 +27,7 @@ async def test_a_validator_keeps_its_scopes_out_and_no_others(tmp_path, mock_clo
     """rules S67, S16: the configuration that a service could not live with"""
     async with lab(tmp_path, mock_clock, text=VALIDATED) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             one.server.snapshot({"routes": {"forbidden": {}}}, ROUTES)
             one.server.snapshot({"policy": POLICY | {"route_ttl_s": 60}}, POLICY_SCOPE)
             one.server.announce()
@@ -49,7 +44,7 @@ async def test_what_a_validator_keeps_out_is_tried_again_later(tmp_path, mock_cl
     (tmp_path / "yes").touch()
     async with lab(tmp_path, mock_clock, text=text) as one:
         async with one.agent():
-            await settled(one)
+            await one.settled()
             (tmp_path / "yes").unlink()
             one.server.snapshot({"routes": {"south": {}}}, ROUTES)
             one.server.announce()

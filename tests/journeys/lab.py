@@ -20,6 +20,7 @@ from wire.client import Call, Client, UnixConnector
 from wire.endpoint import path
 from wire.systemd import Notifier
 
+ROUTES = "route_policy"
 POLICY = {
     "allow": ["continue_services", "preserve_routes", "report_degraded"],
     "max_duration_s": 2 * HOUR,
@@ -74,7 +75,12 @@ class Lab:
                 with trio.move_on_after(5):
                     await self.node.changed.wait_above(seen)
 
-    async def until_active(self, scope: str, version: int) -> None:
+    async def settled(self) -> None:
+        """A member, active, with version 1 of everything."""
+        await self.until_active(ROUTES, 1)
+        await self.until(lambda: self.state == "active")
+
+    async def until_active(self, scope: str, version: int | None) -> None:
         await self.until(lambda: self.version(scope) == version)
 
     def version(self, scope: str) -> int | None:
@@ -117,7 +123,7 @@ class Lab:
 def first_documents(server: CoordinatorServer) -> None:
     server.snapshot({"node": {"site": "default"}}, "node_bootstrap")
     server.snapshot({"policy": POLICY}, "degraded_mode_policy")
-    server.snapshot({"routes": {"north": {"via": "a"}}}, "route_policy")
+    server.snapshot({"routes": {"north": {"via": "a"}}}, ROUTES)
 
 
 @asynccontextmanager

@@ -3,33 +3,12 @@
 The thirteen cases of seed 001, section 15, each by name; then what a node lives through.
 """
 
-import pytest
-from trio.testing import MockClock
 
 from snapshot.bundle import REVOKED
 from tests.fakes.cluster import DAY, key
-from tests.journeys.lab import lab
 
 ROUTES = "route_policy"
 POLICY_SCOPE = "degraded_mode_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-@pytest.fixture
-async def one(tmp_path, mock_clock):
-    """A lab whose node is a member, active, with version 1 of everything."""
-    async with lab(tmp_path, mock_clock) as made:
-        yield made
-
-
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
 
 
 def held(one):
@@ -63,7 +42,7 @@ async def refuses(one, document, reason, *, scope=ROUTES):
 async def test_a_valid_snapshot_applies(one, mock_clock):
     """rules S71, S67, A3, A5, J15"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         found = await one.get("v1", "scopes", ROUTES, "sections", "routes")
         assert found == {"north": {"via": "a"}}
         report = await one.server.wait_heartbeat(lambda report: ROUTES in report.scopes)
@@ -74,7 +53,7 @@ async def test_a_valid_snapshot_applies(one, mock_clock):
 async def test_an_invalid_signature_is_refused(one, mock_clock):
     """rules S72, S28"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         good = one.cluster.snapshot(scope=ROUTES, **one.server.times())
         signatures = tuple((name, bytes([data[0] ^ 1]) + data[1:]) for name, data in good.signatures)
         bad = type(good)(good.envelope, good.envelope_bytes, signatures, good.manifest_bytes, good.sections)
@@ -84,21 +63,21 @@ async def test_an_invalid_signature_is_refused(one, mock_clock):
 async def test_a_wrong_cluster_is_refused(one, mock_clock):
     """rules S73, S42"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await refuses(one, one.cluster.snapshot(cluster_id="elsewhere", **one.server.times()), "wrong_cluster")
 
 
 async def test_a_wrong_node_is_refused(one, mock_clock):
     """rules S74"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await refuses(one, one.cluster.snapshot(subject_node_id="node-b", **one.server.times()), "wrong_node")
 
 
 async def test_an_expired_snapshot_is_refused_and_an_active_one_authorises_nothing_new(one, mock_clock):
     """rules S75, S29, S16, S57"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         now = int(one.clock.true)
         times = {"issued_at": now - 900, "valid_from": now - 900, "refresh_after": now - 300, "expires_at": now - 1}
         await refuses(one, one.cluster.snapshot(**times), "expired")
@@ -114,7 +93,7 @@ async def test_an_expired_snapshot_is_refused_and_an_active_one_authorises_nothi
 async def test_a_rollback_is_refused(one, mock_clock):
     """rules S76, S86: an entry below the mark is not followed, and reported"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         first = one.cluster.published[ROUTES]
         second = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.announce()
@@ -132,7 +111,7 @@ async def test_a_rollback_is_refused(one, mock_clock):
 async def test_a_version_gap_triggers_a_full_resync(one, mock_clock):
     """rules S77, S27: the increment at hand starts elsewhere, so the whole is asked for at once"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         base = one.cluster.states[ROUTES]
         one.server.snapshot({"routes": {"missed": {}}}, ROUTES)
         made = one.server.publish_increment(ROUTES, sets={"more": {"a": 1}})
@@ -149,7 +128,7 @@ async def test_a_version_gap_triggers_a_full_resync(one, mock_clock):
 async def test_a_raw_secret_is_refused(one, mock_clock):
     """rules S78"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         bad = one.cluster.snapshot({"vpn": {"password": "hunter2"}}, **one.server.times())
         await refuses(one, bad, "raw_secret")
 
@@ -157,7 +136,7 @@ async def test_a_raw_secret_is_refused(one, mock_clock):
 async def test_unrelated_organization_data_is_refused(one, mock_clock):
     """rules S79"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         bad = one.cluster.snapshot({"routes": {"north": {"organization_id": "umber"}}}, **one.server.times())
         await refuses(one, bad, "unrelated_organization")
 
@@ -165,7 +144,7 @@ async def test_unrelated_organization_data_is_refused(one, mock_clock):
 async def test_a_wrong_role_is_refused(one, mock_clock):
     """rules S80, S17: `core_mesh` alone holds no service assignment"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.snapshot({"services": {}}, "service_assignment")
         one.server.announce()
         await one.until(lambda: one.rejected("service_assignment") == "role_not_allowed")
@@ -178,7 +157,7 @@ async def test_a_wrong_role_is_refused(one, mock_clock):
 async def test_an_increment_applies_to_its_base_only(one, mock_clock):
     """rules S81, S25: from the base as an increment, and from nothing else"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         made = one.server.publish_increment(
             ROUTES, patches={"routes": [{"op": "add", "path": "/south", "value": {"via": "b"}}]}
         )
@@ -194,7 +173,7 @@ async def test_an_increment_applies_to_its_base_only(one, mock_clock):
 async def test_a_revoked_signer_is_refused_and_what_it_signed_is_marked(one, mock_clock):
     """rules S82, S60, S61: by a trust bundle"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.cluster.trust("config-1", status=REVOKED)
         one.server.publish(one.cluster.trust_bundle(**one.server.times()))
         for scope in ("node_bootstrap", POLICY_SCOPE):
@@ -212,7 +191,7 @@ async def test_a_revoked_signer_is_refused_and_what_it_signed_is_marked(one, moc
 async def test_forbidden_actions_are_blocked_in_degraded_mode(one, mock_clock):
     """rules S83, A6, S57, S55"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.down = True
         await one.until(lambda: one.state == "degraded")
         assert one.cause == "head_expired"

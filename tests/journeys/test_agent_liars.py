@@ -3,18 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from trio.testing import MockClock
 
 from snapshot import container
 from tests.journeys.lab import Lab, lab
 
 ROUTES = "route_policy"
-
-
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
 
 
 def read(data):

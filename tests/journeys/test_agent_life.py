@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from snapshot.bundle import RETIRING
 from snapshot.manifest import Revocations
@@ -16,27 +15,10 @@ ROUTES = "route_policy"
 POLICY_SCOPE = "degraded_mode_policy"
 
 
-@pytest.fixture
-def mock_clock():
-    """pytest-trio takes it for the loop's clock where a test names it itself."""
-    return MockClock()
-
-
-@pytest.fixture
-async def one(tmp_path, mock_clock):
-    async with lab(tmp_path, mock_clock) as made:
-        yield made
-
-
-async def settled(one):
-    await one.until_active(ROUTES, 1)
-    await one.until(lambda: one.state == "active")
-
-
 async def test_a_start_without_a_network_serves_what_is_on_the_disk(one, mock_clock):
     """rules A10, A12, A15, K28, P2, L14: ready, active while the head lasts, and unconfirmed says so"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
     one.server.down = True
     async with one.agent():
         assert one.state == "active", "from its first moment"
@@ -48,7 +30,7 @@ async def test_a_start_without_a_network_serves_what_is_on_the_disk(one, mock_cl
 async def test_a_start_with_an_expired_head_needs_leave(one, mock_clock):
     """rules A15: FENCED, since the policy does not allow an unconfirmed start; a valid head ends it (J41)"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
     one.server.down = True
     await trio.sleep(HOUR)
     async with one.agent():
@@ -65,7 +47,7 @@ async def test_a_start_with_an_expired_head_goes_on_where_the_policy_allows(one,
     one.server.snapshot({"policy": POLICY | {"allow_unconfirmed_start": True}}, POLICY_SCOPE)
     one.server.announce()
     async with one.agent():
-        await settled(one)
+        await one.settled()
     one.server.down = True
     await trio.sleep(HOUR)
     async with one.agent():
@@ -78,12 +60,12 @@ async def test_a_start_with_an_expired_head_goes_on_where_the_policy_allows(one,
 async def test_a_lost_store_is_filled_again_from_pinned_roots(one, mock_clock):
     """rules L31, L33, S64, L38: identity, roots and marks are not lost with it, so there is no second first use"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         enrolled = one.node.store.enrolment
         incarnation = one.node.store.incarnation
     shutil.rmtree(one.folder / "state" / "clusters" / "raven-1" / "store")
     async with one.agent():
-        await settled(one)
+        await one.settled()
         assert one.node.store.enrolment == enrolled
         assert one.node.store.incarnation != incarnation
         assert one.server.joins == 1, "a member is one without its store, too"
@@ -100,7 +82,7 @@ async def test_without_a_token_nobody_is_asked(one, mock_clock):
         assert (await one.may("start_service"))["reason"] == "not_enrolled"
         one.server.announce()
         (one.folder / "elsewhere").rename(one.folder / "join.token")
-        await settled(one)
+        await one.settled()
 
 
 async def test_a_refused_join_shows_its_code_and_is_tried_again(one, mock_clock):
@@ -110,7 +92,7 @@ async def test_a_refused_join_shows_its_code_and_is_tried_again(one, mock_clock)
         await one.until(lambda: one.cause == "unauthorized_peer")
         assert one.state == "unenrolled"
         one.server.refuse = ""
-        await settled(one)
+        await one.settled()
 
 
 async def test_no_token_leaves_where_the_chain_is_not_the_configured_ones(one, tmp_path, mock_clock):
@@ -128,7 +110,7 @@ async def test_no_token_leaves_where_the_chain_is_not_the_configured_ones(one, t
 async def test_a_token_of_another_cluster_waits(one, mock_clock):
     """rules K27, A4: the store is one cluster's, the token says another; nothing new is authorised"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
     (one.folder / "join.token").write_text("e30.eyJjbHVzdGVyIjoiZWxzZXdoZXJlIn0.c2ln")
     async with one.agent():
         assert (one.state, one.cause) == ("waiting", "token_of_another_cluster")
@@ -138,7 +120,7 @@ async def test_a_token_of_another_cluster_waits(one, mock_clock):
 async def test_a_withdrawn_scope_goes_and_its_mark_stays(one, mock_clock):
     """rules S3: and when it is listed again at the same version, it comes again"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         gone = one.cluster.published.pop(ROUTES)
         one.server.announce()
         await one.until_active(ROUTES, None)
@@ -153,7 +135,7 @@ async def test_a_withdrawn_scope_goes_and_its_mark_stays(one, mock_clock):
 async def test_a_scope_of_an_unknown_type_blinds_nobody(one, mock_clock):
     """rules S14"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         listed = one.cluster.published[ROUTES]
         one.cluster.published["weather_policy"] = listed
         one.server.announce()
@@ -166,7 +148,7 @@ async def test_a_scope_of_an_unknown_type_blinds_nobody(one, mock_clock):
 async def test_a_frozen_head_degrades_though_somebody_answers(one, mock_clock):
     """rules A6, S62: the same head for ever is an answer, and no freshness"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         await one.until(lambda: one.state == "degraded")
         assert len(one.server.heartbeats) > 10, "the coordinator has answered all the while"
         report = await one.server.wait_heartbeat(lambda report: report.mode == "degraded")
@@ -177,7 +159,7 @@ async def test_a_frozen_head_degrades_though_somebody_answers(one, mock_clock):
 async def test_a_head_of_an_old_generation_is_not_followed(one, mock_clock):
     """rules K32, J40"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         old = one.server.announce()
         newer = one.server.announce()
         await one.until(lambda: one.node.holdings.head_version == newer.envelope.version)
@@ -190,7 +172,7 @@ async def test_a_head_of_an_old_generation_is_not_followed(one, mock_clock):
 async def test_a_revoked_node_lets_everything_go_but_what_proves_it(one, mock_clock):
     """rules A9, K22, S61: by a head; still so after a restart, and after a head that names nobody"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.announce(revocations=Revocations(version=1, node_ids=frozenset({NODE_ID})))
         await one.until(lambda: one.state == "revoked" and one.version(ROUTES) is None)
         assert set(one.node.holdings.scopes) == {"trust_bundle"}
@@ -208,7 +190,7 @@ async def test_a_revoked_node_lets_everything_go_but_what_proves_it(one, mock_cl
 async def test_an_unsigned_revocation_fences_and_ends_nothing(one, mock_clock):
     """rules A8, A9, J40: the fence holds until a newer head is accepted"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.refuse = "revoked"
         one.server.wake()
         await one.until(lambda: one.state == "fenced")
@@ -224,7 +206,7 @@ async def test_an_unsigned_revocation_fences_and_ends_nothing(one, mock_clock):
 async def test_three_rotations_missed_are_walked(one, mock_clock):
     """rules S36, S44; threats D-14: bundles 2 to 4 while the node was away; the middle ones have expired"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
     now = int(one.clock.true)
     short = one.server.times() | {"refresh_after": now + 60, "expires_at": now + 120}
     for number in (2, 3):
@@ -247,7 +229,7 @@ async def test_a_disk_put_back_is_found_by_its_floors(one, mock_clock):
     """rules L32, P18, X12: the store of yesterday beside the floors of today"""
     store = one.folder / "state" / "clusters" / "raven-1" / "store"
     async with one.agent():
-        await settled(one)
+        await one.settled()
     shutil.copytree(store, one.folder / "yesterday")
     one.server.snapshot({"routes": {"south": {}}}, ROUTES)
     one.server.announce()
@@ -269,7 +251,7 @@ async def test_a_whole_disk_put_back_is_found_by_the_coordinators_record(one, mo
     from wire.messages import Recorded
 
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.recorded = {ROUTES: Recorded(1, 2)}
         await one.until(lambda: one.state == "recovering")
         assert one.cause == "node_behind"
@@ -283,7 +265,7 @@ async def test_a_whole_disk_put_back_is_found_by_the_coordinators_record(one, mo
 async def test_a_clock_that_goes_back_fences_until_it_is_right(one, mock_clock):
     """rules A16, A18, P27: nothing that has expired comes back to life"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.down = True
         one.clock.wall_offset_s = -DAY
         await one.until(lambda: one.state == "fenced")
@@ -296,7 +278,7 @@ async def test_a_clock_that_goes_back_fences_until_it_is_right(one, mock_clock):
 async def test_a_clock_of_2020_after_a_reboot_does_not_go_below_the_floor(one, mock_clock):
     """rules P27, A17, A18: and a check-in shows that the floor is right"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         floor = one.node.store.time_floor.time
     one.clock.reboot()
     one.clock.wall_offset_s = -7 * 365 * DAY
@@ -311,7 +293,7 @@ async def test_a_clock_of_2020_after_a_reboot_does_not_go_below_the_floor(one, m
 async def test_a_clock_that_runs_ahead_expires_early_and_is_forgotten(one, mock_clock):
     """rules A19, P27: set right, what was valid is valid"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.down = True
         one.clock.wall_offset_s = 30 * DAY
         await one.until(lambda: one.state == "fenced")
@@ -323,7 +305,7 @@ async def test_a_clock_that_runs_ahead_expires_early_and_is_forgotten(one, mock_
 async def test_what_is_valid_tomorrow_waits_in_its_slot(one, mock_clock):
     """rules X26: pending, shown, verified again whole at its time"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         start = int(one.clock.true) + 600
         one.server.snapshot({"routes": {"later": {}}}, ROUTES, valid_from=start)
         one.server.announce()
@@ -339,7 +321,7 @@ async def test_what_is_valid_tomorrow_waits_in_its_slot(one, mock_clock):
 async def test_scopes_of_one_head_become_active_together(one, mock_clock):
     """rules X17, S67: one generation; and a refused one leaves the others alone (S16)"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.snapshot({"policy": POLICY | {"max_duration_s": 60}}, POLICY_SCOPE)
         bad = one.cluster.snapshot({"qos": {"token": "abc"}}, "qos_policy", **one.server.times())
@@ -354,7 +336,7 @@ async def test_scopes_of_one_head_become_active_together(one, mock_clock):
 async def test_a_recovery_goes_back_once(one, mock_clock):
     """rules S31, S87, S65, S86"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         first = one.cluster.published[ROUTES]
         one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.announce()
@@ -373,7 +355,7 @@ async def test_a_recovery_goes_back_once(one, mock_clock):
 async def test_an_epoch_comes_with_its_bundle(one, mock_clock):
     """rules S24, X6: an increment does not carry one, a snapshot does"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.cluster.authority_epoch = 2
         one.server.publish(one.cluster.trust_bundle(**one.server.times()))
         for scope in ("node_bootstrap", POLICY_SCOPE, ROUTES):
@@ -387,7 +369,7 @@ async def test_an_epoch_comes_with_its_bundle(one, mock_clock):
 async def test_the_network_is_gone_for_an_hour(one, mock_clock):
     """rules P1: liveness stays good, no task ends, all recovers"""
     async with one.agent():
-        await settled(one)
+        await one.settled()
         one.server.down = True
         await trio.sleep(HOUR)
         assert await one.get("probe", "liveness") == {"alive": True}
@@ -405,7 +387,7 @@ async def test_a_certificate_is_renewed_in_time(tmp_path, mock_clock):
     async with lab(tmp_path, mock_clock, text=text) as one:
         object.__setattr__(one.settings.node, "certificate_lifetime_s", DAY)
         async with one.agent():
-            await settled(one)
+            await one.settled()
             before = one.server.pins.of_node(NODE_ID)
             assert len(before) == 1
             with trio.fail_after(DAY):
