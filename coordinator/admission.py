@@ -77,7 +77,7 @@ def issue_token(
     if node_id is not None and not is_id(node_id):
         raise Refused(Code.BAD_REQUEST, "the node id is out of form")
     with database.change(actor=actor, now=now) as transaction:
-        standing = authority.standing(transaction)
+        standing = authority.sound(transaction)
         issuer = _issuer(transaction, key)
         _check_site(transaction, site_id)
         claims = tokens.new_claims(standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id)

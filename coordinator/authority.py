@@ -13,6 +13,9 @@ from coordinator.refusal import Code, Refused
 from coordinator.tokens import key_id_of
 from snapshot.identifiers import is_endpoint, is_hash, is_id
 
+PUT_BACK = "the database was put back: a node holds a head that we signed and that is not on record here"
+RAISE_EPOCH = "holdfastctl epoch raise"
+
 _CHUNK = 500  # names in one statement
 
 
@@ -38,6 +41,12 @@ class Standing:
     revocations_version: int
     last_issued_at: int
     nonce_key: bytes
+    put_back_epoch: int | None = None  # proven of this epoch: the database was put back (put_back.py)
+
+    @property
+    def is_put_back(self) -> bool:
+        """Until the epoch is raised (rules K41)."""
+        return self.put_back_epoch is not None and self.authority_epoch <= self.put_back_epoch
 
 
 def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
@@ -81,7 +90,16 @@ def standing(transaction: Transaction) -> Standing:
         row.revocations_version,
         row.last_issued_at,
         bytes(row.nonce_key),
+        row.put_back_epoch,
     )
+
+
+def sound(transaction: Transaction) -> Standing:
+    """The same, where something may be signed from it: `stale_state` once the database is known to be put back."""
+    found = standing(transaction)
+    if found.is_put_back:
+        raise Refused(Code.STALE_STATE, PUT_BACK, remedy=RAISE_EPOCH)
+    return found
 
 
 def check_current(transaction: Transaction, known: Standing) -> None:
@@ -90,7 +108,7 @@ def check_current(transaction: Transaction, known: Standing) -> None:
     if latest.state_id == known.state_id:
         return
     if (latest.authority_epoch, latest.revision) < (known.authority_epoch, known.revision):
-        remedy = "the database was put back: raise the epoch with holdfastctl recover"
+        remedy = f"the database was put back: {RAISE_EPOCH}"
         raise Refused(
             Code.STALE_STATE, f"the database is at {latest.revision}, we knew {known.revision}", remedy=remedy
         )

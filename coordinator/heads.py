@@ -72,6 +72,7 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
     refusals: dict[str, Refused] = {}
     accepted: list[_Accepted] = []
     with database.change(actor=actor, now=now) as transaction:
+        authority.sound(transaction)
         read = _read(transaction, publications)
         for each in publications:
             try:

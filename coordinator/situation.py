@@ -78,8 +78,8 @@ class Situation:
 
 
 def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: Settings, now: float) -> Issue:
-    """Unpublishable without a trust bundle: nobody could verify what we sign."""
-    standing = authority.standing(transaction)
+    """Unpublishable without a trust bundle: nobody could verify what we sign. `stale_state`: see authority.sound."""
+    standing = authority.sound(transaction)
     found = latest_bundle(transaction)
     if found is None:
         raise Unpublishable("no_trust_bundle", "no trust bundle was added yet")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator import documents
+from coordinator import authority, documents
 from coordinator.database import Database
 from coordinator.documents import TRUST_BUNDLE, Document
 from coordinator.publisher import container_of
@@ -59,10 +59,11 @@ def name_of(identifier: str) -> str:
 
 def _plan(database: Database) -> Iterator[tuple[str, Callable[[], Document]]]:
     """The path of each file and how its content is read, in the order in which they are written."""
+    with database.read() as transaction:
+        authority.sound(transaction)
+        listings = documents.listings(transaction)
     for bundle in documents.trust_bundles(database, 0):
         yield f"trust/{bundle.config_version}{SUFFIX}", _reading(_itself, bundle)
-    with database.read() as transaction:
-        listings = documents.listings(transaction)
     announced = {
         entry.snapshot_id: node_id
         for node_id, listing in listings.items()
