@@ -158,7 +158,7 @@ class AdminApi:
         at = self._at
         now = at.now()
         seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, since=now - DAY)
-        return asdict(seen)
+        return {**asdict(seen), "put_back": at.standstill.reason}
 
     async def audit(self, request: Request) -> object:
         """The newest first; `before` is the audit id to page on from."""

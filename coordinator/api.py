@@ -11,7 +11,8 @@ import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import checkin, documents, enrolment, heartbeats, library, membership
+from coordinator import checkin, documents, enrolment, heartbeats, library, membership, put_back
+from coordinator.checkin import Comparison
 from coordinator.collector import NotRecorded
 from coordinator.documents import Document
 from coordinator.heartbeats import Heartbeat
@@ -32,9 +33,12 @@ from wire.shedding import Concern, Rate
 DOCUMENT = ("content-type", "application/vnd.holdfast.document")
 MOST_WAIT_S = 300
 JOIN_BYTES = 64 << 10
+HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
+PROOFS_AT_ONCE = 2
 GRANT_S = 20.0
 LOOK_AGAIN_S = 1.0
+PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
 TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
 
 Result = TypeVar("Result")
@@ -50,11 +54,12 @@ class NodeApi:
         self._join_rate = Rate(coordinator.settings.joins_per_minute, 60.0)
 
     def fleet_routes(self) -> Routes:
-        at_once, concern = DOCUMENTS_AT_ONCE, Concern.DOCUMENT
+        at_once, proofs, concern = DOCUMENTS_AT_ONCE, PROOFS_AT_ONCE, Concern.DOCUMENT
         wait_s = MOST_WAIT_S + 30.0
         most = self._at.settings.heartbeat_bytes
         return Routes(
             Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
+            Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
             Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
             Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
             Route("GET", "/v1/documents/{snapshot_id}", self.document, concern=concern, most=at_once),
@@ -77,6 +82,7 @@ class NodeApi:
 
     async def nonce(self, _request: Request) -> Response:
         at = self._at
+        self._sound()
         lifetime_s = at.settings.nonce_lifetime_s
         text = await asked(in_library(membership.new_nonce, at.database, now=at.now(), lifetime_s=lifetime_s))
         return Response.json(JoinNonce(text).to_value())
@@ -84,6 +90,7 @@ class NodeApi:
     async def join(self, request: Request) -> Response:
         """The grant is made from what is published after the admission (rules J9); a retry gets a full one (J12)."""
         at, peer = self._at, request.peer
+        self._sound()
         body = await request.body()
         proof, token = request.header("holdfast-proof") or "", _bearer(request)
         pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
@@ -123,22 +130,42 @@ class NodeApi:
         )
         wait_s = request.query_integer("wait", 0, 0, MOST_WAIT_S)
         news = await self._newer(request, peer, held, wait_s if peer.state is PinState.ACTIVE else 0)
-        if news is not None:
+        if news is not None and news.pair > held:
             return Response(200, [DOCUMENT, self._issuer()], news.container)
         if peer.state is not PinState.ACTIVE:  # it has been told by the head that names it
             raise HttpError(403, peer.state.value, "refused")
+        return Response(204, [self._issuer(), *([PROVE] if news is not None and held > news.pair else [])])
+
+    async def proof(self, request: Request) -> Response:
+        """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
+        peer = await self._member(request)
+        data = await request.body()
+        found = await asked(in_database(put_back.prove, self._at.database, peer.node_id, data, now=self._at.now()))
+        if found in (Comparison.PUT_BACK, Comparison.CONFLICT):
+            self._at.alarm(found.value)
+            _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
+        self._at.standstill.reason = await asked(in_library(put_back.reason, self._at.database))
+        if self._at.standstill.reason:
+            self._at.board.wake_all()
+        self._sound()
         return Response(204, [self._issuer()])
 
     async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
+        """None without news; a head below the held one where the node is ahead of the database."""
         news = await self._latest(peer.node_id)
         if news is not None and held > news.pair:
+            self._at.board.forget(peer.node_id)  # another replica may have published it: ask the database
+            news = await self._latest(peer.node_id)
+        if news is not None and held > news.pair:
             self._ahead(peer, held, news.pair)
+            return news
         with trio.move_on_after(wait_s):
             while news is None or news.pair <= held:
                 if wait_s == 0:
                     return None
                 with request.waiting():
                     await self._at.board.wait(peer.node_id)
+                self._sound()
                 news = await self._latest(peer.node_id)
             return news
         return None
@@ -219,12 +246,18 @@ class NodeApi:
         peer = request.peer
         if not isinstance(peer, TlsPeer):
             raise HttpError(403, Code.BAD_PROOF.value, "no client certificate was shown")
+        self._sound()
         pins = self._at.pins
         if pins.is_next(peer.fingerprint):
             await asked(in_database(membership.confirm_pin, self._at.database, peer.fingerprint, now=self._at.now()))
             await pins.follow(peer.node_id)
             self._at.publisher.wake()
         return peer
+
+    def _sound(self) -> None:
+        """A coordinator that was put back serves nobody (rules K41)."""
+        if self._at.standstill.reason:
+            raise HttpError(503, "not_ready", "refused", retry_after=5)
 
     def _issuer(self) -> tuple[str, str]:
         return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from coordinator import authority, documents, issue, received, revocation, situation, static_tree
+from coordinator import authority, documents, issue, put_back, received, revocation, situation, static_tree
 from coordinator.database import Database
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.publisher import container_of
@@ -94,6 +94,7 @@ class AuthorityApi:
         at = self._at
         data = _decoded(str((await body_of(request, _DOCUMENT))["document"]))
         added = await in_database(add, at.database, data, actor=request.peer.name, now=at.now())
+        at.standstill.reason = await in_library(put_back.reason, at.database)  # a raised epoch ends it
         at.publisher.wake()
         return added
 
@@ -138,6 +139,7 @@ def _standing(database: Database) -> dict[str, object]:
         "revision": standing.revision,
         "state_id": standing.state_id,
         "sites": sites,
+        "put_back": put_back.reason_of(standing),
         "trust_bundle": bundle,
     }
 

@@ -8,7 +8,7 @@ import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import authority, library, situation, upkeep
+from coordinator import authority, library, put_back, situation, upkeep
 from coordinator.database import Database
 from coordinator.metrics import Readiness
 from coordinator.refusal import Refused
@@ -31,6 +31,7 @@ class Keeper:
         at = self._at
         try:
             standing, fault = await in_library(_standing, at.database, at.now())
+            self._stand(put_back.reason_of(standing))
             self._ready(fault)
             if self._known is None or standing.state_id != self._known.state_id:
                 self._known = standing
@@ -65,6 +66,12 @@ class Keeper:
         for node_id, pair in published.items():
             if pair > known.get(node_id, (0, 0)):
                 self._at.board.forget(node_id)
+
+    def _stand(self, reason: str) -> None:
+        if reason and not self._at.standstill.reason:
+            _log.error("nothing is signed or served", reason=reason)
+            self._at.board.wake_all()
+        self._at.standstill.reason = reason
 
     def _ready(self, reason: str) -> None:
         if reason != self._readiness.reason:

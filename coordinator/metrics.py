@@ -26,6 +26,7 @@ class Readiness:
 class Probes:
     def __init__(self, coordinator: Coordinator, readiness: Readiness, servers: dict[str, Server]) -> None:
         self._readiness = readiness
+        self._standstill = coordinator.standstill
         self._registry = CollectorRegistry()
         self._registry.register(_Collected(coordinator, readiness, servers))
 
@@ -44,7 +45,7 @@ class Probes:
         return _probe(None)
 
     async def readiness(self, _request: Request) -> Response:
-        return _probe(self._readiness.reason or None)
+        return _probe(self._standstill.reason or self._readiness.reason or None)
 
     async def metrics(self, _request: Request) -> Response:
         return Response(200, [TEXT], generate_latest(self._registry))
@@ -64,7 +65,7 @@ class _Collected(Collector):
 
     def _publishing(self) -> Iterator[Metric]:
         at, health = self.coordinator, self.coordinator.publisher.health
-        yield _gauge("ready", "Whether this replica is ready", not self.readiness.reason)
+        yield _gauge("ready", "Whether this replica is ready", not (at.standstill.reason or self.readiness.reason))
         yield _gauge("held_polls", "Head requests that wait for news", at.board.waiting)
         yield _gauge("pinned_certificates", "Certificates that TLS knows", len(at.pins.table))
         yield _gauge("publication_behind_nodes", "Nodes whose next head is due", health.behind)

@@ -96,7 +96,7 @@ class Daemon:
                 await nursery.start(self.servers["join"].serve, join)
                 await nursery.start(self.servers["probes"].serve, probes)
                 self.readiness.started = True
-                notifier.ready(self.readiness.reason or "serving")
+                notifier.ready(self.coordinator.standstill.reason or self.readiness.reason or "serving")
                 ports = Ports(*(each.socket.getsockname()[1] for each in (fleet, join, probes)))
                 _log.info("serving", **vars(ports))
                 task_status.started(ports)

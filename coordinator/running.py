@@ -33,6 +33,13 @@ _STATUS = {
 }
 
 
+@dataclass
+class Standstill:
+    """`reason`: why nothing is signed or served (put_back.py), or nothing. The database knows it first (keeper.py)."""
+
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Coordinator:
     """`now` reads the clock, in Unix seconds. `alarms` counts what an operator should look at, by its name."""
@@ -48,6 +55,7 @@ class Coordinator:
     pins: Pins
     now: Callable[[], float]
     alarms: dict[str, int] = field(default_factory=dict)
+    standstill: Standstill = field(default_factory=Standstill)
 
     def alarm(self, name: str) -> None:
         self.alarms[name] = self.alarms.get(name, 0) + 1
@@ -62,7 +70,8 @@ def to_peer(refused: Refused) -> HttpError:
     """The code alone: the details are the operator's (rules X20, H-000-4)."""
     code = refused.code
     retry_after = 5 if status_of(code) == 503 else None
-    return HttpError(status_of(code), code.value, "refused", retry_after=retry_after)
+    name = "not_ready" if code is Code.STALE_STATE else code.value
+    return HttpError(status_of(code), name, "refused", retry_after=retry_after)
 
 
 def to_operator(refused: Refused) -> HttpError:

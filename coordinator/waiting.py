@@ -64,6 +64,11 @@ class Board:
         if node_id in self._waiting:
             self._waiting[node_id][0].set()
 
+    def wake_all(self) -> None:
+        """Something has changed that concerns everybody."""
+        for node_id in list(self._waiting):
+            self.wake(node_id)
+
     async def wait(self, node_id: str) -> None:
         """Until something was announced for the node. Look first; nothing may be awaited in between."""
         event, count = self._waiting.get(node_id) or (trio.Event(), 0)

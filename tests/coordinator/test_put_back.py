@@ -1,0 +1,192 @@
+"""A database that was put back, proven by the head that a node holds (rules K41, P30, X12)."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from sqlalchemy import select
+
+from coordinator import schema
+from coordinator.database import Database
+from tests.coordinator import reports
+from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
+from tests.coordinator.founding import Founded
+from wire.client import Answer, Call, ClientError
+from wire.messages import TrustList
+
+STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
+LATER = "{kind: Node, id: node-b, spec: {roles: [core_mesh]}}"
+
+Backup = Mapping[str, Sequence[Mapping[str, object]]]
+
+
+@pytest.fixture
+def founded(tmp_path: Path, database_url: str) -> Founded:
+    """On SQLite and on PostgreSQL."""
+    return Founded(tmp_path, database_url, settings="joins_per_minute = 1000")
+
+
+def back_up(url: str) -> Backup:
+    database = Database(url)
+    with database.read() as transaction:
+        rows = {
+            table.name: [dict(row._mapping) for row in transaction.rows(select(table))]
+            for table in schema.metadata.sorted_tables
+        }
+    database.close()
+    return rows
+
+
+def put_back(url: str, rows: Backup) -> None:
+    database = Database(url)
+    with database.record() as transaction:
+        for table in schema.metadata.sorted_tables:
+            transaction.run(table.delete())
+            transaction.run(table.insert(), rows[table.name])
+    database.close()
+
+
+async def show(node: TlsNode, head: bytes) -> Answer:
+    return await node.client.fetch(node.at.fleet, Call("POST", "/v1/head", (), head))
+
+
+async def nodes_of_tomorrow(founded: Founded) -> tuple[Backup, Follower, bytes, Follower]:
+    """Two nodes; the backup is of before node-a's last head, which comes third; then the database is put back."""
+    async with running(founded) as at:
+        first, other = Follower(await at.admit("node-a")), Follower(await at.admit("node-b"))
+        await first.sync(wait=10)
+        await other.sync(wait=10)
+        backup = back_up(founded.url)
+        await at.apply(STATE)
+        await first.sync(wait=10)
+        assert first.holder.roles == {"core_mesh"}
+        head = (await first.node.head()).body
+    put_back(founded.url, backup)
+    return backup, first, head, other
+
+
+def again(at: Running, follower: Follower) -> Follower:
+    """The same node before the coordinator that runs now."""
+    old = follower.node
+    follower.node = TlsNode(at, old.node_id, pair=old.pair, grant=old.grant)
+    return follower
+
+
+async def is_ready(at: Running) -> bool:
+    return (await at.probe("/probe/readiness"))[0] == 200
+
+
+async def test_an_unproven_claim_alarms_and_is_asked_for_proof(founded: Founded) -> None:
+    """rules K37, K41: it gets nothing, and nobody else notices."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        answer = await node.head(generation=1_000, epoch=9, wait=30)
+        assert (answer.status, answer.body, answer.headers["holdfast-prove"]) == (204, b"", "head")
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 1}
+        assert "holdfast-prove" not in (await node.head()).headers
+        assert await is_ready(at)
+
+
+async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
+    """rules K41: garbage, a stranger's head, another kind, a head that is on record."""
+    async with running(founded) as at:
+        node, other = await at.admit("node-a"), await at.admit("node-b")
+        theirs, mine = (await other.head(wait=10)).body, (await node.head(wait=10)).body
+        bundle = node.grant.documents[0]
+        for wrong in (b"", b"no container", theirs, bundle, mine[:-1], mine.replace(b"node-a", b"node-x")):
+            assert await refusal(show(node, wrong)) == "bad_proof"
+        assert (await show(node, mine)).status == 204
+        assert (await at.ask("GET", "/v1/status"))["put_back"] == ""
+        assert await is_ready(at)
+        assert (await at.ask("GET", "/v1/audit?action=put_back"))["entries"] == []
+        await at.apply(STATE)
+        assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
+
+
+async def test_a_head_that_keys_of_somebody_else_signed_proves_nothing(founded: Founded, tmp_path: Path) -> None:
+    """rules K41: a cluster of the same name with other keys."""
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = Founded(tmp_path / "elsewhere", f"sqlite:///{tmp_path}/elsewhere.db")
+    async with running(elsewhere) as at:
+        forged = (await (await at.admit("node-a")).head(wait=10)).body
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        assert await refusal(show(node, forged)) == "bad_proof"
+        assert await is_ready(at)
+
+
+async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded: Founded) -> None:
+    """rules K41, P30, X12, H37: also after a restart; then nodes follow from above what they hold."""
+    _, ahead, head, other = await nodes_of_tomorrow(founded)
+    async with running(founded) as at:
+        node, beside = again(at, ahead).node, again(at, other).node
+        assert await is_ready(at)
+        assert (await node.head(ahead.generation, 1)).headers["holdfast-prove"] == "head"
+        assert await refusal(show(node, head)) == "not_ready"
+        await assert_stopped(at, beside)
+    async with running(founded) as at:
+        node, beside = again(at, ahead).node, again(at, other).node
+        await assert_stopped(at, beside)
+        published = back_up(founded.url)["heads"]
+        await at.apply(LATER)
+        with trio.fail_after(10):
+            while "holdfastctl epoch raise" not in (await at.ask("GET", "/v1/status"))["publishing"]["fault"]:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert back_up(founded.url)["heads"] == published
+        await raise_epoch(at)
+        assert await is_ready(at)
+        assert (await at.ask("GET", "/v1/status"))["put_back"] == ""
+        for follower in (ahead, other):
+            trust = await follower.node.get(f"/v1/trust?from={follower.holder.bundle.version}")
+            for bundle in TrustList.parse(trust.body).documents:
+                follower.take(bundle, "snapshot")
+            with trio.fail_after(10):
+                while follower.holder.marks["head"].authority_epoch < 2:
+                    await follower.sync()
+        assert await refusal(show(node, b"")) == "bad_proof"
+        assert (await show(node, head)).status == 204
+        assert await is_ready(at)
+        assert (await at.admit("node-c")).grant.outcome == "admitted"
+
+
+async def assert_stopped(at: Running, node: TlsNode) -> None:
+    status, body = await at.probe("/probe/readiness")
+    assert status == 503 and b"holdfastctl epoch raise" in body
+    assert (await at.probe("/probe/liveness"))[0] == 200
+    for asked in (
+        node.head(), node.get("/v1/trust?from=0"), node.report(reports.body(node.node_id, {})),
+        node.join(None), TlsNode(at, "node-z").join("token"),
+    ):  # fmt: skip
+        assert await refusal(asked) == "not_ready"
+    assert await refusal(at.token()) == "stale_state"
+    assert "put back" in (await at.ask("GET", "/v1/fleet"))["put_back"]
+    (entry,) = (await at.ask("GET", "/v1/audit?action=put_back"))["entries"]
+    assert (entry["actor"], entry["subject"], entry["outcome"]) == ("node:node-a", "node-a", "put_back")
+
+
+async def raise_epoch(at: Running) -> None:
+    bundle = at.founded.bundles.next(epoch=2)
+    await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})
+
+
+async def test_who_waits_is_told_too(founded: Founded) -> None:
+    """rules K41: a poll that is held when it comes out ends as not_ready, with no head."""
+    _, ahead, head, other = await nodes_of_tomorrow(founded)
+    async with running(founded) as at:
+        node, beside = again(at, ahead).node, again(at, other).node
+        told: list[str] = []
+
+        async def wait() -> None:
+            told.append(await refusal(beside.head(other.generation, 1, wait=300)))
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await at.polls_held(1)
+                with pytest.raises(ClientError) as found:
+                    await show(node, head)
+        assert found.value.retry_after_s >= 1
+        assert told == ["not_ready"]
