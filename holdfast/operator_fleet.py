@@ -52,6 +52,7 @@ def _render_status(answer: dict[str, Any]) -> None:
             ("revision", answer["revision"]),
             ("trust bundle", trusted),
             ("nodes waiting", answer["held_polls"]),
+            ("put back", answer["put_back"] or "no"),
             ("publishing", publishing["fault"] or "good"),
             ("heads to make", publishing["behind"]),
             ("alarms", answer["alarms"]),
@@ -65,6 +66,8 @@ def _render_status(answer: dict[str, Any]) -> None:
 
 def _render_fleet(answer: dict[str, Any]) -> None:
     short = answer["baseline_shortfall"]
+    if answer["put_back"]:
+        click.echo(f"NOT READY: {answer['put_back']}\n")
     output.facts(
         [
             ("members", answer["members"]),
