@@ -138,7 +138,7 @@ class LocalTable:
     socket_group: str | None = setting(
         _ACCOUNT,
         None,
-        "The socket's group, by name. Left out: the agent's own. Where `[access]` names no one else it reads all scopes.",
+        "The socket's group, by name. Left out: the agent's own. Without `[access]` it reads all scopes.",
     )
     projection_directory: Path | None = setting(
         absolute_path, Path("/run/holdfast"), "Where active scopes are laid out as files, under `active/`."

@@ -11,7 +11,7 @@ coordinator_id = "coord-1"
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,28 @@ MAX_PORT = 65_535
 
 # What belongs into an agent's configuration: the coordinator's role is its own daemon (rules K8, K9).
 _AGENTS = frozenset({"coordinators", "coordinator_urls", "ca", "ca_file", "token_file", "map", "direct_url", "node_id"})
-_TABLES = {
-    "database": ("url",),
-    "listen": ("fleet", "join", "probes", "admin_socket"),
-    "tls": ("certificate", "key"),
-    "keys": ("directory", "token"),
+ID_ABOUT = "This replica's id, as nodes and the log see it."
+# Each key with what it is for: docs/configuration.md is made of this.
+TABLES = {
+    "database": {
+        "url": "`sqlite:///PATH`, or `postgresql+psycopg://...`: the only durable source of truth.",
+    },
+    "listen": {
+        "fleet": "`host:port` for members: TLS with pinned client certificates.",
+        "join": "`host:port` for nodes that are no members yet: TLS without client certificates.",
+        "probes": "`host:port` for `/probe/*` and `/metrics`, without TLS.",
+        "admin_socket": "The Unix socket for operators: root and the service's own user.",
+    },
+    "tls": {
+        "certificate": "The chain that nodes are shown, PEM: a file, or `credential:NAME`.",
+        "key": "Its private key, PEM: a file, or `credential:NAME`.",
+    },
+    "keys": {
+        "directory": "Where the config keys lie, `config-*.pem`; they are also looked for among the credentials.",
+        "token": "The key that join tokens are signed with: a file, or `credential:NAME`.",
+    },
 }
-_OPTIONAL = {
+OPTIONAL = {
     ("listen", "probes"): "127.0.0.1:9465",
     ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
 }
@@ -84,7 +99,7 @@ def parse(text: str) -> Configuration:
     problems = list(_problems(values))
     if problems:
         raise _wrong(problems)
-    listen = {name: _value(values, "listen", name) for name in _TABLES["listen"]}
+    listen = {name: _value(values, "listen", name) for name in TABLES["listen"]}
     return Configuration(
         coordinator_id=values["coordinator_id"],
         database_url=values["database"]["url"],
@@ -112,24 +127,24 @@ def file_of(name: str, environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _problems(values: Mapping[str, object]) -> Iterator[str]:
-    known = ["coordinator_id", *_TABLES, "settings"]
+    known = ["coordinator_id", *TABLES, "settings"]
     yield from (_unknown(name, known) for name in values if name not in known)
     if not is_id(values.get("coordinator_id")):
         yield "coordinator_id must be an id: a-z 0-9 . _ -"
-    for table, members in _TABLES.items():
+    for table, members in TABLES.items():
         yield from _problems_of_table(table, members, values.get(table, {}))
     if not isinstance(values.get("settings", {}), dict):
         yield "settings must be a table"
 
 
-def _problems_of_table(table: str, members: Sequence[str], value: object) -> Iterator[str]:
+def _problems_of_table(table: str, members: Collection[str], value: object) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{table} must be a table"
         return
     known = [f"{table}.{name}" for name in members]
     yield from (_unknown(f"{table}.{name}", known) for name in value if name not in members)
     for name in members:
-        given = value.get(name, _OPTIONAL.get((table, name)))
+        given = value.get(name, OPTIONAL.get((table, name)))
         if given is None:
             yield f"{table}.{name} is missing"
         elif not isinstance(given, str) or not given:
@@ -144,7 +159,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _value(values: Mapping[str, Any], table: str, name: str) -> str:
-    return str(values.get(table, {}).get(name, _OPTIONAL.get((table, name))))
+    return str(values.get(table, {}).get(name, OPTIONAL.get((table, name))))
 
 
 def _address(name: str, text: str) -> Address:
