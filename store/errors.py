@@ -7,7 +7,7 @@ class StoreFault(StrEnum):
     BAD_PERMISSIONS = "bad_permissions"  # rules L23: open to others, another owner, a link
     BAD_IDENTIFIER = "bad_identifier"  # rules L24: not an id, so never a path
     STORE_LOCKED = "store_locked"  # rules L25: another agent has the root
-    STORE_FORMAT_NEWER = "store_format_newer"  # rules L37
+    STORE_FORMAT_NEWER = "store_format_newer"  # rules L37: a later version of Holdfast wrote the store
     STORE_CORRUPT = "store_corrupt"  # rules L30, L31: bytes that are not what they were
     STORE_FULL = "store_full"  # rules L35: the map or the disk
     STORE_IO = "store_io"  # the disk said no

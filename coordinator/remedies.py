@@ -1,0 +1,101 @@
+"""What each code of a coordinator's refusal means, and what its operator does: one row a code, complete by a test.
+
+A peer is told the code alone (rules X20); the audit log and `holdfastctl` have the details of the case.
+"""
+
+from typing import NamedTuple
+
+from coordinator.refusal import Code
+
+
+class Explanation(NamedTuple):
+    meaning: str
+    remedy: str
+
+
+EXPLANATIONS: dict[Code, Explanation] = {
+    Code.BAD_PROOF: Explanation(
+        "The join's signature, nonce, certificate or server does not fit; or no client certificate was shown.",
+        "Try again. If it stays: something between node and coordinator ends TLS, or join_urls names another server.",
+    ),
+    Code.WRONG_CLUSTER: Explanation(
+        "The node asks for another cluster than this one.", "Correct node.cluster_id, or the coordinator's URL."
+    ),
+    Code.REVOKED: Explanation(
+        "The node has been revoked.",
+        "If that was wrong: holdfastctl nodes readmit, then enrol the node anew with a new token.",
+    ),
+    Code.REMOVED: Explanation(
+        "The node has left the cluster: removed, or trimmed after a long silence.",
+        "holdfastctl nodes readmit, then a new token.",
+    ),
+    Code.BAD_TOKEN: Explanation(
+        "The token is cut off, is not one of this cluster's, or is for another node.",
+        "Make one for this node: holdfastctl tokens create --node NODE_ID.",
+    ),
+    Code.TOKEN_REVOKED: Explanation("The token was taken back.", "Make another one, if the node may still join."),
+    Code.TOKEN_EXPIRED: Explanation("The token's time is over.", "Make another one, and use it in time."),
+    Code.TOKEN_USED: Explanation(
+        "Another certificate has joined with this token.",
+        "Find out which one: holdfastctl audit. If it was not yours, revoke that node; make another token.",
+    ),
+    Code.UNAUTHORIZED_PEER: Explanation(
+        "The node is not on the allowlist, or shows another certificate than its entry fixes.",
+        "If it may join: holdfastctl allow add NODE_ID.",
+    ),
+    Code.KIND_MISMATCH: Explanation(
+        "The node wants to join as another kind than it is allowed as.",
+        "Correct node.kind, or the allowlist's entry.",
+    ),
+    Code.IDENTITY_CONFLICT: Explanation(
+        "The node is a member with another certificate, or shows one that belongs to somebody else.",
+        "Give each node a name of its own. A member whose disk was lost comes back with a token that is bound to it: "
+        "holdfastctl tokens create --node NODE_ID.",
+    ),
+    Code.WRONG_SITE: Explanation(
+        "The token is for another site than the allowlist says.", "Make a token for the node, or correct its entry."
+    ),
+    Code.BAD_REQUEST: Explanation(
+        "The request is not of the form that the route takes.", "Correct what the message names."
+    ),
+    Code.NOT_FOUND: Explanation(
+        "There is nothing of that name, or it is not for who asks.", "List what there is, and ask for that."
+    ),
+    Code.PERMISSION_DENIED: Explanation("Who asks may not.", "Ask as root or as the service's own user."),
+    Code.CONFLICT: Explanation(
+        "What is there already does not go together with the request.",
+        "Look at what the message names, then ask again.",
+    ),
+    Code.HASH_MISMATCH: Explanation(
+        "A stored value is not what its address says: the database was changed or is damaged.",
+        "Stop, and restore the database from a backup; then raise the epoch.",
+    ),
+    Code.TOO_LARGE: Explanation("A value is beyond its limit.", "Make it smaller, or raise the setting that is named."),
+    Code.BAD_KEY: Explanation(
+        "A key of the store is not in its form, or names an object that never changes.",
+        "This is a bug, or a hand in the database: look at the log.",
+    ),
+    Code.ALREADY_INITIALISED: Explanation("There is a cluster in this database.", "Use it, or name another database."),
+    Code.NO_STATE: Explanation("The database holds no cluster.", "holdfastctl init, or name the right database."),
+    Code.STALE_STATE: Explanation(
+        "This replica works on a state that is no longer the latest one.",
+        "Wait: it reloads by itself. If it stays, look at its log and at the database.",
+    ),
+    Code.CONCURRENT_UPDATE: Explanation(
+        "Another change came first; nothing of this one was done.", "Look at the plan again, and apply it again."
+    ),
+    Code.IN_USE: Explanation(
+        "Another coordinator works on this database file.", "Stop it, or use PostgreSQL for several coordinators."
+    ),
+    Code.SCHEMA_TOO_NEW: Explanation(
+        "The database was migrated by a later version.", "Install that version of the coordinator; nothing was changed."
+    ),
+    Code.INVALID_RESOURCES: Explanation(
+        "Declared files are wrong; nothing was applied.", "Each problem names file, line, field and remedy."
+    ),
+    Code.INVALID_SETTINGS: Explanation(
+        "The configuration is wrong, or its settings are at odds.", "Correct what the message names."
+    ),
+    Code.UNKNOWN_SITE: Explanation("There is no such site.", "Declare the Site first, or leave site_id out."),
+    Code.CONTRADICTION: Explanation("Two parts of what is asked for exclude each other.", "Drop one of them."),
+}

@@ -1,0 +1,23 @@
+"""The pages under docs/ that are made from the code, each by one module here.
+
+    python -m tests.pages            says which differ from the code
+    python -m tests.pages --write    writes them anew
+
+tests/test_pages.py holds every page against what the code says now.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.citations import ROOT
+from tests.pages import configuration, reasons
+
+PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "docs/configuration.md": configuration.page,
+    ROOT / "docs/reasons.md": reasons.page,
+}
+
+
+def stale() -> list[Path]:
+    """The pages that are not what the code says."""
+    return [path for path, page in PAGES.items() if not path.exists() or path.read_text() != page()]
