@@ -5,11 +5,10 @@ the publisher is woken, and the pin table follows.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from coordinator import admission, catalog, declarations, explain, fleet, history, revocation
-from coordinator.admission import Entry
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.plans import differences
@@ -38,7 +37,11 @@ _ENTRY = {
     "site_id": Member(is_id, required=False),
     "certificate_sha256": Member(is_hash, required=False),
 }
-_TOKEN = {"node_id": Member(is_id, required=False), "lifetime_s": Member(is_integer, required=False)}
+_TOKEN = {
+    "node_id": Member(is_id, required=False),
+    "site_id": Member(is_id, required=False),
+    "lifetime_s": Member(is_integer, required=False),
+}
 _REASON = {"reason": Member(is_text(256))}
 
 
@@ -141,11 +144,10 @@ class AdminApi:
     async def issue_token(self, request: Request) -> object:
         """The text is in this answer and nowhere else."""
         body = await body_of(request, _TOKEN)
-        lifetime_s = body.get("lifetime_s", self._at.settings.token_lifetime_s)
-        text, claims = await self._change(
-            admission.issue_token, request, self._at.token_key, lifetime_s=lifetime_s, node_id=body.get("node_id")
-        )
-        return {"token": text, "jti": claims.jti, "expires_at": claims.expires_at, "node_id": claims.node_id}
+        given = {"lifetime_s": self._at.settings.token_lifetime_s, **body}
+        text, claims = await self._change(admission.issue_token, request, self._at.token_key, **given)
+        about = {"jti": claims.jti, "expires_at": claims.expires_at}
+        return {"token": text, **about, "node_id": claims.node_id, "site_id": claims.site_id}
 
     async def revoke_token(self, request: Request) -> object:
         jti = parameter(request, "jti", is_text(64))
@@ -188,8 +190,10 @@ class AdminApi:
         return {"node_id": node_id}
 
     async def _enter(self, request: Request, operation: Callable[..., object]) -> object:
+        """As declared, where the request does not say otherwise."""
         body = await body_of(request, _ENTRY)
-        entry = Entry(parameter(request, "node_id", is_id), **body)  # type: ignore[arg-type]  # closed above
+        declared = await in_library(admission.declared_entry, self._at.database, parameter(request, "node_id", is_id))
+        entry = replace(declared, **body)  # type: ignore[arg-type]  # closed above
         await self._change(operation, request, entry)
         await self._at.pins.load()
         return asdict(entry)

@@ -62,6 +62,13 @@ def allowed(database: Database) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.node_id)
 
 
+def declared_entry(database: Database, node_id: str) -> Entry:
+    """The entry that a node's declaration asks for; of one that is not declared, a data node at the default site."""
+    with database.read() as transaction:
+        declared = _declared(transaction, node_id)
+    return Entry(node_id) if declared is None else Entry(node_id, declared.kind, declared.site)
+
+
 def issue_token(
     database: Database,
     key: Ed25519PrivateKey,
@@ -70,16 +77,19 @@ def issue_token(
     actor: str,
     now: float,
     node_id: str | None = None,
-    site_id: str = DEFAULT_SITE,
+    site_id: str | None = None,
 ) -> tuple[str, Claims]:
-    """A new token's text, which is kept nowhere, and its claims. `key`: the token key of the issuing replica."""
+    """A new token's text, which is kept nowhere, and its claims. `key`: the token key of the issuing replica.
+
+    Without a site it is for the node's own, else for the default one (rules K13).
+    """
     _check_lifetime(lifetime_s)
     if node_id is not None and not is_id(node_id):
         raise Refused(Code.BAD_REQUEST, "the node id is out of form")
     with database.change(actor=actor, now=now) as transaction:
         standing = authority.sound(transaction)
         issuer = _issuer(transaction, key)
-        _check_site(transaction, site_id)
+        site_id = _token_site(transaction, node_id, site_id)
         claims = tokens.new_claims(standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id)
         row = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
         times = {"not_before": claims.not_before, "expires_at": claims.expires_at}
@@ -144,7 +154,34 @@ def _check_site(transaction: Transaction, site_id: str) -> None:
     if not sites:
         raise Refused(Code.NO_STATE, "this database holds no cluster", remedy="holdfastctl init")
     if site_id not in sites:
-        raise Refused(Code.UNKNOWN_SITE, f"there is no site {site_id}", remedy="use " + ", ".join(sorted(sites)))
+        known = ", ".join(sorted(sites))
+        raise Refused(Code.UNKNOWN_SITE, f"there is no site {site_id}", remedy=f"declare the Site, or use {known}")
+
+
+def _token_site(transaction: Transaction, node_id: str | None, asked: str | None) -> str:
+    """A token for another site than the node's would be refused as `wrong_site` when it is used."""
+    own = None if node_id is None else _site_of(transaction, node_id)
+    if asked is not None and own is not None and asked != own:
+        detail = f"{node_id} belongs to the site {own}"
+        raise Refused(Code.CONTRADICTION, detail, remedy=f"leave --site out, or name {own}")
+    site_id = asked or own or DEFAULT_SITE
+    _check_site(transaction, site_id)
+    return site_id
+
+
+def _site_of(transaction: Transaction, node_id: str) -> str | None:
+    """Where a node stands as a member, or may join, or is declared."""
+    for table in (schema.nodes, schema.allowlist):
+        row = transaction.row(select(table.c.site_id).where(table.c.node_id == node_id))
+        if row is not None:
+            return str(row.site_id)
+    declared = _declared(transaction, node_id)
+    return None if declared is None else declared.site
+
+
+def _declared(transaction: Transaction, node_id: str) -> Node | None:
+    found = catalog.load(transaction).resources.get((Node.KIND, node_id))
+    return found if isinstance(found, Node) else None
 
 
 def _check_tombstone(transaction: Transaction, node_id: str) -> None:
@@ -163,8 +200,8 @@ def _check_catalog(transaction: Transaction, entry: Entry) -> None:
             f"{entry.node_id} is a member as {member.kind} at {member.site_id}",
             remedy="remove it first, then let it join anew",
         )
-    declared = catalog.load(transaction).resources.get((Node.KIND, entry.node_id))
-    if isinstance(declared, Node) and (declared.kind, declared.site) != (entry.kind, entry.site_id):
+    declared = _declared(transaction, entry.node_id)
+    if declared is not None and (declared.kind, declared.site) != (entry.kind, entry.site_id):
         raise Refused(
             Code.CONTRADICTION,
             f"{entry.node_id} is declared as {declared.kind} at {declared.site}",

@@ -123,19 +123,32 @@ def raise_revision(transaction: Transaction) -> str:
     return state_id
 
 
-def raise_generations(transaction: Transaction, node_ids: Iterable[str], *, everybody: bool = False) -> None:
-    """Each node touched is to get a new head, and each site touched has changed (rules K21)."""
+def raise_generations(
+    transaction: Transaction, node_ids: Iterable[str], *, left: Iterable[str] = (), everybody: bool = False
+) -> None:
+    """Each node touched is to get a new head, and each site touched has changed (rules K21).
+
+    `left`: sites that a member has just left.
+    """
     nodes, sites = schema.nodes, schema.sites
     if everybody:
         transaction.run(update(nodes).values(generation=nodes.c.generation + 1))
         transaction.run(update(sites).values(generation=sites.c.generation + 1))
         return
-    ids = sorted(set(node_ids))
+    ids, touched = sorted(set(node_ids)), set(left)
     for start in range(0, len(ids), _CHUNK):
         chunk = nodes.c.node_id.in_(ids[start : start + _CHUNK])
         transaction.run(update(nodes).where(chunk).values(generation=nodes.c.generation + 1))
-    if ids:
-        transaction.run(update(sites).values(generation=sites.c.generation + 1))
+        where = transaction.rows(select(nodes.c.site_id).where(chunk).distinct())
+        touched |= {row.site_id for row in where}
+    raise_sites(transaction, touched)
+
+
+def raise_sites(transaction: Transaction, site_ids: Iterable[str]) -> None:
+    """seed 002: any change of a site or of its entries."""
+    table = schema.sites
+    chosen = table.c.site_id.in_(sorted(set(site_ids)))
+    transaction.run(update(table).where(chosen).values(generation=table.c.generation + 1))
 
 
 def issue_time(transaction: Transaction, now: float) -> int:

@@ -77,7 +77,9 @@ def resources(transaction: Transaction) -> dict[Key, Resource]:
 def changed(transaction: Transaction, before: Model, after: Model) -> frozenset[Scope]:
     """Raise the revision and the generation of every node that a change touches; what it touches."""
     touched = affected(before, after)
-    authority.raise_generations(transaction, {node_id for node_id, _ in touched})
+    gone = before.members.keys() - after.members.keys()
+    left = {before.members[node_id].site_id for node_id in gone}
+    authority.raise_generations(transaction, {node_id for node_id, _ in touched}, left=left)
     remember(transaction, after)
     return touched
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from coordinator import authority, catalog, plans, resources, schema
+from coordinator import authority, catalog, plans, resources, schema, sites
 from coordinator.affected import Scope
 from coordinator.database import Database, Transaction
 from coordinator.forms import Fault
@@ -74,8 +74,11 @@ def _carry_out(
     made = plans.changes(before.resources, wanted, prune=prune)
     after = plans.result(before.resources, made)
     staying = {key: resource for key, resource in after.items() if key not in declared}
-    resources.check(declared, staying, before.cluster_id, authority.site_ids(transaction))
+    resources.check(declared, staying, before.cluster_id)
     _check_catalog(transaction, declared)
+    if left := list(sites.problems(transaction, made)):
+        raise InvalidResources(left)
+    sites.follow(transaction, made)
     _write(transaction, made)
     touched: frozenset[Scope] = frozenset()
     if made:

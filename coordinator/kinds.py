@@ -118,7 +118,11 @@ class Cluster(Resource):
 @dataclass(frozen=True)
 class Site(Resource):
     KIND = "Site"
-    ABOUT = "A group of nodes. For now there is one, `default`, which `init` makes (rules K12)."
+    ABOUT = (
+        "A group of nodes, with a generation of its own. `init` makes the site `default`, which stays whatever is"
+        " declared; any other exists while it is declared, and cannot go while a Node, a member, an entry of the"
+        " allowlist or an open token names it."
+    )
 
     description: str = member(text(256), "for people", "")
 
@@ -139,7 +143,7 @@ class Node(Resource):
     kind: str = member(OneOf(NODE_KINDS), "a witness has no roles and carries no services", "data")
     roles: tuple[str, ...] = member(Several(OneOf(tuple(ROLES)), 8), "what it may be given", ())
     organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "whom it serves", ())
-    site: str = member(IDENTIFIER, "where it stands", "default")
+    site: str = member(IDENTIFIER, "the Site where it stands", "default")
     addresses: tuple[str, ...] = member(Several(HOST_PORT, 16, is_set=False), "where its peers may reach it", ())
     labels: Mapping[str, str] = member(Named(text(128), 32), "to be selected by", {})
 

@@ -30,7 +30,11 @@ class _Together:
 
     resources: Mapping[Key, Resource]
     cluster_id: str
-    sites: frozenset[str]
+
+    @property
+    def sites(self) -> list[str]:
+        """`init` makes the first; every other one is declared (rules K12)."""
+        return sorted({DEFAULT_SITE, *(id_ for kind, id_ in self.resources if kind == Site.KIND)})
 
     def has(self, kind: type[Resource], id_: str) -> bool:
         return (kind.KIND, id_) in self.resources
@@ -40,9 +44,9 @@ class _Together:
         return found if isinstance(found, Node) else None
 
 
-def faults_of(resources: Mapping[Key, Resource], cluster_id: str, sites: frozenset[str]) -> Iterator[Found]:
+def faults_of(resources: Mapping[Key, Resource], cluster_id: str) -> Iterator[Found]:
     """Every fault of every resource, with the resource whose field it is."""
-    together = _Together(resources, cluster_id, sites)
+    together = _Together(resources, cluster_id)
     for key in sorted(resources):
         resource = resources[key]
         for fault in _faults(together, resource):
@@ -53,8 +57,6 @@ def _faults(together: _Together, resource: Resource) -> Iterator[Fault]:
     match resource:
         case Cluster():
             yield from _cluster(together, resource)
-        case Site():
-            yield from _site(resource)
         case Node():
             yield from _node(together, resource)
         case Service():
@@ -78,14 +80,10 @@ def _cluster(together: _Together, cluster: Cluster) -> Iterator[Fault]:
         yield _fault("coordinators", "names no coordinator", "name at least one https://host:port")
 
 
-def _site(site: Site) -> Iterator[Fault]:
-    if site.id != DEFAULT_SITE:
-        yield Fault(("id",), "other sites are not served yet", f"use the site {DEFAULT_SITE}")
-
-
 def _node(together: _Together, node: Node) -> Iterator[Fault]:
-    if node.site not in together.sites:
-        yield _fault("site", f"there is no site {node.site}", f"use one of {', '.join(sorted(together.sites))}")
+    if node.site != DEFAULT_SITE and not together.has(Site, node.site):
+        known = f"use one of {', '.join(together.sites)}"
+        yield _fault("site", f"there is no site {node.site}", f"declare the Site, or {known}")
     for organization in node.organizations:
         yield from _known(together, Organization, organization, "organizations")
     if node.kind == "witness" and (node.roles or node.organizations):

@@ -85,16 +85,14 @@ def read(texts: Mapping[str, str]) -> dict[Key, Declared]:
     return declared
 
 
-def check(
-    declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluster_id: str, sites: Iterable[str]
-) -> None:
+def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluster_id: str) -> None:
     """Whether what is declared, with what is `kept` beside it, holds together; InvalidResources otherwise.
 
     `kept`: resources of the database that stay as they are.
     """
     together = {**kept, **{key: each.resource for key, each in declared.items()}}
     problems = []
-    for resource, fault in faults_of(together, cluster_id, frozenset(sites)):
+    for resource, fault in faults_of(together, cluster_id):
         origin = declared.get(resource.key)
         if origin is not None:
             problems.append(origin.problem(fault))

@@ -15,14 +15,15 @@ def allow() -> None:
 
 @allow.command()
 @click.argument("node_id")
-@click.option("--kind", type=click.Choice(["data", "witness"]), default="data", show_default=True)
-@click.option("--certificate", metavar="sha256:HEX", help="Only with this certificate.")
+@click.option("--kind", type=click.Choice(["data", "witness"]), help="[default: as declared, else data]")
+@click.option("--site", "site_id", metavar="ID", help="The site it joins.  [default: as declared, else default]")
+@click.option("--certificate", "certificate_sha256", metavar="sha256:HEX", help="Only with this certificate.")
 @asks_the_coordinator
-def add(asked: Asked, node_id: str, kind: str, certificate: str | None) -> None:
+def add(asked: Asked, node_id: str, **given: str | None) -> None:
     """Let a node join."""
-    body = {"kind": kind} | ({} if certificate is None else {"certificate_sha256": certificate})
-    answer = asked.post("allowlist", node_id, body=body)
-    asked.say(answer, f"allowed: {node_id} as {kind}; next: holdfastctl tokens create --node {node_id}")
+    answer = asked.post("allowlist", node_id, body={name: value for name, value in given.items() if value is not None})
+    as_what = f"{node_id} as {answer['kind']} at {answer['site_id']}"
+    asked.say(answer, f"allowed: {as_what}; next: holdfastctl tokens create --node {node_id}")
 
 
 @allow.command("list")

@@ -51,14 +51,17 @@ def remove(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
 
 @nodes.command()
 @click.argument("node_id")
-@click.option("--kind", type=click.Choice(["data", "witness"]), default="data", show_default=True)
-@click.option("--certificate", metavar="sha256:HEX", help="Only with this certificate; a revoked one needs it.")
+@click.option("--kind", type=click.Choice(["data", "witness"]), help="[default: as declared, else data]")
+@click.option("--site", "site_id", metavar="ID", help="The site it joins.  [default: as declared, else default]")
+@click.option(
+    "--certificate", "certificate_sha256", metavar="sha256:HEX", help="Only with this one; a revoked one needs it."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def readmit(asked: Asked, node_id: str, kind: str, certificate: str | None, yes: bool) -> None:
+def readmit(asked: Asked, node_id: str, yes: bool, **given: str | None) -> None:
     """Let a node that was removed or revoked join again, with a new token."""
     confirm(f"Let {node_id} join again?", yes=yes)
-    body = {"kind": kind} | ({} if certificate is None else {"certificate_sha256": certificate})
+    body = {name: value for name, value in given.items() if value is not None}
     answer = asked.post("nodes", node_id, "readmit", body=body)
     asked.say(answer, f"readmitted: {node_id}; next: holdfastctl tokens create --node {node_id}")
 

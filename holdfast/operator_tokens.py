@@ -31,12 +31,12 @@ def tokens() -> None:
 
 @tokens.command()
 @click.option("--node", "node_id", help="For this node alone.")
+@click.option("--site", "site_id", metavar="ID", help="To join this site.  [default: the node's own, else default]")
 @click.option("--lifetime", "lifetime_s", callback=lifetime, metavar="TIME", help="10min to 7d.  [default: 24h]")
 @click.option("--out", type=click.Path(path_type=Path), help="Write it to a new file (0600) and do not show it.")
 @asks_the_coordinator
-def create(asked: Asked, node_id: str | None, lifetime_s: int | None, out: Path | None) -> None:
+def create(asked: Asked, out: Path | None, **given: object) -> None:
     """A new token. It is shown once and kept nowhere: put it into /etc/holdfast/join.token on the node."""
-    given = {"node_id": node_id, "lifetime_s": lifetime_s}
     descriptor = None if out is None else os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         answer = asked.post("tokens", body={name: value for name, value in given.items() if value is not None})
@@ -68,17 +68,24 @@ def revoke(asked: Asked, jti: str, yes: bool) -> None:
 
 
 def _render_one(answer: dict[str, Any], out: Path | None) -> None:
-    about = f"{answer['jti']}, until {output.time(answer['expires_at'])}, for {answer['node_id'] or 'any allowed node'}"
-    click.echo(f"token {about}", err=True)
+    for_whom = f"{answer['node_id'] or 'any allowed node'} at {answer['site_id']}"
+    click.echo(f"token {answer['jti']}, until {output.time(answer['expires_at'])}, for {for_whom}", err=True)
     click.echo(answer["token"] if out is None else str(out))
 
 
 def _render(answer: dict[str, Any]) -> None:
     rows = (
-        (each["jti"], each["node_id"] or "any", _state(each), output.time(each["expires_at"]), each["issued_by"])
+        (
+            each["jti"],
+            each["node_id"] or "any",
+            each["site_id"],
+            _state(each),
+            output.time(each["expires_at"]),
+            each["issued_by"],
+        )
         for each in answer["tokens"]
     )
-    output.table(("token", "node", "state", "expires", "issued by"), rows, nothing="no tokens")
+    output.table(("token", "node", "site", "state", "expires", "issued by"), rows, nothing="no tokens")
 
 
 def _state(each: dict[str, Any]) -> str:

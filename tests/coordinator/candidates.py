@@ -18,6 +18,7 @@ from coordinator.authority import Founding
 from coordinator.database import Database
 from coordinator.membership import Grant
 from coordinator.proof import JoinRequest, Verifier
+from coordinator.references import DEFAULT_SITE
 from snapshot import canonical
 from snapshot.signature import pae
 
@@ -109,9 +110,11 @@ def found(database: Database) -> None:
     authority.initialise(database, FOUNDING, actor="root", now=NOW)
 
 
-def token_for(database: Database, node_id: str | None = None, *, now: float = NOW, lifetime_s: int = 3_600) -> str:
-    text, _ = admission.issue_token(database, TOKEN_KEY, lifetime_s=lifetime_s, actor="root", now=now, node_id=node_id)
-    return text
+def token_for(
+    database: Database, node_id: str | None = None, *, now: float = NOW, lifetime_s: int = 3_600, **more: str
+) -> str:
+    how = {"lifetime_s": lifetime_s, "actor": "root", "now": now}
+    return admission.issue_token(database, TOKEN_KEY, node_id=node_id, **how, **more)[0]
 
 
 def allow(database: Database, candidate: Candidate, **entry: object) -> None:
@@ -124,11 +127,13 @@ def join(database: Database, candidate: Candidate, token: str | None = None, **o
     return membership.join(database, request, now=now)
 
 
-def admit(database: Database, node_id: str, kind: str = "data", **options: object) -> Candidate:
+def admit(
+    database: Database, node_id: str, kind: str = "data", site_id: str = DEFAULT_SITE, **options: object
+) -> Candidate:
     """A member: allowed, with a token, joined."""
     candidate = Candidate(node_id, kind, **options)
-    allow(database, candidate)
-    assert join(database, candidate, token_for(database)).outcome == "admitted"
+    allow(database, candidate, site_id=site_id)
+    assert join(database, candidate, token_for(database, site_id=site_id)).outcome == "admitted"
     return candidate
 
 

@@ -57,7 +57,7 @@ endpoints = st.builds(
 )
 resources = st.one_of(
     _named(Cluster, ["prod"], coordinators=subsets(["https://a:1", "https://b:1"])),
-    _named(Site, ["default"], description=st.sampled_from(["", "x"])),
+    _named(Site, ["default", "east"], description=st.sampled_from(["", "x"])),
     _named(Organization, ORGANIZATIONS, name=st.sampled_from(["", "x"])),
     _named(
         Node, NODES, kind=st.sampled_from(["data", "data", "data", "witness"]), roles=subsets(list(ROLES)),

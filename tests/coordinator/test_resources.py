@@ -69,7 +69,7 @@ def problems(text: str, *, together: bool = True) -> list[Problem]:
     with pytest.raises(InvalidResources) as caught:
         declared = resources.read({"a.yaml": text})
         if together:
-            resources.check(declared, {}, "prod", ["default"])
+            resources.check(declared, {}, "prod")
     return list(caught.value.problems)
 
 
@@ -86,7 +86,7 @@ def replaced(old: str, new: str) -> str:
 
 def test_every_kind_is_read_and_restored() -> None:
     declared = resources.read({"a.yaml": GOOD})
-    resources.check(declared, {}, "prod", ["default"])
+    resources.check(declared, {}, "prod")
     assert {kind for kind, _ in declared} == {kind.KIND for kind in KINDS}
     for (kind, id_), each in declared.items():
         assert restore(kind, id_, each.resource.spec()) == each.resource
@@ -145,7 +145,7 @@ def test_an_error_names_file_line_field_and_remedy(old, new, line, field, messag
         ("organizations: [acme]", "organizations: []", 20, "spec.runs_on", "does not serve acme"),
         ("service: web", "service: wob", 30, "spec.service", "no Service wob"),
         ("qos: gold", "qos: silver", 30, "spec.qos", "no QosPolicy silver"),
-        ("id: default", "id: berlin", 49, "id", "not served yet"),
+        ("  labels:", "  site: berlin\n  labels:", 14, "spec.site", "no site berlin"),
         ("    threads: 4", "    x: [{organization_id: umbrella}]", 24, "spec.settings.x[0].organization_id", "umbr"),
         ("  labels:", "  kind: witness\n  labels:", 11, "spec.roles", "witness has no roles"),
     ],
