@@ -1,6 +1,7 @@
 """How the members of a message are read, strictly, and written.
 
 A form reads a JSON value into ours and writes it back. What is out of form is named by its place, never quoted.
+Its `schema` (JSON Schema 2020-12) says the same to others: `docs/openapi-*.yaml` are made of them.
 """
 
 import base64
@@ -20,6 +21,8 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 T = TypeVar("T")
 
+Schema = Mapping[str, object]
+
 
 class BadMessageError(ValueError):
     """A message out of form (rules K53: `bad_request`)."""
@@ -31,6 +34,7 @@ class Form(Generic[T]):
 
     read: Callable[[object, str], T]
     write: Callable[[T], object]
+    schema: Schema
 
 
 def parse_json(data: bytes, most: int, depth: int = DEPTH) -> object:
@@ -86,25 +90,30 @@ def _same(value: object) -> object:
     return value
 
 
-def _that(accepts: Callable[[object], bool], description: str) -> Form[Any]:
+def _that(accepts: Callable[[object], bool], description: str, schema: Schema) -> Form[Any]:
     def read(value: object, place: str) -> object:
         if not accepts(value):
             raise BadMessageError(f"{place} must be {description}")
         return value
 
-    return Form(read, _same)
+    return Form(read, _same, schema)
 
 
-IDENTIFIER: Form[str] = _that(is_id, "an identifier")
-HASH: Form[str] = _that(is_hash, "sha256: and 64 hex digits")
-BOOLEAN: Form[bool] = _that(lambda value: isinstance(value, bool), "true or false")
+_ID_PATTERN = r"^(?!.*\.\.)[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$"
+_SCOPE_PATTERN = r"^[a-z_]+(/[a-z0-9][a-z0-9._,-]*)?$"
+_TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+
+IDENTIFIER: Form[str] = _that(is_id, "an identifier", {"type": "string", "pattern": _ID_PATTERN})
+HASH: Form[str] = _that(is_hash, "sha256: and 64 hex digits", {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"})
+BOOLEAN: Form[bool] = _that(lambda value: isinstance(value, bool), "true or false", {"type": "boolean"})
 
 
 def integer(least: int = 0, most: int = MAX_INTEGER) -> Form[int]:
     def accepts(value: object) -> bool:
         return isinstance(value, int) and is_integer(value, least) and value <= most
 
-    return _that(accepts, f"an integer from {least} to {most}")
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return _that(accepts, f"an integer from {least} to {most}", schema)
 
 
 def text(most: int, least: int = 0) -> Form[str]:
@@ -113,11 +122,13 @@ def text(most: int, least: int = 0) -> Form[str]:
     def accepts(value: object) -> bool:
         return isinstance(value, str) and least <= len(value) <= most and value.isprintable()
 
-    return _that(accepts, f"{least} to {most} printable characters")
+    schema = {"type": "string", "minLength": least, "maxLength": most}
+    return _that(accepts, f"{least} to {most} printable characters", schema)
 
 
 def one_of(*words: str) -> Form[str]:
-    return _that(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+    schema = {"type": "string", "enum": list(words)}
+    return _that(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}", schema)
 
 
 def _read_time(value: object, place: str) -> int:
@@ -127,7 +138,7 @@ def _read_time(value: object, place: str) -> int:
         raise BadMessageError(f"{place} must be a time, YYYY-MM-DDTHH:MM:SSZ") from error
 
 
-TIME: Form[int] = Form(_read_time, format_time)
+TIME: Form[int] = Form(_read_time, format_time, {"type": "string", "format": "date-time", "pattern": _TIME_PATTERN})
 
 
 def _read_scope(value: object, place: str) -> str:
@@ -138,7 +149,7 @@ def _read_scope(value: object, place: str) -> str:
     return str(value)
 
 
-SCOPE: Form[str] = Form(_read_scope, _same)
+SCOPE: Form[str] = Form(_read_scope, _same, {"type": "string", "pattern": _SCOPE_PATTERN})
 
 
 def binary(most: int) -> Form[bytes]:
@@ -152,13 +163,15 @@ def binary(most: int) -> Form[bytes]:
         except (UnicodeEncodeError, binascii.Error) as error:
             raise BadMessageError(f"{place} must be base64") from error
 
-    return Form(read, lambda value: base64.b64encode(value).decode())
+    schema = {"type": "string", "contentEncoding": "base64", "maxLength": 4 * (most // 3 + 1)}
+    return Form(read, lambda value: base64.b64encode(value).decode(), schema)
 
 
 def nullable(form: Form[T]) -> Form[T | None]:
     return Form(
         lambda value, place: None if value is None else form.read(value, place),
         lambda value: None if value is None else form.write(value),
+        {"anyOf": [form.schema, {"type": "null"}]},
     )
 
 
@@ -168,7 +181,8 @@ def array(form: Form[T], most: int) -> Form[tuple[T, ...]]:
             raise BadMessageError(f"{place} must be an array of at most {most}")
         return tuple(form.read(item, f"{place}[{index}]") for index, item in enumerate(value))
 
-    return Form(read, lambda value: [form.write(item) for item in value])
+    schema = {"type": "array", "items": form.schema, "maxItems": most}
+    return Form(read, lambda value: [form.write(item) for item in value], schema)
 
 
 def table(name: Form[str], form: Form[T], most: int) -> Form[Mapping[str, T]]:
@@ -181,7 +195,13 @@ def table(name: Form[str], form: Form[T], most: int) -> Form[Mapping[str, T]]:
             name.read(key, f"a name in {place}"): form.read(item, f"a member of {place}") for key, item in value.items()
         }
 
-    return Form(read, lambda value: {key: form.write(item) for key, item in value.items()})
+    schema = {
+        "type": "object",
+        "propertyNames": name.schema,
+        "additionalProperties": form.schema,
+        "maxProperties": most,
+    }
+    return Form(read, lambda value: {key: form.write(item) for key, item in value.items()}, schema)
 
 
 def member(form: Form[Any], *, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
@@ -217,4 +237,11 @@ def record(cls: type[T]) -> Form[T]:
             if value is not None or name in required
         }
 
-    return Form(read, write)
+    schema = {
+        "type": "object",
+        "title": cls.__name__,
+        "properties": {name: each.metadata["form"].schema for name, each in members.items()},
+        "required": sorted(required),
+        "additionalProperties": False,
+    }
+    return Form(read, write, schema)
