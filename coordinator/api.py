@@ -4,8 +4,8 @@ Who asks is the pinned certificate of the connection, never a word of the reques
 is for it and nothing else: all other things do not exist. What a peer is told of a refusal is its code alone.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 import trio
@@ -20,14 +20,14 @@ from coordinator.join import Member
 from coordinator.membership import Grant
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
-from coordinator.running import Coordinator, to_peer
+from coordinator.running import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.threads import in_database, in_library
 from coordinator.waiting import News, Pair
 from snapshot.identifiers import MAX_INTEGER, is_id, parse_scope
 from wire.messages import JoinGrant, JoinNonce, TrustList
 from wire.peer import PinState, TlsPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import Handler, Route, Routes
 from wire.shedding import Concern, Rate
 
 DOCUMENT = ("content-type", "application/vnd.holdfast.document")
@@ -36,12 +36,12 @@ JOIN_BYTES = 64 << 10
 HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
 PROOFS_AT_ONCE = 2
+CLAIM_NOTED_S = 600.0
 GRANT_S = 20.0
 LOOK_AGAIN_S = 1.0
 PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
+NOT_ON_RECORD = frozenset({Comparison.PUT_BACK, Comparison.CONFLICT})
 TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
-
-Result = TypeVar("Result")
 
 _log = structlog.get_logger(__name__)
 
@@ -52,12 +52,13 @@ class NodeApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
         self._join_rate = Rate(coordinator.settings.joins_per_minute, 60.0)
+        self._claims = Rate(1, CLAIM_NOTED_S)
 
     def fleet_routes(self) -> Routes:
         at_once, proofs, concern = DOCUMENTS_AT_ONCE, PROOFS_AT_ONCE, Concern.DOCUMENT
         wait_s = MOST_WAIT_S + 30.0
         most = self._at.settings.heartbeat_bytes
-        return Routes(
+        return _guarded(
             Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
             Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
             Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
@@ -69,7 +70,7 @@ class NodeApi:
         )
 
     def join_routes(self) -> Routes:
-        return Routes(*self._joining())
+        return _guarded(*self._joining())
 
     def _joining(self) -> tuple[Route, Route]:
         """Also for members, who renew their certificate over the connection that the old one authenticates."""
@@ -84,7 +85,7 @@ class NodeApi:
         at = self._at
         self._sound()
         lifetime_s = at.settings.nonce_lifetime_s
-        text = await asked(in_library(membership.new_nonce, at.database, now=at.now(), lifetime_s=lifetime_s))
+        text = await in_library(membership.new_nonce, at.database, now=at.now(), lifetime_s=lifetime_s)
         return Response.json(JoinNonce(text).to_value())
 
     async def join(self, request: Request) -> Response:
@@ -94,10 +95,9 @@ class NodeApi:
         body = await request.body()
         proof, token = request.header("holdfast-proof") or "", _bearer(request)
         pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
-        admit = in_database(
+        grant = await in_database(
             enrolment.admit, at.database, body, proof, token=token, pin=pin, peer=peer.name, now=at.now()
         )
-        grant = await asked(admit)
         node_id = grant.member.node_id
         await at.pins.follow(node_id)
         given = await self._granted(grant)
@@ -111,7 +111,7 @@ class NodeApi:
             while True:
                 news = at.board.latest(node_id)
                 if not is_new or (news is not None and news.pair[1] >= grant.generation):
-                    given = await asked(in_library(enrolment.granted, at.database, node_id))
+                    given = await in_library(enrolment.granted, at.database, node_id)
                     if given is not None:
                         return given
                 with trio.move_on_after(LOOK_AGAIN_S) as looking:
@@ -138,17 +138,28 @@ class NodeApi:
 
     async def proof(self, request: Request) -> Response:
         """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
-        peer = await self._member(request)
+        at, peer = self._at, await self._member(request)
         data = await request.body()
-        found = await asked(in_database(put_back.prove, self._at.database, peer.node_id, data, now=self._at.now()))
-        if found in (Comparison.PUT_BACK, Comparison.CONFLICT):
-            self._at.alarm(found.value)
-            _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
-        self._at.standstill.reason = await asked(in_library(put_back.reason, self._at.database))
-        if self._at.standstill.reason:
-            self._at.board.wake_all()
-        self._sound()
+        try:
+            mark = await in_library(put_back.shown, at.database, peer.node_id, data)
+        except Refused as refused:
+            at.alarm("head_not_proven")
+            await self._note(peer, (0, 0), refused.code.value)
+            raise to_peer(refused) from refused
+        found = await in_library(put_back.stands, at.database, peer.node_id, mark)
+        if found in NOT_ON_RECORD:
+            await self._proven(peer, await in_database(put_back.keep, at.database, peer.node_id, mark, now=at.now()))
         return Response(204, [self._issuer()])
+
+    async def _proven(self, peer: TlsPeer, found: Comparison) -> None:
+        at = self._at
+        if found in NOT_ON_RECORD:
+            at.alarm(found.value)
+            _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
+        at.standstill.reason = await in_library(put_back.reason, at.database)
+        if at.standstill.reason:
+            at.board.wake_all()
+        self._sound()
 
     async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
         """None without news; a head below the held one where the node is ahead of the database."""
@@ -157,7 +168,7 @@ class NodeApi:
             self._at.board.forget(peer.node_id)  # another replica may have published it: ask the database
             news = await self._latest(peer.node_id)
         if news is not None and held > news.pair:
-            self._ahead(peer, held, news.pair)
+            await self._ahead(peer, held, news.pair)
             return news
         with trio.move_on_after(wait_s):
             while news is None or news.pair <= held:
@@ -176,15 +187,22 @@ class NodeApi:
         known = at.board.latest(node_id)
         if known is not None:
             return known
-        found = await asked(in_library(library.latest_head, at.database, node_id))
+        found = await in_library(library.latest_head, at.database, node_id)
         if found is not None:
             at.board.announce(node_id, found)
         return at.board.latest(node_id)
 
-    def _ahead(self, peer: TlsPeer, held: Pair, ours: Pair) -> None:
+    async def _ahead(self, peer: TlsPeer, held: Pair, ours: Pair) -> None:
         """It holds more than we ever signed: it gets nothing, and somebody should look (rules K37, K41)."""
-        self._at.alarm("node_ahead")
+        self._at.alarm(Comparison.NODE_AHEAD.value)
         _log.warning("a node is ahead of us", node=peer.node_id, held=held, published=ours)
+        await self._note(peer, held, Comparison.NODE_AHEAD.value)
+
+    async def _note(self, peer: TlsPeer, held: Pair, outcome: str) -> None:
+        """Once in a while for each node and outcome: who claims without end does not fill the audit log."""
+        at = self._at
+        if self._claims.refused((peer.node_id, outcome), trio.current_time()) is None:
+            await in_database(put_back.note, at.database, peer.node_id, held, outcome, now=at.now())
 
     # ---- documents
 
@@ -201,13 +219,13 @@ class NodeApi:
     async def trust(self, request: Request) -> Response:
         await self._member(request)
         start = request.query_integer("from", 0, 0, MAX_INTEGER)
-        found = await asked(in_library(documents.trust_bundles, self._at.database, start))
+        found = await in_library(documents.trust_bundles, self._at.database, start)
         return Response.json(TrustList(tuple(container_of(each) for each in found)).to_value())
 
     async def _handed_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
         """A document never changes, so its id is its tag, too."""
         peer = await self._member(request)
-        found = await asked(in_library(find, self._at.database, peer.node_id, *which))
+        found = await in_library(find, self._at.database, peer.node_id, *which)
         headers = [DOCUMENT, ("etag", f'"{found.snapshot_id}"'), ("cache-control", "private, immutable")]
         if request.header("if-none-match") == f'"{found.snapshot_id}"':
             return Response(304, headers)
@@ -219,12 +237,12 @@ class NodeApi:
         """Answered after its commit (protocol 3)."""
         peer = await self._member(request)
         body = await request.body()
-        report = read(lambda: heartbeats.parse(body, most=self._at.settings.heartbeat_bytes))
-        read(lambda: self._judge(peer, report))
+        report = heartbeats.parse(body, most=self._at.settings.heartbeat_bytes)
+        self._judge(peer, report)
         try:
             answer = await self._at.collector.report(report)
-        except NotRecorded:
-            raise HttpError(503, "not_ready", "not recorded: send it again", retry_after=5) from None
+        except NotRecorded:  # it is logged already
+            raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
         for comparison in answer.comparisons.values():
             self._at.alarm(comparison.value)
         return Response.json(answer.body())
@@ -249,7 +267,7 @@ class NodeApi:
         self._sound()
         pins = self._at.pins
         if pins.is_next(peer.fingerprint):
-            await asked(in_database(membership.confirm_pin, self._at.database, peer.fingerprint, now=self._at.now()))
+            await in_database(membership.confirm_pin, self._at.database, peer.fingerprint, now=self._at.now())
             await pins.follow(peer.node_id)
             self._at.publisher.wake()
         return peer
@@ -263,22 +281,22 @@ class NodeApi:
         return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
 
 
-async def asked(operation: Awaitable[Result]) -> Result:
-    """What the operation gives, or the refusal as the peer may hear it; a database that fails is no verdict (P23)."""
-    try:
-        return await operation
-    except Refused as refused:
-        raise to_peer(refused) from refused
-    except SQLAlchemyError as error:
-        _log.error("the database does not answer", error=type(error).__name__)
-        raise HttpError(503, "not_ready", "ask again", retry_after=5) from error
+def _guarded(*routes: Route) -> Routes:
+    """A refusal is said as the peer may hear it (rules X20); a database that fails is no verdict (P23)."""
+    return Routes(*(replace(route, handler=_to_peers(route.handler)) for route in routes))
 
 
-def read(reading: Callable[[], Result]) -> Result:
-    try:
-        return reading()
-    except Refused as refused:
-        raise to_peer(refused) from refused
+def _to_peers(handler: Handler) -> Handler:
+
+    async def told(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refused as refused:
+            raise to_peer(refused) from refused
+        except SQLAlchemyError as error:
+            raise unavailable(error) from error
+
+    return told
 
 
 def _bearer(request: Request) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text
 from sqlalchemy.engine import URL, Row, make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import migrations, schema
 from coordinator.refusal import Code, Refused, bounded
@@ -24,6 +25,14 @@ from snapshot import canonical
 # One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
 _CHANGES = 0x686F6C6466617374
 _LOCK_TIMEOUT_MS = 15_000  # rules, Numbers: local request
+# Of libpq: a server that is gone without a word is noticed, and a pooled connection to it is made anew (rules P1).
+_PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": _LOCK_TIMEOUT_MS,
+}
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
 
 
@@ -88,6 +97,7 @@ class Database:
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url)
+        self.faults = 0  # transactions that the database itself has failed
         self._claim: int | None = None
         self._remembered: dict[str, object] = {}
 
@@ -146,6 +156,15 @@ class Database:
 
     @contextmanager
     def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:
+        try:
+            with self._transaction(change=change, write=write) as connection:
+                yield connection
+        except SQLAlchemyError:
+            self.faults += 1
+            raise
+
+    @contextmanager
+    def _transaction(self, *, change: bool, write: bool) -> Iterator[Connection]:
         with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
             with connection.begin():
                 if change and not self.is_sqlite:
@@ -161,7 +180,7 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
-        return create_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True)
+        return create_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True, connect_args=_PATIENCE)
     raise Refused(
         Code.INVALID_SETTINGS,
         f"{url.drivername} is no database that the coordinator keeps its state in",

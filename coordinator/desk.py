@@ -3,22 +3,19 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
-import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import requests
 from coordinator.refusal import Code, Refused
 from coordinator.requests import Member
 from coordinator.resources import InvalidResources
-from coordinator.running import to_operator
+from coordinator.running import to_operator, unavailable
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler
 
 Answering = Callable[[Request], Awaitable[object]]
 """A handler that gives the JSON value of its answer."""
-
-_log = structlog.get_logger(__name__)
 
 
 def for_operators(answering: Answering) -> Handler:
@@ -37,8 +34,7 @@ def for_operators(answering: Answering) -> Handler:
         except Refused as refused:
             raise to_operator(refused) from refused
         except SQLAlchemyError as error:
-            _log.error("the database does not answer", error=type(error).__name__)
-            raise HttpError(503, "not_ready", "the database does not answer", retry_after=5) from error
+            raise unavailable(error) from error
 
     return handler
 

@@ -73,6 +73,7 @@ class _Collected(Collector):
         yield _counter("published_heads", "Heads given out", health.published_heads)
         yield _counter("published_documents", "Snapshots and increments given out", health.published_documents)
         yield _counter("publication_conflicts", "Publications that came second", health.conflicts)
+        yield _counter("database_faults", "Transactions that the database has failed", at.database.faults)
         alarms = CounterMetricFamily("holdfast_coordinator_alarms", "What an operator should look at", labels=["name"])
         for name, times in sorted(at.alarms.items()):
             alarms.add_metric([name], times)

@@ -2,20 +2,33 @@
 
 From then on until the operator raises the epoch, no coordinator of this database signs, publishes or admits: whatever
 it signed would lie below what nodes hold (rules X12).
+
+    shown       what a container proves: a head of this node, signed by our keys; reads
+    stands      how it stands against our record; reads
+    keep        the same, and from then on the state is put back, durably; one change
+    note        a claim that was not proven stands in the audit log, and nothing else happens
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import select, update
 
 from coordinator import authority, schema, situation
-from coordinator.checkin import Comparison, Mark, compare
+from coordinator.checkin import Comparison, Mark, Pair, compare
 from coordinator.database import Database, Transaction
 from coordinator.refusal import Code, Refused
 from snapshot import envelope
+from snapshot.bundle import REVOKED, TrustBundle
 from snapshot.container import ChunkParts
+from snapshot.envelope import Envelope
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
-from snapshot.reasons import Rejected
+from snapshot.manifest import Revocations
+from snapshot.reasons import Reason, Rejected
 from snapshot.verify import Verified, verify
+
+MOST_BUNDLES = 16  # a head lives for hours at most, a bundle for months
 
 
 def reason(database: Database) -> str:
@@ -28,30 +41,58 @@ def reason_of(standing: authority.Standing) -> str:
     return f"{authority.PUT_BACK} ({authority.RAISE_EPOCH})" if standing.is_put_back else ""
 
 
-def prove(database: Database, node_id: str, data: bytes, *, now: float) -> Comparison:
-    """How the head that a node shows stands against our record; above it, the state is put back from now on, durably.
+def shown(database: Database, node_id: str, data: bytes) -> Mark:
+    """The version of a head (a container) that our keys have signed for exactly this node; else `bad_proof`.
 
-    `data`: a container. `bad_proof` for what our keys have not signed for exactly this node.
+    All steps of format.md 7, as of the head's own time: what has expired since was signed all the same. A key counts
+    that the latest bundle or one before it lists, unless it was revoked since: it may be in other hands.
     """
-    shown = _verified(database, node_id, data)
     with database.read() as transaction:
-        found = _compared(transaction, node_id, shown)
-    if found is not Comparison.PUT_BACK:
-        return found
+        bundles = situation.trust_bundles(transaction, MOST_BUNDLES)
+        cluster_id = authority.standing(transaction).cluster_id
+        revoked = situation.read_revocations(transaction).key_ids | _revoked_keys(bundles)
+    holder = Holder(cluster_id, node_id, revocations=Revocations(key_ids=revoked))
+    refusals = [Rejected(4, Reason.TRUST_BUNDLE_TOO_OLD, expected="a trust bundle", found="none")]
+    for bundle in reversed(bundles):
+        try:
+            return _verified(data, replace(holder, bundle=bundle))
+        except Rejected as rejected:
+            refusals.append(rejected)
+    refusal = refusals[-1]  # of the latest
+    detail = f"{refusal.reason.value} at step {refusal.step}: {refusal.detail}"
+    raise Refused(Code.BAD_PROOF, f"no head of {node_id}: {detail}") from refusal
+
+
+def stands(database: Database, node_id: str, mark: Mark) -> Comparison:
+    with database.read() as transaction:
+        return _compared(transaction, node_id, mark)
+
+
+def keep(database: Database, node_id: str, mark: Mark, *, now: float) -> Comparison:
+    """What `shown` gave, against the record as it is now: another replica may have published meanwhile."""
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
-        found = _compared(transaction, node_id, shown)  # another replica may have published meanwhile
+        found = _compared(transaction, node_id, mark)
         if found is Comparison.PUT_BACK:
-            transaction.run(update(schema.cluster).values(put_back_epoch=shown.authority_epoch))
+            epoch = authority.standing(transaction).authority_epoch  # raised by one, it is above what was proven
+            transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
         ours = _record(transaction, node_id)
-        transaction.audit("put_back", node_id, vars(ours) if ours else None, vars(shown), outcome=found.value)
+        transaction.audit("put_back", node_id, vars(ours) if ours else None, vars(mark), outcome=found.value)
     return found
 
 
-def _compared(transaction: Transaction, node_id: str, shown: Mark) -> Comparison:
-    """No verdict where a head that is above is still on its way: a node has joined again, or the epoch was raised."""
+def note(database: Database, node_id: str, held: Pair, outcome: str, *, now: float) -> None:
+    """`held`: what the node says that it holds."""
+    with database.change(actor=f"node:{node_id}", now=now) as transaction:
+        ours = _record(transaction, node_id)
+        before = list(ours.pair) if ours else None
+        transaction.audit("put_back.unproven", node_id, before, list(held), outcome=outcome)
+
+
+def _compared(transaction: Transaction, node_id: str, mark: Mark) -> Comparison:
+    """No verdict where a head that is above is still on its way: a node has just joined, or the epoch was raised."""
     record = _record(transaction, node_id)
-    is_pending = record is None or authority.standing(transaction).authority_epoch > shown.authority_epoch
-    return compare(record, shown, proven=not is_pending)
+    is_pending = record is None or authority.standing(transaction).authority_epoch > mark.authority_epoch
+    return compare(record, mark, proven=not is_pending)
 
 
 def _record(transaction: Transaction, node_id: str) -> Mark | None:
@@ -62,20 +103,32 @@ def _record(transaction: Transaction, node_id: str) -> Mark | None:
     return None if row is None else Mark(row.authority_epoch, row.generation, row.content_hash)
 
 
-def _verified(database: Database, node_id: str, data: bytes) -> Mark:
-    """Judged as of its own time: what has expired since was signed all the same."""
-    with database.read() as transaction:
-        found = situation.latest_bundle(transaction)
-        cluster_id = authority.standing(transaction).cluster_id
-        revocations = situation.read_revocations(transaction)
-    holder = Holder(cluster_id, node_id, bundle=found[1] if found else None, revocations=revocations)
-    try:
-        opened = envelope.parse(ChunkParts([data]).opening().envelope, HEAD)
-        at = max(opened.issued_at, opened.valid_from)
-        verdict = verify(ChunkParts([data], holder.limits), holder, kind=HEAD, now=at)
-    except Rejected as rejected:
-        detail = f"{rejected.reason.value} at step {rejected.step}: {rejected.detail}"
-        raise Refused(Code.BAD_PROOF, f"no head of {node_id}: {detail}") from rejected
+def _verified(data: bytes, holder: Holder) -> Mark:
+    opened = envelope.parse(ChunkParts([data], holder.limits).opening().envelope, HEAD, holder.limits)
+    at = max(opened.issued_at, opened.valid_from)
+    verdict = verify(ChunkParts([data], holder.limits), _lenient(holder, opened, at), kind=HEAD, now=at)
     if not isinstance(verdict, Verified):
         raise AssertionError("a head is verified or refused")
     return Mark(*verdict.mark.version, verdict.content_hash)
+
+
+def _lenient(holder: Holder, opened: Envelope, at: float) -> Holder:
+    """Whose keys signed is the question, not whether we have heard of the bundle and the epoch of that day: of a
+    database that was put back we have not.
+    """
+    bundle = holder.bundle
+    if bundle is None:
+        return holder
+    return replace(
+        holder,
+        bundle=replace(
+            bundle,
+            version=max(bundle.version, opened.min_trust_bundle_version),
+            authority_epoch=max(bundle.authority_epoch, opened.authority_epoch),
+            expires_at=max(bundle.expires_at, int(at) + 1),
+        ),
+    )
+
+
+def _revoked_keys(bundles: Sequence[TrustBundle]) -> frozenset[str]:
+    return frozenset(key.key_id for bundle in bundles for key in bundle.keys.values() if key.status == REVOKED)

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.collector import Collector
 from coordinator.database import Database
@@ -13,6 +15,10 @@ from coordinator.refusal import Code, Refused
 from coordinator.settings import Settings
 from coordinator.waiting import Board
 from wire.request import HttpError
+
+UNAVAILABLE_S = 5  # until a node or an operator asks again
+
+_log = structlog.get_logger(__name__)
 
 _STATUS = {
     Code.BAD_REQUEST: 400,
@@ -72,6 +78,12 @@ def to_peer(refused: Refused) -> HttpError:
     retry_after = 5 if status_of(code) == 503 else None
     name = "not_ready" if code is Code.STALE_STATE else code.value
     return HttpError(status_of(code), name, "refused", retry_after=retry_after)
+
+
+def unavailable(error: SQLAlchemyError) -> HttpError:
+    """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
+    _log.error("the database does not answer", error=type(error).__name__)
+    return HttpError(503, "unavailable", "the database does not answer", retry_after=UNAVAILABLE_S)
 
 
 def to_operator(refused: Refused) -> HttpError:

@@ -99,19 +99,20 @@ def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: S
 
 
 def latest_bundle(transaction: Transaction) -> tuple[Entry, TrustBundle] | None:
-    table = schema.trust_bundles
-    row = transaction.row(select(table.c.snapshot_id).order_by(table.c.config_version.desc()).limit(1))
-    if row is None:
+    document = next(iter(_bundle_rows(transaction, 1)), None)
+    if document is None:
         return None
-    document = _rows(transaction, [row.snapshot_id])[row.snapshot_id]
     signed = bytes(document.envelope)  # it holds the hash of the content: one envelope, one bundle
     if signed not in _parsed:
-        entries = manifest.parse_state(bytes(document.manifest))
-        read = _reader(transaction)
-        sections = {name: read(each.sha256) for name, each in entries.items()}
+        bundle = _bundle(transaction, document)
         _parsed.clear()
-        _parsed[signed] = bundles.from_bytes(envelope.parse(signed, SNAPSHOT), sections)
+        _parsed[signed] = bundle
     return _entry(document), _parsed[signed]
+
+
+def trust_bundles(transaction: Transaction, most: int) -> list[TrustBundle]:
+    """The last ones, the newest first."""
+    return [_bundle(transaction, document) for document in _bundle_rows(transaction, most)]
 
 
 def read_revocations(transaction: Transaction) -> Revocations:
@@ -243,6 +244,20 @@ def _rows(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str, "R
         for chunk in chunks(sorted(snapshot_ids))
         for row in transaction.rows(select(table).where(table.c.snapshot_id.in_(chunk)))
     }
+
+
+def _bundle_rows(transaction: Transaction, most: int) -> "list[Row[Any]]":
+    table = schema.trust_bundles
+    newest = select(table.c.snapshot_id).order_by(table.c.config_version.desc()).limit(most)
+    ids = [row.snapshot_id for row in transaction.rows(newest)]
+    found = _rows(transaction, ids)
+    return [found[snapshot_id] for snapshot_id in ids]
+
+
+def _bundle(transaction: Transaction, document: "Row[Any]") -> TrustBundle:
+    entries, read = manifest.parse_state(bytes(document.manifest)), _reader(transaction)
+    sections = {name: read(each.sha256) for name, each in entries.items()}
+    return bundles.from_bytes(envelope.parse(bytes(document.envelope), SNAPSHOT), sections)
 
 
 def _entry(row: "Row[Any]") -> Entry:

@@ -30,7 +30,7 @@ _REMEDIES = {
     "removed": "`nodes readmit` lets it in again",
     "bad_request": "see --help",
     "conflict": "somebody was faster: look again, then repeat",
-    "not_ready": "the database does not answer: see the coordinator's log, then repeat",
+    "unavailable": "the database does not answer: see the coordinator's log, then repeat",
 }
 
 

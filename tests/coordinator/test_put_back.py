@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from coordinator import schema
 from coordinator.database import Database
+from coordinator.signing_key import SigningKey
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
@@ -85,9 +86,12 @@ async def test_an_unproven_claim_alarms_and_is_asked_for_proof(founded: Founded)
         node = await at.admit("node-a")
         answer = await node.head(generation=1_000, epoch=9, wait=30)
         assert (answer.status, answer.body, answer.headers["holdfast-prove"]) == (204, b"", "head")
-        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 1}
+        assert (await node.head(generation=1_000, epoch=9)).status == 204
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 2}
         assert "holdfast-prove" not in (await node.head()).headers
         assert await is_ready(at)
+        (entry,) = await audited(at, "put_back.unproven")  # who claims without end does not fill the audit log
+        assert (entry["subject"], entry["after"], entry["outcome"]) == ("node-a", [9, 1_000], "node_ahead")
 
 
 async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
@@ -101,7 +105,9 @@ async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
         assert (await show(node, mine)).status == 204
         assert (await at.ask("GET", "/v1/status"))["put_back"] == ""
         assert await is_ready(at)
-        assert (await at.ask("GET", "/v1/audit?action=put_back"))["entries"] == []
+        assert await audited(at, "put_back") == []
+        assert [entry["outcome"] for entry in await audited(at, "put_back.unproven")] == ["bad_proof"]
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"head_not_proven": 6}
         await at.apply(STATE)
         assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
 
@@ -163,13 +169,86 @@ async def assert_stopped(at: Running, node: TlsNode) -> None:
         assert await refusal(asked) == "not_ready"
     assert await refusal(at.token()) == "stale_state"
     assert "put back" in (await at.ask("GET", "/v1/fleet"))["put_back"]
-    (entry,) = (await at.ask("GET", "/v1/audit?action=put_back"))["entries"]
+    (entry,) = await audited(at, "put_back")
     assert (entry["actor"], entry["subject"], entry["outcome"]) == ("node:node-a", "node-a", "put_back")
 
 
+async def audited(at: Running, action: str) -> list[dict]:
+    return (await at.ask("GET", f"/v1/audit?action={action}"))["entries"]
+
+
 async def raise_epoch(at: Running) -> None:
-    bundle = at.founded.bundles.next(epoch=2)
+    await add_bundle(at, at.founded.bundles.next(epoch=2))
+
+
+async def add_bundle(at: Running, bundle: bytes) -> None:
     await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})
+
+
+async def published(at: Running, node_id: str, least: tuple[int, int]) -> bytes:
+    """The first head of at least that pair."""
+    with trio.fail_after(10):
+        while (news := at.daemon.coordinator.board.latest(node_id)) is None or news.pair < least:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    return news.container
+
+
+async def test_a_head_of_a_later_bundle_and_epoch_proves_it_too(founded: Founded) -> None:
+    """rules K41: of what came after the backup the database knows nothing, but the key that signed it is its own."""
+    async with running(founded) as at:
+        node = Follower(await at.admit("node-a"))
+        await node.sync(wait=10)
+        backup = back_up(founded.url)
+        second = founded.bundles.next(epoch=2)
+        await add_bundle(at, second)
+        await published(at, "node-a", (2, 2))
+        await at.apply(STATE)
+        head = await published(at, "node-a", (2, 3))
+    put_back(founded.url, backup)
+    async with running(founded) as at:
+        node = again(at, node).node
+        assert await refusal(show(node, head)) == "not_ready"
+        await add_bundle(at, second)  # the one that nodes hold, so it does not lead above them
+        assert await is_ready(at)
+        await published(at, "node-a", (2, 2))
+        assert await refusal(show(node, head)) == "not_ready"
+        await add_bundle(at, founded.bundles.next(epoch=3))
+        assert await is_ready(at)
+        assert (await show(node, head)).status == 204
+
+
+async def test_a_key_that_has_gone_still_proves_it_unless_it_was_revoked(founded: Founded) -> None:
+    """rules K41: judged by the bundle of its day; a revoked key may be in other hands."""
+    _, ahead, head, _ = await nodes_of_tomorrow(founded)
+    key, other = founded.config, SigningKey.generate()
+    backup = back_up(founded.url)
+    async with running(founded) as at:
+        node = again(at, ahead).node
+        await add_bundle(at, founded.bundles.next(keys=(key, other), statuses={key.key_id: "revoked"}))
+        assert await refusal(show(node, head)) == "bad_proof"
+        await add_bundle(at, founded.bundles.next(keys=(other,)))
+        assert await refusal(show(node, head)) == "bad_proof"
+        assert await is_ready(at)
+    put_back(founded.url, backup)
+    founded.bundles.version = 1
+    async with running(founded) as at:
+        node = again(at, ahead).node
+        await add_bundle(at, founded.bundles.next(keys=(other,)))
+        assert await refusal(show(node, head)) == "not_ready"
+
+
+async def test_a_node_that_joins_again_is_not_ahead(founded: Founded) -> None:
+    """rules K41, J29: its generations go on, so the head that it still holds proves nothing."""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync(wait=10)
+        head = (await follower.node.head()).body
+        await at.ask("POST", "/v1/nodes/node-a/remove", {"reason": "repair"})
+        await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
+        assert (await follower.node.join(await at.token("node-a"))).outcome == "admitted"
+        assert (await show(follower.node, head)).status == 204
+        assert (await follower.node.head(follower.generation, 1, wait=10)).status == 200
+        assert await is_ready(at)
 
 
 async def test_who_waits_is_told_too(founded: Founded) -> None:
