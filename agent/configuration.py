@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.credentials import JOIN_TOKEN, credential
 from agent.toml_form import (
     ConfigurationError,
     absolute_path,
@@ -95,7 +96,8 @@ class CoordinatorTable:
     token_file: Path | None = setting(
         absolute_path,
         None,
-        "The join token. Left out: the file that `HOLDFAST_TOKEN_PATH` names, else `/etc/holdfast/join.token`.",
+        "The join token, 0600 or 0400. Left out: the file that `HOLDFAST_TOKEN_PATH` names, else "
+        "`/etc/holdfast/join.token`, else the credential `holdfast.join-token`.",
     )
 
 
@@ -254,11 +256,15 @@ class Settings:
     limits: LimitsTable = field(default_factory=LimitsTable)
     log: LogTable = field(default_factory=LogTable)
 
-    def token_file(self, environment: Mapping[str, str] = os.environ) -> Path:
-        """Configured, else what the environment names, else the default (rules K14)."""
+    def token_files(self, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+        """Where a token is looked for, in this order: the configured file alone, if one is; else the one that the
+        environment names, the default one, and the credential (rules K14).
+        """
         if self.coordinator is not None and self.coordinator.token_file is not None:
-            return self.coordinator.token_file
-        return Path(environment[TOKEN_VARIABLE]) if environment.get(TOKEN_VARIABLE) else DEFAULT_TOKEN
+            return (self.coordinator.token_file,)
+        named = [Path(environment[TOKEN_VARIABLE])] if environment.get(TOKEN_VARIABLE) else []
+        given = credential(JOIN_TOKEN, environment)
+        return (*named, DEFAULT_TOKEN, *([given] if given else []))
 
 
 def load(path: Path) -> Settings:

@@ -47,6 +47,7 @@ class Front:
             "incarnation": node.store.incarnation,
             "state": str(present.state),
             "cause": str(present.cause),
+            "join": failure.to_value() if (failure := node.learnt.join_failure) else None,
             "degraded_since": None if since is None else format_time(since),
             "rollback_check": "confirmed" if node.learnt.checked_in else "unconfirmed",
             "roles": sorted(node.holdings.roles),

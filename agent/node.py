@@ -18,6 +18,7 @@ from agent.changes import Generation
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
+from agent.join_failure import JoinFailure
 from agent.moment import Moment, Outage, Regression, guard
 from agent.standing import Facts, Standing
 from agent.telemetry import Counters
@@ -38,7 +39,7 @@ class Learnt:
 
     member: bool = False
     joining: bool = False
-    refusal: str = ""
+    join_failure: JoinFailure | None = None  # of the last attempt
     other_cluster: bool = False
     checked_in: bool = False
     head_was_fresh: bool = False
@@ -83,12 +84,13 @@ class Node:
     def facts(self, moment: Moment | None = None) -> Facts:
         moment = moment or self.moment()
         holdings, learnt = self.holdings, self.learnt
+        failure = learnt.join_failure
         gate = self._gate(moment)
         learnt.head_was_fresh |= gate.head_is_fresh(moment.now)
         return Facts(
             member=learnt.member,
             joining=learnt.joining,
-            refusal=learnt.refusal,
+            refusal=failure.code if failure is not None and failure.refused else "",
             other_cluster=learnt.other_cluster,
             bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
             revoked=learnt.revoked or holdings.revoked,

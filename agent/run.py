@@ -73,7 +73,7 @@ async def serve(
                     nursery.start_soon(_kept_up, node, outside.refresh_heads)
                     nursery.start_soon(_kept_up, node, outside.bring_up)
                     nursery.start_soon(_kept_up, node, outside.report)
-                    nursery.start_soon(_wake_on_hangup, outside.sources.wake)
+                    nursery.start_soon(_wake_on_hangup, outside.wake)
         finally:
             opened.close()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import trio
 
 from agent.admission import Admission
+from agent.credentials import NODE_KEY, credential
 from agent.heartbeat import Reporting
 from agent.identity import IdentityFile
 from agent.joining import Joining
@@ -33,6 +34,11 @@ class Upstream:
         with trio.CancelScope(shield=True), trio.move_on_after(CLOSE_S):
             await self.sources.aclose()
 
+    def wake(self) -> None:
+        """A hint that it is worth asking now (rules P14)."""
+        self.joining.wake()
+        self.sources.wake()
+
     async def refresh_heads(self) -> None:
         """Once we are a member."""
         await self.joining.joined.wait()
@@ -51,7 +57,7 @@ class Upstream:
 
 def build(node: Node, opened: Opened, local: Local) -> Upstream:
     paths = opened.store.paths
-    identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk)
+    identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk, credential(NODE_KEY))
     sources = Sources(node, identity.identity)
     admission = Admission(node)
     update = Update(node, sources, admission, TrustChain(node, admission), local.validators)

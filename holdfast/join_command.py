@@ -10,34 +10,20 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from agent.configuration import ConfigurationError, Settings, load
-from agent.token import TOKEN_BYTES, read_token
+from agent.credentials import JOIN_TOKEN, credential
+from agent.token import TOKEN_BYTES, BadTokenFileError, parse_token, read_token
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
 from holdfast.client import AgentDown, Client
+from holdfast.meanings import failure_text
 
 CONFIGURATION = Path("/etc/holdfast/agent.toml")
-CREDENTIAL = "holdfast.join-token"
 EVERY_S = 0.5
 OUTSIDE = ("unenrolled", "joining")
-
-# The codes of rules J7 and K26 -> what a person does.
-REMEDIES = {
-    "bad_token": "the token is not one of this coordinator's: get a new one (holdfastctl tokens)",
-    "token_used": "a token is good for one node, once: get a new one (holdfastctl tokens)",
-    "token_expired": "the token is too old: get a new one (holdfastctl tokens)",
-    "wrong_site": "the token is for another site: get one for this node's",
-    "wrong_cluster": "the coordinator serves another cluster: see cluster_id in agent.toml",
-    "unauthorized_peer": "an operator must allow this node first (holdfastctl allow)",
-    "kind_mismatch": "this node is allowed as another kind: see kind in agent.toml",
-    "identity_conflict": "another certificate is known for this node: an operator must remove it first",
-    "revoked": "this node is revoked: only an operator can admit it again",
-    "removed": "this node was removed: only an operator can admit it again",
-    "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
-}
 
 
 @click.command("join", epilog=EXITS, short_help="Join the cluster, with a token.")
@@ -46,16 +32,17 @@ REMEDIES = {
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")
 @asks_the_agent
 def command(client: Client, config: Path, token_file: Path | None, wait_s: int) -> None:
-    """Join the cluster that agent.toml names, with a token from a file, $CREDENTIALS_DIRECTORY or standard input.
+    """Join the cluster that agent.toml names, with a token from a file, a systemd credential or standard input.
 
-    Run it as root, or as the agent's account. Exit 0 once the node is a member, 1 when it is refused.
+    The token's file must be yours alone (0600). Run it as root, or as the agent's account. Exit 0 once the node is a
+    member, 1 when it is refused or the time is over; the agent goes on trying, and holdfast status says why.
     """
     settings = _settings(config)
     before = _status(client)
     if before is not None and before["state"] not in OUTSIDE:
         note(f"this node is a member of {before['cluster_id']} already ({before['state']}): nothing to do")
         return
-    place = settings.token_file()
+    place = settings.token_files()[0]
     _keep(_token(token_file), place, settings.node.state_directory)
     if before is None:
         fail(
@@ -77,20 +64,19 @@ def _settings(config: Path) -> Settings:
 
 def _token(token_file: Path | None) -> str:
     """The token as it stands there; what cannot be one is wrong usage."""
-    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
-    if token_file is None and credentials and (Path(credentials) / CREDENTIAL).exists():
-        token_file = Path(credentials) / CREDENTIAL
-    if token_file is not None and str(token_file) != "-":
-        token = read_token(token_file)
-        where = str(token_file)
-    else:
+    source = token_file or credential(JOIN_TOKEN)
+    try:
+        if source is not None and str(source) != "-":
+            return read_token(source) or _missing(source)
         if sys.stdin.isatty():
             note("the token, then Ctrl-D (or use --token-file):")
-        token = sys.stdin.read(TOKEN_BYTES + 1).strip()
-        where = "standard input"
-    if not token or len(token) > TOKEN_BYTES or not token.isascii() or not token.isprintable():
-        raise click.UsageError(f"there is no token in {where}: one line of at most {TOKEN_BYTES} characters")
-    return token
+        return parse_token(sys.stdin.buffer.read(TOKEN_BYTES + 1), "standard input")
+    except BadTokenFileError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _missing(file: Path) -> NoReturn:
+    raise click.UsageError(f"{file} is not there: name the token's file, or - for standard input")
 
 
 def _keep(token: str, place: Path, state_directory: Path) -> None:
@@ -120,7 +106,7 @@ def _status(client: Client) -> Mapping[str, Any] | None:
 
 def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int) -> None:
     """Until it is a member, or was refused since `before`, or the time is over."""
-    tried = _tries(before)
+    said, tried = "", _tries(before)
     deadline = time.monotonic() + wait_s
     while True:
         status = _status(client) or before
@@ -128,8 +114,12 @@ def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int)
             place.unlink(missing_ok=True)  # it is good for one join
             click.echo(f"joined: {status['node_id']} is a member of {status['cluster_id']} ({status['state']})")
             return
-        if _tries(status) > tried:
-            _refused(str(status["cause"]))
+        if _tries(status) > tried and (failure := status["join"]) is not None:
+            if failure["refused"]:
+                fail(f"refused: {failure_text(failure)}", NO)
+            if failure["code"] != said:
+                said = failure["code"]
+                note(f"not yet: {failure_text(failure)}")
         if time.monotonic() >= deadline:
             fail(f"not a member after {wait_s} s; the agent goes on trying: holdfast status --watch", NO)
         time.sleep(EVERY_S)
@@ -138,10 +128,3 @@ def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int)
 def _tries(status: Mapping[str, Any]) -> int:
     failed: int = status["counters"].get("joins_failed", 0)
     return failed
-
-
-def _refused(cause: str) -> None:
-    if cause in REMEDIES:
-        fail(f"refused: {cause}: {REMEDIES[cause]}", NO)
-    if cause not in ("joining", "not_enrolled"):
-        fail(f"refused: {cause}", NO)

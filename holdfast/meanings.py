@@ -1,5 +1,8 @@
 """The stable codes of a node in words: what each means, and what a person does about it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
 
@@ -24,6 +27,33 @@ CAUSES = {
     "head_expired": "No coordinator confirms the configuration any more; the policy says what goes on.",
 }
 
+# Why a join did not succeed -> what a person does (rules J7, K15, K26).
+JOIN_REMEDIES = {
+    "bad_token": "the token is not one of this coordinator's: get a new one (holdfastctl tokens)",
+    "token_used": "a token is good for one node, once: get a new one (holdfastctl tokens)",
+    "token_expired": "the token is too old: get a new one (holdfastctl tokens)",
+    "token_revoked": "the token was taken back: get a new one (holdfastctl tokens)",
+    "wrong_site": "the token is for another site: get one for this node's",
+    "wrong_cluster": "the coordinator serves another cluster: see cluster_id in agent.toml",
+    "unauthorized_peer": "an operator must allow this node first (holdfastctl allow)",
+    "kind_mismatch": "this node is allowed as another kind: see kind in agent.toml",
+    "identity_conflict": "another certificate is known for this node: an operator must remove it first",
+    "revoked": "this node is revoked: only an operator can admit it again",
+    "removed": "this node was removed: only an operator can admit it again",
+    "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
+    "not_ready": "the coordinator is not ready: see holdfastctl status there",
+    "too_many_requests": "too many joins from this address: it is tried again later",
+    "tls_failed": "the coordinator's certificate does not lead to coordinator.ca_file, or is for another name",
+    "connect_failed": "nobody takes connections there: see coordinator.urls, the network and the coordinator",
+    "timed_out": "nobody answers there in time: see coordinator.urls, the network and the coordinator",
+    "bad_endpoint": "the address is none to connect to: see coordinator.urls",
+    "bad_answer": "what answers there is no coordinator, or one of another version: see coordinator.join_urls",
+    "not_granted": "the coordinator's trust bundle is not one that this node believes: see [trust] in agent.toml",
+    "bad_token_file": "put the token there as one line, for the agent's account alone (holdfast join does)",
+    "bad_identity": "the node's key and certificate do not go together: see identity/ and the credential",
+    "unusable_file": "put the file there, readable for the agent's account",
+}
+
 # Of the gate, where the state is not to blame (protocol.md 4).
 ANSWERS = {
     "not_in_policy": "The degraded_mode_policy does not allow it, or no active scope of this node names the resource.",
@@ -34,6 +64,12 @@ ANSWERS = {
     "revoked": "The service, peer, endpoint or role has been revoked: see holdfastctl explain.",
     "scope_expired": "The scope has expired: bring the coordinator back, or import a renewed document.",
 }
+
+
+def failure_text(failure: Mapping[str, Any]) -> str:
+    """Of `join` in the status: the code, what was met, and the remedy."""
+    code = failure["code"]
+    return f"{code}: {failure['detail']}: {JOIN_REMEDIES.get(code, 'see the journal of holdfast-agent')}"
 
 
 def meaning(reason: str) -> str:

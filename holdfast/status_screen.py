@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
-from holdfast.meanings import CAUSES, meaning
+from holdfast.meanings import CAUSES, failure_text, meaning
 
 Status = Mapping[str, Any]
 
@@ -98,8 +98,12 @@ def _table(*columns: str) -> Table:
 
 def problems_of(status: Status, now: float) -> Iterator[str]:
     """Each with its remedy, the most urgent first."""
+    if (failure := status.get("join")) is not None:
+        yield f"not a member yet: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
+            until(failure["again_at"], now)
+        )
     cause = status.get("fence") or status.get("cause")
-    if cause:
+    if cause and (failure is None or cause in CAUSES):
         yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
     for name, scope in status["scopes"].items():
         yield from _problems_of_scope(name, scope, now)

@@ -94,10 +94,20 @@ def pem_to_der(pem: bytes) -> bytes:
 
 
 def make_identity(
-    node_id: str, now: float, *, direct_host: str | None = None, lifetime_s: float = NODE_LIFETIME_S
+    node_id: str,
+    now: float,
+    *,
+    direct_host: str | None = None,
+    lifetime_s: float = NODE_LIFETIME_S,
+    key_pem: bytes | None = None,
 ) -> KeyPair:
-    """Self-signed P-256: CN and SAN are the node id, SAN also the direct host; CA:FALSE, client and server use."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    """Self-signed P-256: CN and SAN are the node id, SAN also the direct host; CA:FALSE, client and server use.
+
+    Of a new key, unless one is given: PEM, P-256 and not encrypted, else BadCertificateError.
+    """
+    key = ec.generate_private_key(ec.SECP256R1()) if key_pem is None else _private_key(key_pem)
+    if key.curve.name != "secp256r1":
+        raise BadCertificateError("the key is no P-256 key")
     names = [node_id, direct_host] if direct_host else [node_id]
     builder = _builder(_name(node_id), _name(node_id), key.public_key(), now, lifetime_s)
     builder = _with_leaf_extensions(builder, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
@@ -153,7 +163,10 @@ def is_proven(der: bytes, body: bytes, proof: str) -> bool:
 
 
 def _private_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(key_pem, password=None)
+    try:
+        key = serialization.load_pem_private_key(key_pem, password=None)
+    except _UNREADABLE as error:
+        raise BadCertificateError("not a readable private key (PEM, not encrypted)") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise BadCertificateError("the key is no elliptic-curve key")
     return key

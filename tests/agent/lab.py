@@ -49,6 +49,7 @@ class Periphery:
     state: str = "active"
     cause: str = ""
     sources: list[dict[str, object]] = field(default_factory=list)
+    join: dict[str, object] | None = None
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
     given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
     revoked: bool = False
@@ -104,8 +105,15 @@ class Periphery:
         return self.given
 
     def report(self) -> Mapping[str, object]:
-        return {"state": self.state, "cause": self.cause or self.given.cause, "node_id": "node-1",
-                "cluster_id": "blue", "counters": self.counters, "sources": self.sources}  # fmt: skip
+        return {
+            "state": self.state,
+            "cause": self.cause or self.given.cause,
+            "node_id": "node-1",
+            "cluster_id": "blue",
+            "join": self.join,
+            "counters": self.counters,
+            "sources": self.sources,
+        }
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         data = b"".join([piece async for piece in document])

@@ -106,12 +106,17 @@ def test_urls_are_host_and_port_and_nothing_more(url):
     assert problems("", GOOD.replace("https://c1.example:7443", url))
 
 
-def test_the_token_file_is_configured_named_or_the_default():
-    """rules K14"""
-    assert settings().token_file({}) == Path("/etc/holdfast/join.token")
-    assert settings().token_file({"HOLDFAST_TOKEN_PATH": "/run/x"}) == Path("/run/x")
+def test_a_token_is_looked_for_where_it_is_configured_named_or_given(tmp_path):
+    """rules K14: the configured file alone; else the one of the environment, the default one, systemd's credential"""
+    default = Path("/etc/holdfast/join.token")
+    assert settings().token_files({}) == (default,)
+    assert settings().token_files({"HOLDFAST_TOKEN_PATH": "/run/x"}) == (Path("/run/x"), default)
+    given = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert settings().token_files(given) == (default,)
+    (tmp_path / "holdfast.join-token").touch()
+    assert settings().token_files(given) == (default, tmp_path / "holdfast.join-token")
     found = parse(tomllib.loads(GOOD + 'token_file = "/t"\n'))
-    assert found.token_file({"HOLDFAST_TOKEN_PATH": "/run/x"}) == Path("/t")
+    assert found.token_files({"HOLDFAST_TOKEN_PATH": "/run/x", **given}) == (Path("/t"),)
 
 
 def test_services_say_how_they_are_told():

@@ -2,18 +2,38 @@
 
 import contextlib
 import stat
+from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent.configuration import NodeTable
 from agent.identity import FILE, IdentityFile, renew_at
 from store.disk import Disk
 from tests.store.dying import FailingDisk
-from wire.certificate import BadCertificateError, Certificate, is_proven, prove
+from wire.certificate import BadCertificateError, Certificate, is_proven, make_identity, prove
 from wire.contexts import server_context
 
 NOW = 1_800_000_000.0
 NODE = NodeTable(cluster_id="c", node_id="node-a", direct_url="https://node-a.example:7443")
+
+
+def pem(key, encryption=None):
+    encryption = encryption or serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def ec_key(curve):
+    return pem(ec.generate_private_key(curve))
+
+
+def rsa_key():
+    return pem(rsa.generate_private_key(65537, 2048))
+
+
+def encrypted_key():
+    return pem(ec.generate_private_key(ec.SECP256R1()), serialization.BestAvailableEncryption(b"word"))
 
 
 @pytest.fixture
@@ -70,3 +90,63 @@ def test_a_damaged_file_is_never_replaced_silently(file):
     (file.folder / FILE).write_bytes(b"nothing of use")
     with pytest.raises(BadCertificateError, match=FILE):
         file.ensure(NODE, NOW)
+
+
+# ---- the key as a credential
+
+
+def p256(tmp_path, name="holdfast.node-key"):
+    path = tmp_path / name
+    path.write_bytes(make_identity("somebody", NOW).key_pem)
+    return path
+
+
+def test_a_given_key_is_used_and_stays_where_it_is(file, tmp_path):
+    """rules L40, K48: identity/ holds a reference, the key is the credential's"""
+    given = p256(tmp_path)
+    held = replace(file, given_key=given)
+    pair = held.ensure(NODE, NOW)
+    assert is_proven(pair.der, b"body", prove(given.read_bytes(), b"body"))
+    assert b"PRIVATE" not in (file.folder / FILE).read_bytes()
+    assert held.present() == pair
+    assert (held.identity.certificate, held.identity.key) == (file.folder / FILE, given)
+    assert server_context(held.identity), "TLS takes both"
+    successor = held.successor(NODE, NOW)
+    held.succeed()
+    assert held.present() == successor != pair
+    assert b"PRIVATE" not in (file.folder / FILE).read_bytes()
+
+
+def test_a_given_key_that_is_gone_or_another_one_is_said(file, tmp_path):
+    """rules L40: no new identity is made where one stands"""
+    held = replace(file, given_key=p256(tmp_path))
+    held.ensure(NODE, NOW)
+    with pytest.raises(BadCertificateError, match="the service was not given it"):
+        file.ensure(NODE, NOW)
+    with pytest.raises(BadCertificateError, match="another key than that of"):
+        replace(file, given_key=p256(tmp_path, "other")).ensure(NODE, NOW)
+    with pytest.raises(BadCertificateError, match="No such file"):
+        replace(file, given_key=tmp_path / "gone").ensure(NODE, NOW)
+    assert held.present() is not None
+
+
+def test_a_key_of_its_own_stays_until_the_renewal(file, tmp_path):
+    """rules X8: who is a member by one key is not given another underway"""
+    own = file.ensure(NODE, NOW)
+    held = replace(file, given_key=p256(tmp_path))
+    assert held.ensure(NODE, NOW) == own
+    assert held.identity.key == file.folder / FILE
+    held.successor(NODE, NOW)
+    held.succeed()
+    assert held.identity.key == held.given_key
+    assert held.present().key_pem == held.given_key.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", ec_key(ec.SECP384R1()), rsa_key(), encrypted_key()])
+def test_what_is_no_key_for_a_node(file, tmp_path, content):
+    """rules K48"""
+    given = tmp_path / "holdfast.node-key"
+    given.write_bytes(content)
+    with pytest.raises(BadCertificateError, match=r"holdfast\.node-key: .*key"):
+        replace(file, given_key=given).ensure(NODE, NOW)
+    assert not (file.folder / FILE).exists()

@@ -1,11 +1,18 @@
 """Joining: what is pinned, what a crash leaves, and what a false grant does not do."""
 
+import os
+import signal
+import time
+
 import trio
 
+from agent.configuration import Settings
+from holdfast.client import unix_seconds
 from snapshot import canonical
 from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, key
 from tests.fakes.coordinator_server import TOKEN
-from tests.journeys.lab import lab
+from tests.journeys.lab import lab, put_token
+from wire.certificate import is_proven, make_authority, make_identity, prove
 from wire.messages import JoinGrant
 
 ROUTES = "route_policy"
@@ -121,3 +128,112 @@ async def test_every_source_hangs_and_the_node_is_ready(one, mock_clock):
         assert (await one.status())["state"] == "joining"
         assert await one.get("probe", "liveness") == {"alive": True}
         assert one.node.counters.of("task_faults") == 0
+
+
+# ---- why not, and what happens then
+
+
+def pause_s(one):
+    """Until the next attempt; 0 before the first has failed."""
+    failure = one.node.learnt.join_failure
+    return failure.again_at - failure.at if failure is not None else 0
+
+
+async def test_a_chain_that_is_not_the_configured_one_is_said(one, mock_clock):
+    """rules K15, threats J14: no byte of the token leaves; the reason is in the status, with the next try"""
+    right = one.server.ca_file.read_bytes()
+    one.server.ca_file.write_bytes(make_authority("another CA", time.time()).certificate_pem)
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        status = await one.status()
+        assert (status["state"], status["join"]["code"]) == ("joining", "tls_failed")
+        assert unix_seconds(status["join"]["again_at"]) > unix_seconds(status["join"]["at"])
+        assert one.server.requests == []
+        one.server.ca_file.write_bytes(right)
+        await one.settled()
+        assert (await one.status())["join"] is None
+
+
+async def test_a_missing_ca_file_is_said(one, mock_clock):
+    """rules K15"""
+    one.server.ca_file.rename(one.folder / "elsewhere")
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        join = (await one.status())["join"]
+        assert (join["code"], join["refused"]) == ("unusable_file", True)
+        assert str(one.server.ca_file) in join["detail"]
+        assert one.node.counters.of("task_faults") == 0
+        (one.folder / "elsewhere").rename(one.server.ca_file)
+        await one.settled()
+
+
+async def test_a_coordinator_that_is_not_there_is_said(one, mock_clock):
+    """rules P2"""
+    one.server.down = True
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        status = await one.status()
+        assert (status["state"], status["cause"]) == ("joining", "joining")
+        assert (status["join"]["code"], status["join"]["refused"]) == ("unavailable", False)
+
+
+async def test_a_new_token_is_tried_at_once(one, mock_clock):
+    """rules A3, K14: not only after the back-off; and the refusal is gone from the status"""
+    file = one.folder / "join.token"
+    put_token(file, "refused.one")
+    async with one.agent():
+        await one.until(lambda: pause_s(one) > 8)
+        assert (one.state, one.cause) == ("unenrolled", "bad_token")
+        began = trio.current_time()
+        put_token(file)
+        await one.settled()
+        assert trio.current_time() - began < 5
+        assert (await one.status())["join"] is None
+
+
+async def test_a_token_file_that_others_can_read_is_refused(one, mock_clock):
+    """threats J12, D-61: said, not used; a tighter one is taken at once"""
+    file = one.folder / "join.token"
+    file.chmod(0o644)
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert (one.state, one.cause) == ("unenrolled", "bad_token_file")
+        assert one.server.requests == []
+        file.chmod(0o600)
+        await one.settled()
+
+
+async def test_a_refused_token_makes_room_for_another(one, mock_clock, monkeypatch):
+    """rules K14: of several places the first whose token was not refused yet"""
+    put_token(one.folder / "first", "refused.one")
+    monkeypatch.setattr(Settings, "token_files", lambda _: (one.folder / "first", one.folder / "join.token"))
+    async with one.agent():
+        await one.settled()
+        assert one.node.counters.of("joins_failed") == 1
+
+
+async def test_a_hang_up_is_a_reason_to_try(one, mock_clock):
+    """rules P14"""
+    one.server.down = True
+    async with one.agent():
+        await one.until(lambda: pause_s(one) > 8)
+        began = trio.current_time()
+        one.server.down = False
+        os.kill(os.getpid(), signal.SIGHUP)
+        await one.settled()
+        assert trio.current_time() - began < 5
+
+
+async def test_a_node_joins_with_the_key_that_systemd_gave(one, mock_clock, monkeypatch):
+    """rules L40, K14: key and token are credentials; neither is kept below the state directory"""
+    given = one.folder / "credentials"
+    given.mkdir()
+    key_pem = make_identity("anybody", time.time()).key_pem
+    (given / "holdfast.node-key").write_bytes(key_pem)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
+    async with one.agent():
+        await one.settled()
+        kept = [path.read_bytes() for path in one.settings.node.state_directory.rglob("*") if path.is_file()]
+        assert not any(b"PRIVATE KEY" in data for data in kept)
+        (pin,) = one.server.pins.of_node("node-a")
+        assert is_proven(pin.der, b"", prove(key_pem, b""))

@@ -6,11 +6,16 @@ import stat
 import pytest
 import trio
 
-from holdfast.join_command import REMEDIES
+from holdfast.meanings import JOIN_REMEDIES
 from tests.agent.lab import until
 from tests.holdfast.lab import arguments, environment, holdfast
 
 TOKEN = "header.claims.signature"
+
+
+def put_token(file, token=TOKEN):
+    file.touch(0o600)
+    file.write_text(token)
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ async def joining(api, config, tmp_path, words, outcome, **more):
 async def test_a_token_from_a_file_leads_to_membership(api, config, tmp_path):
     """rules A3: refused, it stays outside with the code; granted, it is a member."""
     api.state = "unenrolled"
-    (tmp_path / "given").write_text(f"  {TOKEN}\n")
+    put_token(tmp_path / "given", f"  {TOKEN}\n")
     done, kept = await joining(
         api, config, tmp_path, ["--token-file", tmp_path / "given"], lambda: setattr(api, "state", "waiting")
     )
@@ -72,7 +77,7 @@ async def test_a_token_from_the_credentials_directory(api, config, tmp_path):
     api.state = "unenrolled"
     credentials = tmp_path / "credentials"
     credentials.mkdir()
-    (credentials / "holdfast.join-token").write_text(TOKEN)
+    put_token(credentials / "holdfast.join-token")
     process = await trio.lowlevel.open_process(
         arguments("join", "--config", config, "--wait", 20),
         env=environment(api.socket, api.files, CREDENTIALS_DIRECTORY=str(credentials)),
@@ -82,20 +87,54 @@ async def test_a_token_from_the_credentials_directory(api, config, tmp_path):
     assert await process.wait() == 0
 
 
+def failure(code, *, refused=True):
+    return {"code": code, "detail": "what was met", "refused": refused, "at": "2027-01-15T08:00:00Z",
+            "again_at": "2027-01-15T08:01:00Z"}  # fmt: skip
+
+
 @pytest.mark.parametrize("code", ["token_used", "unauthorized_peer", "some_new_code"])
 async def test_a_refusal_is_said_with_its_remedy(api, config, tmp_path, code):
     """rules J7."""
     api.state, api.counters["joins_failed"] = "unenrolled", 1  # an earlier refusal is not this one's
+    api.join = failure("bad_token")
 
     def refuse():
-        api.cause = code
+        api.join = failure(code)
         api.counters["joins_failed"] = 2
 
     done, _ = await joining(api, config, tmp_path, ["--token-file", "-"], refuse, stdin=TOKEN.encode())
     assert (done.status, done.out) == (1, "")
-    assert f"refused: {code}" in done.err
-    assert REMEDIES.get(code, "") in done.err
+    assert f"refused: {code}: what was met" in done.err
+    assert JOIN_REMEDIES.get(code, "journal") in done.err
     assert TOKEN not in done.err
+
+
+async def test_what_may_pass_is_said_and_waited_for(api, config, tmp_path):
+    """rules K15: why it is not a member yet, once, with the remedy"""
+    api.state = "joining"
+
+    def fail():
+        api.join = failure("tls_failed", refused=False)
+        api.counters["joins_failed"] = 1
+
+    done, _ = await joining(api, config, tmp_path, ["--token-file", "-", "--wait", 2], fail, stdin=TOKEN.encode())
+    assert done.status == 1
+    assert done.err.count("not yet: tls_failed: what was met: the coordinator's certificate") == 1
+    assert "goes on trying" in done.err
+
+
+async def test_a_token_that_others_can_read_is_refused(api, config, tmp_path):
+    """threats J12, D-61: also a link; it is not quoted, and not taken"""
+    (tmp_path / "open").write_text(TOKEN)
+    (tmp_path / "open").chmod(0o644)
+    put_token(tmp_path / "closed")
+    (tmp_path / "link").symlink_to(tmp_path / "closed")
+    for name, why in (("open", "chmod 0600"), ("link", "symbolic link"), ("absent", "is not there")):
+        api.state = "unenrolled"
+        done = await holdfast("join", "--config", config, "--token-file", tmp_path / name, at=api)
+        assert (done.status, why in done.err) == (2, True)
+        assert TOKEN not in done.err
+    assert not (tmp_path / "join.token").exists()
 
 
 async def test_a_member_needs_no_token(api, config, tmp_path):

@@ -120,6 +120,12 @@ class Lab:
         return found
 
 
+def put_token(file: Path, token: str = TOKEN) -> None:
+    """For the agent's account alone, as `holdfast join` leaves it."""
+    file.touch(0o600)
+    file.write_text(token)
+
+
 def first_documents(server: CoordinatorServer) -> None:
     server.snapshot({"node": {"site": "default"}}, "node_bootstrap")
     server.snapshot({"policy": POLICY}, "degraded_mode_policy")
@@ -134,7 +140,7 @@ async def lab(folder: Path, mock: MockClock, *, cluster: Cluster | None = None, 
     first_documents(server)
     server.announce()
     (folder / "run").mkdir(exist_ok=True)
-    (folder / "join.token").write_text(TOKEN)
+    put_token(folder / "join.token")
     async with server.running():
         yield Lab(folder, clock, mock, server, settings_for(folder, server, text))
 

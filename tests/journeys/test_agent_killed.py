@@ -13,8 +13,8 @@ from snapshot import canonical
 from store.check import check
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
-from tests.fakes.coordinator_server import TOKEN, CoordinatorServer
-from tests.journeys.lab import agent_toml, first_documents
+from tests.fakes.coordinator_server import CoordinatorServer
+from tests.journeys.lab import agent_toml, first_documents, put_token
 from wire.client import Call, Client, ClientError, UnixConnector
 
 ROUTES = "route_policy"
@@ -54,7 +54,7 @@ async def test_the_agent_is_killed_again_and_again(tmp_path):
     first_documents(server)
     server.announce()
     (tmp_path / "run").mkdir()
-    (tmp_path / "join.token").write_text(TOKEN)
+    put_token(tmp_path / "join.token")
     chance, reached = random.Random(7), 0
     async with server.running():
         (tmp_path / "agent.toml").write_text(agent_toml(tmp_path, server))

@@ -1,0 +1,93 @@
+"""What a join gives, made durable: the roots pinned, the bundles followed, the documents taken (rules J15, A3).
+
+The roots stand outside of the store before the first bundle is activated; what comes after goes the way of every
+update, so that a grant is trusted no further than its signatures.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from agent import enrolling
+from agent.chunks import Chunks
+from agent.join_codes import NotGrantedError, UnusableFileError
+from agent.node import Node
+from agent.update import Update
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.container import ChunkParts
+from snapshot.reasons import Rejected
+from snapshot.verify import Verified, follow
+from wire.messages import JoinGrant
+
+BUNDLE_BYTES = 2 << 20
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Granting:
+    node: Node
+    update: Update
+
+    async def accept(self, grant: JoinGrant) -> None:
+        """Verified and durable, or NotGrantedError (rules J15)."""
+        bundles, others = enrolling.split_grant(grant.documents, self.node.holdings.holder.limits)
+        await self._trust(bundles)
+        log.info("joined", outcome=grant.outcome, coordinator=grant.coordinator_id)
+        for kind, data in others:
+            try:
+                await self.update.take(Chunks(data), kind, "join")
+            except Rejected:
+                continue  # recorded; the head will name it again
+
+    async def _trust(self, bundles: list[bytes]) -> None:
+        """The roots are pinned before the bundle is activated: where they stand, there is no second first use."""
+        node = self.node
+        if not bundles:
+            raise NotGrantedError("the grant has no trust bundle")
+        if node.store.enrolment is None:
+            await self._pin(bundles)
+        await node.reload()
+        await self.update.trust.walk(bundles, "join")
+        if TRUST_BUNDLE not in node.holdings.kept.marks:
+            raise NotGrantedError("no trust bundle of the grant is one that this node believes")
+
+    async def _pin(self, bundles: list[bytes]) -> None:
+        node, limits = self.node, self.node.holdings.holder.limits
+        trust = node.settings.trust
+        installed = _installed(trust.bundle_file)
+        roots, trusted_by = enrolling.roots_for(bundles[0], trust, installed, limits)
+        node.reader.roots = roots
+        await node.reload()
+        run = follow([ChunkParts([data], limits) for data in bundles], node.holder(), now=node.now())
+        verified = await node.threads.verify(_first, run)
+        if verified is None:
+            raise NotGrantedError("the first trust bundle is not valid yet")
+        enrolled = enrolling.enrolment(node.settings.node.node_id, verified, roots, trusted_by, node.now())
+        await node.threads.write(node.store.enrol, enrolled)
+        log.info("root keys pinned", trusted_by=trusted_by, root_key_ids=sorted(enrolled.root_keys))
+
+    async def install(self) -> None:
+        """Without a coordinator: the first bundle is a file (rules K3). UnusableFileError too."""
+        installed = _installed(self.node.settings.trust.bundle_file)
+        if installed is None:
+            raise NotGrantedError("trust.bundle_file is not set")
+        await self._trust([installed])
+
+
+def _first(run: Iterator[Verified]) -> Verified | None:
+    return next(run, None)
+
+
+def _installed(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UnusableFileError(f"trust.bundle_file {file}: {error.strerror}") from error
+    if len(data) > BUNDLE_BYTES:
+        raise UnusableFileError(f"trust.bundle_file {file} has more than {BUNDLE_BYTES} bytes")
+    return data

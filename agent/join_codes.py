@@ -1,0 +1,59 @@
+"""What an attempt to join fails with, as stable codes. Their remedies are in `holdfast.meanings`.
+
+The codes of a refusal are the coordinator's (rules J7, K26); the others say how far the attempt came.
+"""
+
+from collections.abc import Mapping
+
+from agent.token import BadTokenFileError
+from snapshot.reasons import Rejected, safe_text
+from store.errors import StoreError
+from wire.certificate import BadCertificateError
+from wire.client import ClientError, ClientFault
+from wire.messages import BadMessageError
+
+FORBIDDEN = 403
+# With these it is the token that was refused: another one may do, this one will not.
+TOKEN_CODES = frozenset({"bad_token", "token_used", "token_expired", "token_revoked", "wrong_site"})
+
+
+class NotGrantedError(Exception):
+    """The grant is not one: its documents do not lead to a trust bundle that we believe."""
+
+
+class UnusableFileError(Exception):
+    """A file of the configuration cannot be used; the text names it."""
+
+
+CODES: Mapping[type[Exception], str] = {
+    Rejected: "not_granted",
+    NotGrantedError: "not_granted",
+    BadMessageError: "bad_answer",
+    BadTokenFileError: "bad_token_file",
+    BadCertificateError: "bad_identity",
+    UnusableFileError: "unusable_file",
+    OSError: "io",
+}
+# What an attempt may fail with; anything else is a fault of ours.
+EXPECTED: tuple[type[Exception], ...] = (ClientError, StoreError, *CODES)
+
+
+def code_of(error: Exception) -> str:
+    if isinstance(error, ClientError):
+        refused = error.reason is ClientFault.REFUSED
+        return error.code or f"status_{error.status}" if refused else str(error.reason)
+    if isinstance(error, StoreError):
+        return str(error.fault)
+    return next(code for kind, code in CODES.items() if isinstance(error, kind))
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether somebody has to do something: the coordinator said no, or what lies here cannot be used."""
+    if isinstance(error, ClientError):
+        return error.status == FORBIDDEN
+    return isinstance(error, BadTokenFileError | BadCertificateError | UnusableFileError)
+
+
+def detail_of(error: Exception) -> str:
+    """Bounded and escaped: it may hold what the other side said."""
+    return safe_text(error.detail if isinstance(error, ClientError) else str(error))

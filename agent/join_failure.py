@@ -1,0 +1,26 @@
+"""Why a join has not succeeded, for the status (rules J7, J20, K15, K26). Light: the local API's start waits for it."""
+
+from dataclasses import dataclass
+
+from snapshot.identifiers import format_time
+
+
+@dataclass(frozen=True)
+class JoinFailure:
+    """`refused`: no is the answer, rather than none. `at`, `again_at`: Unix seconds."""
+
+    code: str
+    detail: str
+    refused: bool
+    at: float
+    again_at: float
+
+    def to_value(self) -> dict[str, object]:
+        """JSON, for the status."""
+        return {
+            "code": self.code,
+            "detail": self.detail,
+            "refused": self.refused,
+            "at": format_time(int(self.at)),
+            "again_at": format_time(int(self.again_at)),
+        }
