@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test lint types faults bookworm trixie ci fuzz clean
+.PHONY: test lint types faults bookworm trixie ci fuzz clean deb deb-lint deb-reproducible deb-exposure
 
 $(READY): pyproject.toml
 	tools/system-packages test
@@ -42,6 +42,25 @@ bookworm: .venv-bookworm/.ready
 
 trixie: .venv-trixie/.ready
 	.venv-trixie/bin/python -m pytest -m 'not slow' tests/snapshot tests/store tests/wire tests/coordinator
+
+# The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
+DEB := build/deb
+deb:
+	tools/system-packages package
+	packaging/build $(DEB)
+
+deb-lint: deb
+	lintian --allow-root --fail-on error,warning --info $(DEB)/*.changes
+
+# Built twice under other conditions: the same bytes (root).
+deb-reproducible:
+	tools/system-packages package
+	packaging/reproduce
+
+# What a taken-over daemon could still do, as systemd counts it: at most 1.5 of 10.
+deb-exposure:
+	tools/system-packages package
+	packaging/exposure 15
 
 ci:
 	.ci/run
