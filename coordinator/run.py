@@ -20,6 +20,7 @@ import structlog
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from sqlalchemy.exc import OperationalError
 
 from coordinator import authority, clock, configuration, custody, heartbeats, signing_key
 from coordinator.admin_api import AdminApi
@@ -51,6 +52,7 @@ from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport
 from wire.unix import HOSTS, SocketError, UnixTransport, unix_listener
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
+COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
 
 _log = structlog.get_logger(__name__)
 
@@ -167,6 +169,8 @@ def main() -> None:
         daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
         sys.exit(_said(error))
+    except OperationalError as error:
+        sys.exit(_said(ConnectionError(f"the database does not answer: {error.orig}"), COME_AGAIN))
     try:
         trio.run(daemon.serve, strict_exception_groups=True)
     except SocketError as error:
@@ -229,6 +233,6 @@ def _token_key(path: Path) -> Ed25519PrivateKey:
     return private
 
 
-def _said(error: Exception) -> int:
+def _said(error: Exception, status: int = WRONG_CONFIGURATION) -> int:
     sys.stderr.write(f"holdfast-coordinator: {error}\n")
-    return WRONG_CONFIGURATION
+    return status

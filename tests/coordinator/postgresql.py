@@ -9,7 +9,8 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _AS_OTHERS = ("postgres", "nobody")
@@ -32,21 +33,50 @@ def programs() -> Path:
     return found
 
 
+@dataclass(frozen=True)
+class Server:
+    """One server, which can be stopped and started. `url` is without the database's name."""
+
+    user: str | None
+    base: Path
+    control: Path
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://holdfast@/{{}}?host={self.base}"
+
+    def start(self) -> None:
+        options = f"-k {self.base} -c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=64MB"
+        log = self.base / "log"
+        _run(self.user, self.control, "start", "-w", "-D", self.base / "data", "-l", log, "-o", options)
+
+    def stop(self) -> None:
+        """At once, connections and all, as when the machine goes."""
+        _run(self.user, self.control, "stop", "-w", "-m", "immediate", "-D", self.base / "data")
+
+
 @contextmanager
 def server(directory: Path) -> Iterator[str]:
     """Start a server under `directory`; gives the URL of its database `postgres`, without the database's name."""
+    with stoppable(directory, "pg") as started:
+        yield started.url
+
+
+@contextmanager
+def stoppable(directory: Path, name: str) -> Iterator[Server]:
+    """The same, as a thing to stop and start. `name` tells those of one test run apart."""
     bin_directory = programs()
     user = _runner()
-    base = _base(directory, user)
-    data = base / "data"
-    _run(user, bin_directory / "initdb", "-D", data, "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
-    options = f"-k {base} -c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=64MB"
-    control = bin_directory / "pg_ctl"
-    _run(user, control, "start", "-w", "-D", data, "-l", base / "log", "-o", options)
+    base = _base(directory, user, name)
+    data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+    _run(user, bin_directory / "initdb", *data)
+    started = Server(user, base, bin_directory / "pg_ctl")
+    started.start()
     try:
-        yield f"postgresql+psycopg://holdfast@/{{}}?host={base}"
+        yield started
     finally:
-        _run(user, control, "stop", "-w", "-m", "immediate", "-D", data)
+        with suppress(Unavailable):  # a test may have stopped it
+            started.stop()
         shutil.rmtree(base, ignore_errors=True)
 
 
@@ -63,9 +93,9 @@ def _runner() -> str | None:
     return next(name for name in _AS_OTHERS if name in names)
 
 
-def _base(directory: Path, user: str | None) -> Path:
+def _base(directory: Path, user: str | None, name: str) -> Path:
     """A short path (a socket's may have 107 bytes) that the server's user can reach."""
-    base = Path(f"/tmp/holdfast-pg-{os.getpid()}") if user else directory / "pg"
+    base = Path(f"/tmp/holdfast-{name}-{os.getpid()}") if user else directory / name
     base.mkdir(mode=0o700)
     if user:
         shutil.chown(base, user)

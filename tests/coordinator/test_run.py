@@ -73,6 +73,15 @@ async def test_a_second_coordinator_on_one_sqlite_file_stops_at_once(founded: Fo
         assert found.value.code is Code.IN_USE
 
 
+def test_a_database_that_does_not_answer_ends_the_start_with_a_word(founded: Founded, tmp_path: Path) -> None:
+    """rules P1: unlike wrong configuration it is worth another start."""
+    founded.url = f"postgresql+psycopg://holdfast@/postgres?host={tmp_path}"
+    process = started(founded)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == run.COME_AGAIN
+    assert "the database does not answer" in said and "Traceback" not in said
+
+
 def test_a_database_without_a_cluster_issues_nothing(founded: Founded, tmp_path: Path) -> None:
     """rules J34, H37"""
     founded.url = f"sqlite:///{tmp_path}/empty.db"

@@ -1,0 +1,134 @@
+"""A database that fails under a running coordinator, and comes back (rules P1, P23)."""
+
+import sqlite3
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from sqlalchemy import event
+
+from coordinator.database import Database
+from tests.coordinator import postgresql, reports
+from tests.coordinator.daemon import Follower, Running, running
+from tests.coordinator.founding import Founded
+from wire.client import ClientError
+
+STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[postgresql.Server]:
+    try:
+        started = postgresql.stoppable(tmp_path, "outage")
+        found = started.__enter__()
+    except postgresql.Unavailable as error:
+        pytest.skip(f"NO POSTGRESQL: {error}")
+    try:
+        yield found
+    finally:
+        started.__exit__(None, None, None)
+
+
+@pytest.fixture
+def founded(tmp_path: Path) -> Founded:
+    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
+
+
+async def unavailable(asked: Awaitable[object]) -> None:
+    """503 with the slug, and a time after which to come again."""
+    with pytest.raises(ClientError) as found:
+        await asked
+    error = found.value
+    assert (error.status, error.code, error.retry_after_s) == (503, "unavailable", 5.0)
+
+
+async def faults(at: Running) -> float:
+    lines = (await at.probe("/metrics"))[1].decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("holdfast_coordinator_database_faults_"))
+
+
+async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgresql.Server) -> None:
+    """rules P1, P23, H19: nobody is refused, nothing is lost, and the first request after it goes well."""
+    founded = Founded(tmp_path, server.url.format("postgres"))
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync(wait=10)
+        node = follower.node
+        document = follower.holder.active["node_bootstrap"].envelope.snapshot_id
+        told: list[int] = []
+
+        async def wait() -> None:
+            told.append((await node.head(follower.generation, 1, wait=300)).status)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await at.polls_held(1)
+
+            server.stop()
+            assert (await node.head()).status == 200  # from memory
+            await unavailable(node.get(f"/v1/documents/{document}"))
+            await unavailable(node.report(reports.body("node-a", {})))
+            await unavailable(node.join(None))
+            await unavailable(at.ask("GET", "/v1/status"))
+            await unavailable(at.apply(STATE))
+            assert await faults(at) >= 5
+            await at.daemon.keeper.look()
+            status, said = await at.probe("/probe/readiness")
+            assert status == 503 and b"does not answer" in said
+            assert (await at.probe("/probe/liveness"))[0] == 200
+            assert told == []
+
+            server.start()
+            await node.report(reports.body("node-a", {}))
+            await at.apply(STATE)
+        assert told == [200]
+        assert (await node.get(f"/v1/documents/{document}")).status == 200
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+        assert (await at.admit("node-b")).grant.outcome == "admitted"
+
+
+async def test_a_full_disk_is_no_verdict(founded: Founded) -> None:
+    """rules P23: what is read goes on, and what could not be written is written once there is room."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        limit = Pragma(at.daemon.coordinator.database, "max_page_count = 1")
+        long = reports.body("node-a", {}, counters={"padding": "x" * 50_000})
+        await unavailable(node.report(long))
+        assert (await node.head(wait=10)).status == 200
+        assert await faults(at) == 1
+        limit.lift()
+        assert (await node.report(long))["generation"] >= 1
+
+
+async def test_a_database_that_somebody_holds_locked_is_no_verdict(founded: Founded) -> None:
+    """rules P23: a backup by another program, say."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        Pragma(at.daemon.coordinator.database, "busy_timeout = 50")
+        with sqlite3.connect(founded.folder / "state.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await unavailable(at.apply(STATE))
+            await unavailable(node.report(reports.body("node-a", {})))
+            other.execute("ROLLBACK")
+        other.close()
+        await at.apply(STATE)
+        assert (await node.report(reports.body("node-a", {})))["generation"] >= 1
+
+
+class Pragma:
+    """Holds for all connections from now on, until it is lifted."""
+
+    def __init__(self, database: Database, pragma: str) -> None:
+        self._engine = database.engine
+        self._pragma = pragma
+        event.listen(self._engine, "connect", self._set)
+        self._engine.dispose()
+
+    def _set(self, connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"PRAGMA {self._pragma}")
+
+    def lift(self) -> None:
+        event.remove(self._engine, "connect", self._set)
+        self._engine.dispose()
