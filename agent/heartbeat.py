@@ -65,12 +65,15 @@ class Reporting:
 
     async def report(self) -> bool:
         """To the first coordinator that takes it; whether one did. Raises nothing for what the other side does."""
+        rested = [one for one in self.sources.coordinators() if one.is_rested]
+        if not rested:
+            return False
         try:
             body = (await self.compose()).to_bytes()
         except StoreError as error:
             log.warning("no report", fault=error.fault, detail=error.detail)
             return False
-        for source in [one for one in self.sources.coordinators() if one.is_rested]:
+        for source in rested:
             if await self._send(source, body):
                 return True
         return False

@@ -39,7 +39,7 @@ class Refresh:
         while True:
             source = self._next()
             if source is None:
-                await trio.sleep(NO_SOURCE_S)
+                await self.sources.wait_rested(NO_SOURCE_S, POLL_S)
                 continue
             await self.ask(source)
 

@@ -79,14 +79,19 @@ class Sources:
     node: Node
     identity: Identity
     uniform: Callable[[float, float], float] = random.uniform
+    _configured: tuple[Endpoint, ...] = field(init=False)
+    _woken: trio.Event = field(default_factory=trio.Event)
     _clients: dict[object, Client[Endpoint]] = field(default_factory=dict)
     _retired: list[Client[Endpoint]] = field(default_factory=list)
     _known: dict[tuple[Kind, Endpoint], Source] = field(default_factory=dict)
     _peers: tuple[object, list[tuple[Endpoint, frozenset[bytes]]]] = (None, [])
 
+    def __post_init__(self) -> None:
+        self._configured = tuple(configured_endpoints(self.node.settings))
+
     def coordinators(self) -> list[Source]:
         """The configured ones, the last that worked first."""
-        found = [self._source(Kind.COORDINATOR, endpoint) for endpoint in self._configured()]
+        found = [self._source(Kind.COORDINATOR, endpoint) for endpoint in self._configured]
         return sorted(found, key=lambda source: -source.worked_at)
 
     def all(self) -> list[Source]:
@@ -100,6 +105,15 @@ class Sources:
         """A hint that it is worth asking now (rules P14, J44)."""
         for source in self._known.values():
             source.not_before = 0.0
+        self._woken.set()
+        self._woken = trio.Event()
+
+    async def wait_rested(self, least_s: float, most_s: float) -> None:
+        """Until one that was asked may be asked again, or a hint comes; seconds that it takes at least and at most."""
+        asked = [source.not_before for source in self._known.values() if source.kind is not Kind.PEER]
+        rest_s = min(asked, default=0.0) - trio.current_time()
+        with trio.move_on_after(min(most_s, max(least_s, rest_s))):
+            await self._woken.wait()
 
     def report(self) -> list[dict[str, object]]:
         """Those that were asked, and the configured ones; it connects to none, nor needs an identity to."""
@@ -108,7 +122,7 @@ class Sources:
             for source in self._known.values()
         ]
         told = {row["url"] for row in asked}
-        rest = [str(endpoint) for endpoint in self._configured() if str(endpoint) not in told]
+        rest = [str(endpoint) for endpoint in self._configured if str(endpoint) not in told]
         return [*asked, *({"kind": str(Kind.COORDINATOR), "url": url, "error": "", "failures": 0} for url in rest)]
 
     async def aclose(self) -> None:
@@ -127,11 +141,6 @@ class Sources:
             await client.aclose()
 
     # ---- inside
-
-    def _configured(self) -> list[Endpoint]:
-        settings = self.node.settings
-        urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
-        return [Endpoint.parse(url, configured=True) for url in urls]
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
@@ -187,6 +196,11 @@ class Sources:
             )
             self._clients[key] = Client(connector, deadlines(settings))
         return self._clients[key]
+
+
+def configured_endpoints(settings: Settings) -> Iterator[Endpoint]:
+    urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
+    return (Endpoint.parse(url, configured=True) for url in urls)
 
 
 def authority_of(settings: Settings, endpoint: Endpoint) -> Path:
