@@ -11,12 +11,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
 import trio
 
-from agent import local, telemetry
+from agent import local, telemetry, unconfigured
 from agent.changes import following
 from agent.clock import Clock, SystemClock
 from agent.configuration import ConfigurationError, Settings, load
@@ -120,10 +121,10 @@ async def _wake_on_hangup(wake: Callable[[], None]) -> None:
             wake()
 
 
-async def _until_told_to_stop(settings: Settings, notifier: Notifier) -> None:
+async def _until_told_to_stop(serving: Callable[[], Awaitable[None]], notifier: Notifier) -> None:
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-            nursery.start_soon(_serve_and_end, settings, notifier, nursery.cancel_scope)
+            nursery.start_soon(_serve_and_end, serving, nursery.cancel_scope)
             async for number in received:
                 log.info("stopping", signal=signal.Signals(number).name)
                 break
@@ -131,8 +132,8 @@ async def _until_told_to_stop(settings: Settings, notifier: Notifier) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _serve_and_end(settings: Settings, notifier: Notifier, scope: trio.CancelScope) -> None:
-    await serve(settings, notifier=notifier)
+async def _serve_and_end(serving: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+    await serving()
     scope.cancel()
 
 
@@ -140,13 +141,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
     asked = parser.parse_args(arguments)
+    notifier = Notifier()
     try:
-        settings = load(asked.config)
+        nobody = unconfigured.settings_without_a_node(asked.config)
+        settings = nobody or load(asked.config)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
     telemetry.set_up_logging(settings.log.level)
+    serving = partial(unconfigured.serve if nobody else serve, settings, notifier=notifier)
     try:
-        trio.run(_until_told_to_stop, settings, Notifier(), strict_exception_groups=True)
+        trio.run(_until_told_to_stop, serving, notifier, strict_exception_groups=True)
     except* ConfigurationError as errors:
         _end(_words(errors), EXIT_CONFIGURATION)
     except* (StoreError, SocketError) as errors:

@@ -9,6 +9,7 @@ from snapshot.remedies import EXPLANATIONS
 # The cause of a state -> what it means and what a person does (rules A2..A9).
 CAUSES = {
     "not_enrolled": "This node belongs to no cluster yet: get a token (holdfastctl tokens) and run holdfast join.",
+    "not_configured": "agent.toml names no cluster yet: fill in [node] and [coordinator], and restart holdfast-agent.",
     "joining": "It is being admitted; holdfast status --watch shows when it is.",
     "no_bootstrap": "It is a member and waits for its first configuration: see holdfastctl nodes.",
     "token_of_another_cluster": "The token is of another cluster: get one of this node's.",

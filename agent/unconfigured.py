@@ -1,0 +1,110 @@
+"""An agent whose agent.toml names no cluster yet: it runs, and says so, where a caller would otherwise wait for ever.
+
+    settings_without_a_node     what the file says beside, or None where it names a node
+    serve                       the local socket, until the process is told to stop
+
+Nothing is asked of anybody, and the store is not touched (rules A2, K29).
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+import trio
+
+from agent import local
+from agent.clock import SystemClock
+from agent.configuration import Settings, parse
+from agent.version import VERSION
+from snapshot.identifiers import format_time
+from wire.limits import LOCAL
+from wire.request import HttpError, Request, Response
+from wire.routes import Route, Routes
+from wire.server import Server
+from wire.systemd import Notifier
+from wire.unix import HOSTS, UnixTransport
+
+NOT_CONFIGURED = "not_configured"
+REMEDY = "agent.toml names no cluster yet: fill in [node] and [coordinator], then systemctl restart holdfast-agent"
+ABOUT_A_NODE = ("node", "coordinator", "manual")
+_NOBODY = {
+    "node": {"cluster_id": "none", "node_id": "none"},
+    "coordinator": {"urls": ["https://none:1"], "ca_file": "/none"},
+}
+
+log = structlog.get_logger(__name__)
+
+
+def settings_without_a_node(path: Path) -> Settings | None:
+    """None also where the file cannot be read as TOML: that is for `load` to say. ConfigurationError for the rest."""
+    try:
+        value = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if any(name in value for name in ABOUT_A_NODE):
+        return None
+    return parse({**value, **_NOBODY})
+
+
+async def serve(settings: Settings, *, notifier: Notifier) -> None:
+    """Until cancelled. SocketError before anything is served."""
+    with local.listener(settings.local) as listener:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS).serve, listener)
+            log.warning("not configured", remedy=REMEDY)
+            notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")
+            nursery.start_soon(notifier.watchdog)
+
+
+def _routes() -> Routes:
+    answered = [
+        Route("GET", "/v1/status", _status),
+        Route("GET", "/probe/startup", _alive),
+        Route("GET", "/probe/liveness", _alive),
+        Route("GET", "/probe/readiness", _readiness),
+    ]
+    scopes = "/v1/scopes/{scope}"
+    others = [("GET", each) for each in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
+    others += [("POST", each) for each in ("/v1/may", "/v1/import")]
+    return Routes(*answered, *(Route(method, template, _refuse) for method, template in others))
+
+
+async def _status(request: Request) -> Response:
+    return Response.json(report(SystemClock().read().wall))
+
+
+def report(now: float) -> Mapping[str, object]:
+    """As `/v1/status` of a node (local_api.py) that has nothing."""
+    return {
+        "now": format_time(now),
+        "node_id": "",
+        "cluster_id": "",
+        "agent_version": VERSION,
+        "state": "unenrolled",
+        "cause": NOT_CONFIGURED,
+        "remedy": REMEDY,
+        "mode": "fenced",
+        "fence": NOT_CONFIGURED,
+        "grade": "expired",
+        "generation": 0,
+        "head": None,
+        "join": None,
+        "scopes": {},
+        "services": {},
+        "sources": [],
+        "counters": {},
+        "files": {"generation": 0, "error": ""},
+    }
+
+
+async def _alive(request: Request) -> Response:
+    return Response.json({"alive": True})
+
+
+async def _readiness(request: Request) -> Response:
+    return Response.json({"ready": False, "mode": "fenced", "cause": NOT_CONFIGURED}, 503)
+
+
+async def _refuse(request: Request) -> Response:
+    raise HttpError(503, NOT_CONFIGURED, REMEDY, retry_after=60)
