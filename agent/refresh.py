@@ -11,6 +11,7 @@ import trio
 
 from agent.download import NotListedError
 from agent.node import Node
+from agent.showing import Showing
 from agent.sources import Kind, Source, Sources
 from agent.update import Update
 from snapshot.reasons import Rejected
@@ -33,6 +34,7 @@ class Refresh:
     node: Node
     sources: Sources
     update: Update
+    showing: Showing
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -72,6 +74,10 @@ class Refresh:
         """Whether it was news."""
         news = answer.status == NEWS and await self.update.accept_head(answer.body, source)
         self.node.counters.add("heads_taken", int(news))
+        if self.showing.is_asked(answer, source):  # it knows less than we do, so it confirms nothing
+            await self.showing.show(source)
+            source.worked()
+            return False
         source.worked()
         if source.kind is Kind.COORDINATOR:
             await self.node.checked_in()

@@ -13,6 +13,7 @@ from agent.joining import Joining
 from agent.local import Local
 from agent.node import Node
 from agent.refresh import Refresh
+from agent.showing import Showing
 from agent.sources import Sources
 from agent.start import Opened
 from agent.trust import TrustChain
@@ -65,7 +66,7 @@ def build(node: Node, opened: Opened, local: Local) -> Upstream:
     return Upstream(
         Joining(node, update, identity, random.uniform, sources.renewed),
         sources,
-        Refresh(node, sources, update),
+        Refresh(node, sources, update, Showing(node)),
         update,
         Reporting(node, sources, opened.views, lambda: local.services.notified, random.uniform),
     )

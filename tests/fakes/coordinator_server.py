@@ -52,6 +52,9 @@ class CoordinatorServer:
     joins: int = 0
     refuse: str = ""
     down: bool = False
+    proves: bool = False  # a node that is ahead is asked for its head
+    proofs: list[bytes] = field(default_factory=list)
+    proof_code: str = ""  # the refusal of every proof; `not_ready` is a 503
     hang: str = ""  # a path that is not answered while it stands here
     spoil: Spoil = lambda _, data: data
     authority: KeyPair | None = None
@@ -183,6 +186,7 @@ class CoordinatorServer:
     def _fleet_routes(self) -> Routes:
         return Routes(
             Route("GET", "/v1/head", self._head, deadline_s=400, states=EVERYONE),
+            Route("POST", "/v1/head", self._proof, body_bytes=5 << 20),
             Route("GET", "/v1/documents/{id}", self._document),
             Route("GET", "/v1/increments/{scope}", self._increment),
             Route("GET", "/v1/recoveries/{scope}", self._recovery),
@@ -228,6 +232,8 @@ class CoordinatorServer:
     async def _head(self, request: Request) -> Response:
         self._met(request)
         held = (request.query_integer("epoch", 0, 0, 2**53), request.query_integer("generation", 0, 0, 2**53))
+        if self.proves and self.head and held > self._generation:
+            return Response(204, [("holdfast-prove", "head")])
         with request.waiting(), trio.move_on_after(request.query_integer("wait", 0, 0, 300)):
             while not self.head or self._generation <= held:
                 await self._news.wait()
@@ -235,6 +241,15 @@ class CoordinatorServer:
         if not self.head or self._generation <= held:
             return Response(204)
         return self._answer(request, self.head)
+
+    async def _proof(self, request: Request) -> Response:
+        self._met(request)
+        self.proofs.append(await request.body())
+        while self.hang == "/v1/head":  # noqa: ASYNC110 - the test changes it
+            await trio.sleep(0.5)
+        if self.proof_code:
+            raise HttpError(503 if self.proof_code == "not_ready" else 403, self.proof_code, "no")
+        return Response(204)
 
     async def _document(self, request: Request) -> Response:
         self._met(request)
