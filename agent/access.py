@@ -7,7 +7,7 @@ not exist, so that nobody learns what a node holds.
 import grp
 import os
 import pwd
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -26,53 +26,69 @@ class Named(Protocol):
     @property
     def groups(self) -> tuple[str, ...]: ...
 
+    @property
+    def expired(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class AccessRule:
-    """These users and these groups read the scopes that match."""
+    """These users and these groups read the scopes that match; with `expired` also once they are over, if asked."""
 
     uids: frozenset[int] = frozenset()
     gids: frozenset[int] = frozenset()
     scopes: tuple[str, ...] = (EVERY,)
+    expired: bool = False
 
     @classmethod
-    def named(cls, users: Iterable[str], groups: Iterable[str], scopes: Iterable[str]) -> Self:
+    def named(
+        cls, users: Iterable[str], groups: Iterable[str], scopes: Iterable[str], *, expired: bool = False
+    ) -> Self:
         """From names or numbers; ValueError names what is not there, and the remedy."""
         uids = frozenset(map(user_id, users))
         gids = frozenset(map(group_id, groups))
         if not uids and not gids:
             raise ValueError("a rule of [access] names nobody: give it users or groups")
-        return cls(uids, gids, tuple(scopes))
+        return cls(uids, gids, tuple(scopes), expired)
 
-    def is_about(self, peer: UnixPeer) -> bool:
-        return peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
+    def lets_read(self, peer: UnixPeer, scope: str) -> bool:
+        named = peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
+        return named and matches(self.scopes, scope)
 
 
 @dataclass(frozen=True)
 class Access:
-    """Root and the agent's own account read everything. `expired`: whether expired scopes may be asked for."""
+    """Root and the agent's own account read everything, also what has expired."""
 
     rules: tuple[AccessRule, ...]
-    expired: bool = True
 
     @classmethod
     def of_group(cls, gid: int) -> Self:
-        """The default: the socket's group reads all."""
-        return cls((AccessRule(gids=frozenset({gid})),))
+        """The default: the socket's group reads all, as it does in the files."""
+        return cls((AccessRule(gids=frozenset({gid}), expired=True),))
 
     @classmethod
     def configured(cls, entries: Mapping[str, Named], socket_gid: int) -> Self:
         """`[access]`, by scope pattern; the default where it is empty. ValueError as `AccessRule.named`."""
         if not entries:
             return cls.of_group(socket_gid)
-        return cls(tuple(AccessRule.named(one.users, one.groups, (pattern,)) for pattern, one in entries.items()))
+        return cls(
+            tuple(
+                AccessRule.named(one.users, one.groups, (pattern,), expired=one.expired)
+                for pattern, one in entries.items()
+            )
+        )
 
     def may_read(self, peer: UnixPeer, scope: str) -> bool:
+        return may_administer(peer) or any(True for _ in self._rules_for(peer, scope))
+
+    def may_read_expired(self, peer: UnixPeer, scope: str) -> bool:
+        """Whether `?expired=allow` helps this caller (protocol.md 4: where policy permits)."""
+        return may_administer(peer) or any(rule.expired for rule in self._rules_for(peer, scope))
+
+    def _rules_for(self, peer: UnixPeer, scope: str) -> Iterator[AccessRule]:
         if peer.uid == OVERFLOW_UID:  # threats U06: nobody in particular
-            return False
-        if may_administer(peer):
-            return True
-        return any(rule.is_about(peer) and matches(rule.scopes, scope) for rule in self.rules)
+            return iter(())
+        return (rule for rule in self.rules if rule.lets_read(peer, scope))
 
 
 def may_administer(peer: UnixPeer) -> bool:

@@ -28,6 +28,7 @@ from agent.toml_form import (
     unknown,
     words,
 )
+from agent.units import Verb, is_unit
 from snapshot.identifiers import is_endpoint, is_id, is_key_id, parse_scope
 from snapshot.limits import Limits
 
@@ -42,6 +43,7 @@ _IDENTIFIER = that(is_id, "an id (lower-case letters, digits, '.', '_', '-')")
 _URL = that(is_endpoint, "https://host:port and nothing more")
 _KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
 _ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
+_UNIT = that(is_unit, "the name of a systemd unit")
 _WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
 
 
@@ -151,10 +153,10 @@ class LocalTable:
     reload_directory: Path = setting(
         absolute_path,
         Path("/run/holdfast/reload"),
-        "Where requests to reload or signal a unit are put, for the units that carry them out.",
+        "Where requests to reload a unit are put, for the units that carry them out; `restart` and `signal` beside it.",
     )
     reload_answers_directory: Path = setting(
-        absolute_path, Path("/run/holdfast-reload"), "Where those units put their answers."
+        absolute_path, Path("/run/holdfast-reload"), "Where those units put their answers; the other verbs' beside it."
     )
     probes_listen: str | None = setting(
         that(lambda v: is_endpoint(f"https://{v}"), "host:port"),
@@ -169,14 +171,15 @@ class AccessEntry:
 
     users: tuple[str, ...] = setting(array(_ACCOUNT), (), "Users that may read, by name.")
     groups: tuple[str, ...] = setting(array(_ACCOUNT), (), "Groups that may read, by name.")
+    expired: bool = setting(boolean, False, "Whether they may also read what has expired, with `?expired=allow`.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceTable:
     """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
 
-    `notify`: `reload` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a command
-    that is given the candidate before it becomes active, and may keep it out.
+    `notify`: `reload`, `restart` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a
+    command that is given the candidate before it becomes active, and may keep it out.
     """
 
     name: str = setting(_IDENTIFIER, about="The service, as status and the journal name it.")
@@ -184,11 +187,11 @@ class ServiceTable:
         array(_SCOPE, 1), about="The scopes that it lives by. It is told when one of them changes."
     )
     notify: str = setting(
-        words("reload", "signal", "command", "none"),
+        words("reload", "restart", "signal", "command", "none"),
         "none",
-        "How it is told: `reload` or `signal` of `unit`, `command`, or `none` where it watches by itself.",
+        "How it is told: `reload`, `restart` or `signal` of `unit`, `command`, or `none` where it watches by itself.",
     )
-    unit: str | None = setting(_WORD, None, "The systemd unit. Needed for `reload` and `signal`.")
+    unit: str | None = setting(_UNIT, None, "The systemd unit. Needed for `reload`, `restart` and `signal`.")
     signal: str = setting(words("HUP", "USR1", "USR2"), "HUP", "The signal for `signal`.")
     command: tuple[str, ...] = setting(array(_WORD, 1), (), "The command for `command`; no shell reads it.")
     timeout_s: int = setting(number(1, 300), 30, "How long telling may take.")
@@ -360,7 +363,7 @@ def _at_odds(settings: Settings) -> list[str]:
 
 
 def _service_at_odds(service: ServiceTable) -> list[str]:
-    if service.notify in ("reload", "signal") and service.unit is None:
+    if service.notify in set(Verb) and service.unit is None:
         return [f'service {service.name}: notify = "{service.notify}" needs a unit']
     if service.notify == "command" and not service.command:
         return [f'service {service.name}: notify = "command" needs a command']

@@ -16,10 +16,11 @@ from agent.front import Front
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
 from agent.node import Node
-from agent.notifiers import Command, Notifier, RequestedVerb, Verb, Watching
+from agent.notifiers import Command, Notifier, RequestedVerb, Watching
 from agent.projection import Projection
 from agent.publishing import Publishing
 from agent.services import Service, Services
+from agent.units import Verb
 from agent.validators import Validator, Validators
 from agent.view import Views
 from agent.watching import Watching as WatchApi
@@ -128,6 +129,5 @@ def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
         return Command(one.command, one.timeout_s)
     if one.notify == "none" or one.unit is None:
         return Watching()
-    verb = Verb.RELOAD if one.notify == "reload" else Verb.SIGNAL
     requests, answers = local.reload_directory, local.reload_answers_directory
-    return RequestedVerb(verb, one.unit, requests, answers, one.timeout_s, one.signal)
+    return RequestedVerb(Verb(one.notify), one.unit, requests, answers, one.timeout_s, one.signal)

@@ -7,26 +7,18 @@
 Each `tell` is safe to repeat: a service is told what is active now, never what has happened.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import trio
 
 from agent.commands import run_command
+from agent.units import Verb, is_unit
 from snapshot.reasons import safe_text
 
 LOOK_EVERY_S = 0.1
-_UNIT = re.compile(r"[A-Za-z0-9:_\\@-][A-Za-z0-9:_.\\@-]{0,250}", re.ASCII)
-
-
-class Verb(StrEnum):
-    RELOAD = "reload"  # systemctl try-reload-or-restart
-    RESTART = "restart"
-    SIGNAL = "signal"  # systemctl kill
 
 
 @dataclass(frozen=True)
@@ -64,8 +56,8 @@ class RequestedVerb:
     """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`.
 
     Root's units do the work, for the units that the operator enabled: `systemctl enable holdfast-reload@UNIT.path`.
-    The folders are those of `reload`; the other verbs have folders of their own beside them, so that a request for a
-    signal reloads nothing.
+    The folders are those of `reload`; the other verbs have folders of their own beside them, so that who allowed a
+    reload has allowed no restart. The contract is in docs/local-api.md, "Telling a service".
     """
 
     verb: Verb
@@ -76,7 +68,7 @@ class RequestedVerb:
     signal: str = "HUP"
 
     def __post_init__(self) -> None:
-        if not _UNIT.fullmatch(self.unit) or ".." in self.unit:
+        if not is_unit(self.unit):
             raise ValueError(f"{self.unit!r} is no name of a systemd unit")
 
     @property

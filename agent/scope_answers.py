@@ -45,11 +45,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for a scope, or for one section of it. `may_read` is of its caller."""
+    """A request for a scope, or for one section of it. What may be read is of its caller; `expired` was asked for."""
 
     scope: str
     slot: str
     may_read: bool
+    may_read_expired: bool
     expired: bool
     etags: frozenset[str]
 
@@ -59,8 +60,8 @@ class Asked:
         if slot not in (ACTIVE, PREVIOUS, PENDING):
             raise HttpError(400, "bad_request", "slot must be active, previous or pending")
         may_read = isinstance(peer, UnixPeer) and access.may_read(peer, scope)
-        expired = access.expired and request.query_one("expired") == "allow"
-        return cls(scope, slot, may_read, expired, _etags(request))
+        may_read_expired = isinstance(peer, UnixPeer) and access.may_read_expired(peer, scope)
+        return cls(scope, slot, may_read, may_read_expired, request.query_one("expired") == "allow", _etags(request))
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,10 @@ class ScopeAnswers:
         if shown is None:
             raise HttpError(404, "not_found", "there is no such scope here", headers=node_headers(view, now))
         headers = scope_headers(view, shown.envelope, now)
-        if now >= shown.envelope.expires_at and not asked.expired:
-            remedy = "ask with ?expired=allow to read it all the same" if self.access.expired else "it must be renewed"
+        if now >= shown.envelope.expires_at and not (asked.expired and asked.may_read_expired):
+            remedy = (
+                "ask with ?expired=allow to read it all the same" if asked.may_read_expired else "it must be renewed"
+            )
             raise HttpError(410, "expired", f"this scope has expired: {remedy}", headers=headers)
         return shown, headers
 

@@ -12,7 +12,7 @@ import trio
 from agent.access import Access, AccessRule, may_administer
 from agent.configuration import AccessEntry
 from agent.patterns import matches
-from tests.agent.lab import held, serving
+from tests.agent.lab import DAY, NOW, held, serving
 from tests.citations import ROOT
 from wire.peer import OVERFLOW_UID, UnixPeer
 
@@ -21,6 +21,7 @@ SOCKET_GID, WEB_GID = 4300, 4301
 
 CALL = """
 import json, os, sys
+import _strptime  # while it can be read: another account may not reach this interpreter's files
 sys.path.insert(0, sys.argv[1])
 from holdfast.client import Client, HoldfastError
 path, uid, groups, requests = json.loads(sys.argv[2])
@@ -90,6 +91,23 @@ def test_a_table_replaces_the_default():
     assert access.may_read(peer(1000, 0), "node_runtime")
 
 
+def test_what_has_expired_is_for_whom_the_table_says():
+    """protocol.md 4: `?expired=allow` where policy permits; by default whoever reads all"""
+    everyone = Access.configured({}, SOCKET_GID)
+    assert everyone.may_read_expired(peer(1000, SOCKET_GID), "route_policy")
+    assert not everyone.may_read_expired(peer(1000, 1000), "route_policy")
+    table = {
+        "route_policy": AccessEntry(groups=(str(WEB_GID),), expired=True),
+        "*": AccessEntry(groups=(str(WEB_GID), str(SOCKET_GID))),
+    }
+    access = Access.configured(table, SOCKET_GID)
+    assert access.may_read_expired(peer(1000, WEB_GID), "route_policy")
+    assert not access.may_read_expired(peer(1000, WEB_GID), "qos_policy")
+    assert not access.may_read_expired(peer(1000, SOCKET_GID), "route_policy")
+    assert access.may_read_expired(peer(0), "qos_policy")
+    assert not access.may_read_expired(peer(OVERFLOW_UID), "route_policy")
+
+
 def test_nobody_in_particular_reads_nothing():
     """threats U06."""
     everything = Access((AccessRule(uids=frozenset({OVERFLOW_UID}), gids=frozenset({OVERFLOW_UID}), scopes=("*",)),))
@@ -149,6 +167,29 @@ async def test_callers_of_other_accounts(periphery):
         assert json.loads(strangers[1][1])["scopes"] == {}
         assert strangers[2][0] == 200
         assert made.taken == []
+
+
+@AS_ROOT
+async def test_an_expired_scope_is_read_by_whom_the_table_lets(periphery):
+    """protocol.md 4, rules S29: others learn that it has expired, and nothing more"""
+    open_to_all(periphery.folder)
+    rules = (
+        AccessRule(uids=frozenset({4400}), scopes=("route_policy",), expired=True),
+        AccessRule(uids=frozenset({4401}), scopes=("route_policy",)),
+    )
+    made = replace(periphery, access=Access(rules))
+    made.route(1, {"routes": {}})
+    expired = (SECTION[0], SECTION[1] + "?expired=allow", "")
+    async with serving(made):
+        made.socket.chmod(0o666)
+        made.at = NOW + 8 * DAY
+        assert await as_user(made, 4400, [4400], SECTION, expired) == [
+            ["expired", "this scope has expired: ask with ?expired=allow to read it all the same"],
+            [200, "{}"],
+        ]
+        refused = ["expired", "this scope has expired: it must be renewed"]
+        assert await as_user(made, 4401, [4401], SECTION, expired) == [refused, refused]
+        assert (await as_user(made, 4402, [4402], expired))[0][0] == "not_found"
 
 
 @AS_ROOT

@@ -123,7 +123,11 @@ def test_services_say_how_they_are_told():
     good = settings('[[service]]\nname = "web"\nscopes = ["route_policy/*"]\nnotify = "reload"\nunit = "web.service"\n')
     assert good.services[0].timeout_s == 30
     base = '[[service]]\nname = "web"\nscopes = ["route_policy"]\n'
-    assert problems(base + 'notify = "reload"\n') == ['service web: notify = "reload" needs a unit']
+    for verb in ("reload", "restart", "signal"):
+        told = settings(base + f'notify = "{verb}"\nunit = "web@1.service"\n').services[0]
+        assert (told.notify, told.unit) == (verb, "web@1.service")
+        assert problems(base + f'notify = "{verb}"\n') == [f'service web: notify = "{verb}" needs a unit']
+        assert problems(base + f'notify = "{verb}"\nunit = "../web"\n')
     assert problems(base + 'notify = "command"\n') == ['service web: notify = "command" needs a command']
     assert problems(base + base) == ["service web is there twice"]
     assert problems(base + 'notify = "shout"\n')
@@ -133,6 +137,7 @@ def test_services_say_how_they_are_told():
 def test_access_is_by_scope_pattern():
     found = settings('[access."route_policy/*"]\ngroups = ["web"]\n[access."*"]\nusers = ["root"]\n')
     assert found.access["route_policy/*"].groups == ("web",)
+    assert not found.access["*"].expired
     assert problems('[access."Route Policy"]\nusers = ["root"]\n')
 
 
