@@ -12,6 +12,7 @@ from rich.text import Text
 
 from holdfast.agent_options import EXITS, asks_the_agent
 from holdfast.client import AgentDown, Client, unix_seconds
+from holdfast.readiness import wait_until_ready
 from holdfast.status_screen import screen
 
 EVERY_S = 1.0
@@ -20,11 +21,18 @@ EVERY_S = 1.0
 @click.command("status", epilog=EXITS)
 @click.option("--watch", "live", is_flag=True, help="Keep the screen up to date, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON object.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
+              help="First wait until the node may run on its configuration; exit 1 if it may not by then.")  # fmt: skip
+@click.option("--service", help="With --wait: until this service of agent.toml has all that it lives by.")
 @asks_the_agent
-def command(client: Client, live: bool, as_json: bool) -> None:
+def command(client: Client, live: bool, as_json: bool, wait_s: float | None, service: str | None) -> None:
     """Show what this node runs on, what confirms it, and what is amiss."""
+    if service is not None and wait_s is None:
+        raise click.UsageError("--service says what --wait waits for: give both")
     if live and as_json:
         raise click.UsageError("--watch is for people and --json for programs: choose one (or holdfast watch --json)")
+    if wait_s is not None:
+        wait_until_ready(client, service, wait_s)
     if as_json:
         click.echo(json.dumps(client.status(), indent=2, sort_keys=True))  # noqa: TID251 - a report, no document
     elif live:
