@@ -1,6 +1,7 @@
 """What speaks to coordinators and storage, built from the configuration. Loaded once local callers are served."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -56,17 +57,20 @@ class Upstream:
         await self.update.run()
 
 
-def build(node: Node, opened: Opened, local: Local) -> Upstream:
+def build(
+    node: Node, opened: Opened, local: Local, uniform: Callable[[float, float], float] = random.uniform
+) -> Upstream:
+    """`uniform` draws the chances by which nodes that failed together do not come back together."""
     paths = opened.store.paths
     identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk, credential(NODE_KEY))
-    sources = Sources(node, identity.identity)
+    sources = Sources(node, identity.identity, uniform)
     admission = Admission(node)
     update = Update(node, sources, admission, TrustChain(node, admission), local.validators)
     local.front.update, local.front.sources = update, sources
     return Upstream(
-        Joining(node, update, identity, random.uniform, sources.renewed),
+        Joining(node, update, identity, uniform, sources.renewed),
         sources,
         Refresh(node, sources, update, Showing(node)),
         update,
-        Reporting(node, sources, opened.views, lambda: local.services.notified, random.uniform),
+        Reporting(node, sources, opened.views, lambda: local.services.notified, uniform),
     )
