@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.access import Access
-from agent.scope_reports import waiting_envelope
+from agent.scope_reports import envelope_of
 from agent.threads import Threads
 from agent.view import Grade, View, Views
 from snapshot import canonical
@@ -136,19 +136,14 @@ class ScopeAnswers:
 
     def _pending(self, scope: str) -> Shown | None:
         """A snapshot that waits for its time. What is not verified is shown to nobody (rules X10)."""
-        store = self.views.store
-        for held in store.pending():
-            if held.scope != scope or not held.sealed or not held.waiting_until:
-                continue
-            envelope, slot = waiting_envelope(store, held), store.slot(scope, held.envelope_hash)
-            if envelope is None or slot is None:
-                continue
-            parts = slot.parts()
-            manifest = parts.manifest()
-            entries = parse_state(manifest)
-            bodies = tuple(parts.sections([entry.size for entry in entries.values()]))
-            return Shown(envelope, slot.record.envelope, manifest, envelope.content_hash, entries, None, bodies)
-        return None
+        waiting = self.views.store.waiting().get(scope)
+        envelope = envelope_of(waiting) if waiting is not None else None
+        if waiting is None or envelope is None:
+            return None
+        manifest = waiting.parts.manifest()
+        entries = parse_state(manifest)
+        bodies = tuple(waiting.parts.sections([entry.size for entry in entries.values()]))
+        return Shown(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
 
 
 def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:

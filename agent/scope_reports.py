@@ -9,23 +9,22 @@ from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.identifiers import is_id
 from snapshot.reasons import Rejected
 from store.documents import StoredDocument
-from store.pending import Held as HeldSlot
+from store.pending import Waiting
 from store.records import Rejection
-from store.store import Store
 from wire.messages import Active, Held, LastRejected, Notified, ScopeReport
 
 
 def scope_reports(views: Views, view: View, told: Mapping[str, ToldService], now: float) -> dict[str, ScopeReport]:
     """Of every active scope, and of those that wait or were refused before anything of them was active."""
     store = views.store
-    waiting = {held.scope: held for held in store.pending() if held.sealed and held.waiting_until}
+    waiting = store.waiting()
     refused = {rejection.scope: rejection for rejection in store.rejections.ring() if rejection.scope}
     names = sorted({*view.scopes, *waiting, *refused})
     return {
         name: ScopeReport(
             active=_active(view, view.scopes.get(name), now),
             previous=_held(views.previous(name)),
-            pending=_waiting(store, waiting.get(name)),
+            pending=_waiting(waiting.get(name)),
             last_rejected=_rejected(store.rejections.last(name)),
             notified={service: _notified(one, name) for service, one in told.items() if name in one.versions},
         )
@@ -53,18 +52,15 @@ def _held(document: StoredDocument | None) -> Held | None:
     return None if document is None else _of(document.envelope)
 
 
-def _waiting(store: Store, held: HeldSlot | None) -> Held | None:
-    envelope = None if held is None else waiting_envelope(store, held)
+def _waiting(waiting: Waiting | None) -> Held | None:
+    envelope = None if waiting is None else envelope_of(waiting)
     return None if envelope is None else _of(envelope)
 
 
-def waiting_envelope(store: Store, held: HeldSlot) -> Envelope | None:
+def envelope_of(waiting: Waiting) -> Envelope | None:
     """Of a snapshot that has passed all steps but that its time has not come (rules X26)."""
-    slot = store.slot(held.scope, held.envelope_hash)
-    if slot is None:
-        return None
     try:
-        return envelopes.parse(slot.record.envelope, SNAPSHOT)
+        return envelopes.parse(waiting.envelope, SNAPSHOT)
     except Rejected:
         return None
 

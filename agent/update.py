@@ -22,7 +22,7 @@ from agent.node import Node
 from agent.plan import FIRST, Plan, Wanted, plan
 from agent.put_off import AGAIN_S, PutOffs
 from agent.reaction import REACTION, Reaction
-from agent.scope_reports import waiting_envelope
+from agent.scope_reports import envelope_of
 from agent.sources import Source, Sources
 from agent.start import REVOKED_ROW
 from agent.trust import TrustChain
@@ -193,15 +193,14 @@ class Update:
 
     async def _take_due(self) -> float:
         """Verified again, whole, at `valid_from`; the seconds until the next is due."""
-        store, now = self.node.store, self.node.now()
-        waiting = [held for held in await self.node.threads.read(store.pending) if held.sealed and held.waiting_until]
-        for held in waiting:
-            envelope = await self.node.threads.read(waiting_envelope, store, held)
+        now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
+        for one in waiting.values():
+            envelope = envelope_of(one)
             if envelope is not None:
-                self.put_offs.give_up(held.scope, envelope.snapshot_id, max(0.0, held.waiting_until - now))
-            if held.waiting_until <= now:
-                await self._take_waiting(held.scope, held.envelope_hash)
-        return min((held.waiting_until - now for held in waiting if held.waiting_until > now), default=float("inf"))
+                self.put_offs.give_up(one.scope, envelope.snapshot_id, max(0.0, one.until - now))
+            if one.until <= now:
+                await self._take_waiting(one.scope, one.envelope_hash)
+        return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
 
     async def _take_waiting(self, scope: str, envelope_hash: str) -> None:
         slot = await self.node.threads.read(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)

@@ -237,6 +237,33 @@ class PendingParts:
             return blobs.get(transaction, digest)
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """A snapshot that has passed all steps but that its time has not come, to be looked at (rules X26)."""
+
+    scope: str
+    envelope_hash: str
+    until: int
+    envelope: bytes
+    parts: PendingParts = field(compare=False)
+
+
+def waiting(environment: Environment) -> dict[str, Waiting]:
+    """By scope. Who looks changes nothing: what is judged again is opened by `Store.slot`."""
+    with environment.read() as transaction:
+        return {
+            record.scope: Waiting(
+                record.scope,
+                name_of(blobs.digest_of(record.envelope)),
+                record.waiting_until,
+                record.envelope,
+                PendingParts(environment, slot, record),
+            )
+            for slot, record in _headers(transaction, _WAITING)
+            if record.sealed
+        }
+
+
 def begin(transaction: Transaction, scope: str) -> int:
     """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
     before = transaction.get(_TABLE, _RECEIVING + scope_key(scope))
@@ -253,10 +280,14 @@ def begin(transaction: Transaction, scope: str) -> int:
 def headers(transaction: Transaction) -> Iterator[tuple[int, PendingRecord]]:
     """Every slot, in use or waiting."""
     for prefix in (_RECEIVING, _WAITING):
-        for _, slot in transaction.items(_TABLE, prefix):
-            data = transaction.get(_TABLE, slot + _HEADER)
-            if data is not None:
-                yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
+        yield from _headers(transaction, prefix)
+
+
+def _headers(transaction: Transaction, prefix: bytes) -> Iterator[tuple[int, PendingRecord]]:
+    for _, slot in transaction.items(_TABLE, prefix):
+        data = transaction.get(_TABLE, slot + _HEADER)
+        if data is not None:
+            yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
 
 
 def held(transaction: Transaction) -> list[Held]:

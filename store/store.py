@@ -32,7 +32,7 @@ from store.floors import FloorRecord, Floors
 from store.garbage import Collector
 from store.journal import Happened, Journal, append
 from store.layout import ClusterPaths, Root
-from store.pending import Held, Pending
+from store.pending import Held, Pending, Waiting
 from store.probe import DEADLINE_S
 from store.records import PendingRecord, digest_named, name_of
 from store.rejections import Rejections
@@ -174,6 +174,10 @@ class Store:
     def pending(self) -> list[Held]:
         with self._environment.read() as transaction:
             return pending.held(transaction)
+
+    def waiting(self) -> Mapping[str, Waiting]:
+        """The snapshots that wait for their `valid_from`, by scope, for who only looks."""
+        return pending.waiting(self._environment)
 
     def slot(self, scope: str, envelope_hash: str, limits: Limits = DEFAULT) -> Pending | None:
         """The slot that holds that envelope, for a second verification; None when none does."""

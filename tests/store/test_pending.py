@@ -7,6 +7,7 @@ import pytest
 from coordinator import signer
 from snapshot.container import ManifestRead, Opening, SectionRead
 from snapshot.limits import Limits
+from snapshot.manifest import Change
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
 from store.errors import StoreError, StoreFault
@@ -147,8 +148,6 @@ def test_what_is_flushed_is_durable_and_goes_when_forgotten(node, cluster):
 
 
 def test_patch_results_lie_beside_what_was_received(node, cluster):
-    from snapshot.manifest import Change
-
     base = node.apply(cluster.snapshot(1, {"a": {"x": 1}}))
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
     change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
@@ -158,3 +157,24 @@ def test_patch_results_lie_beside_what_was_received(node, cluster):
     node.store.garbage.run()
     node.store.activate(verdict, now=NOW, boot=BOOT)
     assert node.contents() == {"a": b'{"x":5}'}
+
+
+def test_looking_at_what_waits_changes_nothing(node, cluster):
+    """rules X26: a status between the verdict and the swap displaces nothing that is on its way"""
+    base = node.apply(cluster.snapshot(1, {"a": {"x": 1}}))
+    later = cluster.snapshot(9, {"b": 1}, valid_from=NOW + 100, refresh_after=NOW + 200, expires_at=NOW + DAY)
+    node.download(later).wait(NOW + 100)
+    operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
+    change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
+    verdict = node.judge(node.download(cluster.increment(2, base, {"a": change}, {"a": operations})), "increment")
+
+    (seen,) = node.store.waiting().values()
+    assert (seen.scope, seen.until, seen.envelope) == (SCOPE, NOW + 100, later.envelope_bytes)
+    assert seen.parts.manifest() == later.manifest_bytes
+    assert list(seen.parts.sections([1])) == [b"1"]
+
+    node.store.activate(verdict, now=NOW, boot=BOOT)
+    assert node.contents() == {"a": b'{"x":5}'}
+    assert node.store.waiting() == {SCOPE: seen}
+    node.reopen()
+    assert node.store.waiting()[SCOPE].envelope == later.envelope_bytes
