@@ -1,0 +1,97 @@
+"""A coordinator whose database is put back to an old copy: both daemons and the operator's command as processes."""
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.holdfast.operator_lab import Lab, running
+from tests.journeys.test_two_daemons import WITHIN_S, Gateway, declare
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    with running(folder) as lab:
+        yield lab
+
+
+@pytest.fixture
+def gateway(lab: Lab, tmp_path: Path) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path / "node", lab)
+    yield gateway
+    gateway.kill()
+
+
+def database(lab: Lab) -> Path:
+    (found,) = (lab.folder / "state").glob("*.db")
+    return found
+
+
+def put_back(lab: Lab, copy: Path) -> None:
+    """As an operator does who has the copy of one evening, and no more."""
+    for name in ("-wal", "-shm"):
+        database(lab).with_name(database(lab).name + name).unlink(missing_ok=True)
+    shutil.copy(copy, database(lab))
+
+
+def readiness(lab: Lab) -> tuple[int, str]:
+    with socket.create_connection(("127.0.0.1", lab.ports["probes"])) as probe:
+        probe.sendall(b"GET /probe/readiness HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        data = b"".join(iter(lambda: probe.recv(4096), b"")).decode()
+    return int(data.split()[1]), data
+
+
+def until(holds: Callable[[], bool], gateway: Gateway) -> None:
+    """A hint to the agent each time: it need not wait for its back-off (rules P14)."""
+    end = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < end, (gateway.lab.log(), gateway.log())
+        os.kill(gateway.process.pid, signal.SIGHUP)
+        time.sleep(0.3)
+
+
+def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab, gateway: Gateway, tmp_path: Path):
+    """rules K41, P30, X12, A5: proven by the head that the node holds, and lasting over a restart"""
+    declare(lab, 8081)
+    lab.good("allow", "add", "gateway")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.start()
+    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    lab.stop()
+    shutil.copy(database(lab), tmp_path / "copy.db")
+    lab.start_again()
+    declare(lab, 8082)
+    until(lambda: gateway.port() == 8082, gateway)
+    lab.stop()
+
+    put_back(lab, tmp_path / "copy.db")
+    lab.start_again()
+    until(lambda: readiness(lab)[0] == 503, gateway)
+    assert "holdfastctl epoch raise" in readiness(lab)[1]
+    assert "holdfastctl epoch raise" in lab.good("status").out
+    assert "put back" in lab.good("status", "--json").json["put_back"]
+    assert "NOT READY" in lab.good("fleet").out
+    assert gateway.port() == 8082
+    assert gateway.status["state"] == "active"
+
+    lab.stop()
+    lab.start_again()
+    assert readiness(lab)[0] == 503
+    refused = lab.ctl("tokens", "create")
+    assert refused.status != 0 and "epoch raise" in refused.err
+    declare(lab, 8083)
+    assert gateway.port() == 8082
+
+    lab.good("epoch", "raise", "--root-key", lab.roots, "--yes")
+    until(lambda: readiness(lab)[0] == 200, gateway)
+    until(lambda: gateway.port() == 8083, gateway)
+    assert gateway.status["state"] == "active"
+    assert gateway.status["head"]["authority_epoch"] == 2
+    assert lab.good("status", "--json").json["put_back"] == ""
