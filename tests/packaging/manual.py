@@ -59,6 +59,8 @@ def _described(found: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _place(argument: click.Argument) -> str:
+    if isinstance(argument.type, click.Choice):
+        return f"{{{'|'.join(map(str, argument.type.choices))}}}"
     name = argument.metavar or str(argument.name).upper()
     several = "..." if argument.nargs != 1 and not name.endswith("...") else ""
     return f"{name}{several}" if argument.required or name.startswith("[") else f"[{name}]{several}"
