@@ -2,6 +2,7 @@
 
 server.publish(document)     it can be fetched
 server.announce()            the next head lists what was published last; waiting polls are answered
+server.running()             for a block, and again on the same ports after it; `connects`: when the fleet connected
 server.spoil                 what becomes of an answer's bytes; `refuse`: the code of every refusal
 """
 
@@ -18,7 +19,7 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster
 from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
 from wire.contexts import Identity
-from wire.limits import REMOTE
+from wire.limits import REMOTE, ListenerLimits
 from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
 from wire.peer import PinState
 from wire.pins import PinTable
@@ -49,6 +50,7 @@ class CoordinatorServer:
     heartbeats: list[Heartbeat] = field(default_factory=list)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    connects: list[float] = field(default_factory=list)  # by trio's clock
     joins: int = 0
     refuse: str = ""
     down: bool = False
@@ -59,6 +61,7 @@ class CoordinatorServer:
     spoil: Spoil = lambda _, data: data
     authority: KeyPair | None = None
     pins: PinTable = field(default_factory=PinTable)
+    limits: ListenerLimits = REMOTE
 
     def __post_init__(self) -> None:
         made_at = time.time()
@@ -172,11 +175,12 @@ class CoordinatorServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["CoordinatorServer"]:
-        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self._identity, REMOTE), REMOTE)
-        join = Server("join", self._join_routes(), ServerAuthTransport(self._identity, REMOTE), REMOTE)
+        limits = self.limits
+        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self._identity, limits), limits)
+        join = Server("join", self._join_routes(), ServerAuthTransport(self._identity, limits), limits)
         async with trio.open_nursery() as nursery:
-            self.fleet_port = await _listen(nursery, fleet)
-            self.join_port = await _listen(nursery, join)
+            self.fleet_port = await _listen(nursery, fleet, self.fleet_port, self.connects)
+            self.join_port = await _listen(nursery, join, self.join_port, [])
             yield self
             nursery.cancel_scope.cancel()
 
@@ -283,8 +287,24 @@ class CoordinatorServer:
         return Response(200, [("content-type", "application/json")], answer.to_bytes())
 
 
-async def _listen(nursery: trio.Nursery, server: Server) -> int:
-    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    port: int = listener.socket.getsockname()[1]
-    await nursery.start(server.serve, listener)
-    return port
+class Counting(trio.abc.Listener[trio.SocketStream]):
+    """A listener that remembers when somebody connected."""
+
+    def __init__(self, inner: trio.SocketListener, times: list[float]) -> None:
+        self._inner, self._times = inner, times
+
+    async def accept(self) -> trio.SocketStream:
+        stream = await self._inner.accept()
+        self._times.append(trio.current_time())
+        return stream
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _listen(nursery: trio.Nursery, server: Server, port: int, times: list[float]) -> int:
+    """At this port, 0 for any."""
+    listener = (await trio.open_tcp_listeners(port, host="127.0.0.1", backlog=1024))[0]
+    found: int = listener.socket.getsockname()[1]
+    await nursery.start(server.serve, Counting(listener, times))
+    return found
