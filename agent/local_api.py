@@ -161,9 +161,8 @@ class LocalApi:
         try:
             return Response.json(_plain(await self.node.take(request.chunks())))
         except Rejected as refused:
-            return Response.json(
-                {"code": str(refused.reason), "message": refused.detail or str(refused), "step": refused.step}, 422
-            )
+            message = refused.detail or str(refused)
+            raise HttpError(422, str(refused.reason), message, step=refused.step) from refused
 
     # ---- inside; what has an underscore and reads runs on a reading thread
 

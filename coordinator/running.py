@@ -88,4 +88,4 @@ def unavailable(error: SQLAlchemyError) -> HttpError:
 
 def to_operator(refused: Refused) -> HttpError:
     remedy = f" ({refused.remedy})" if refused.remedy else ""
-    return HttpError(status_of(refused.code), refused.code.value, f"{refused.detail}{remedy}")
+    return HttpError(status_of(refused.code), refused.code.value, f"{refused.detail}{remedy}", remedy=refused.remedy)

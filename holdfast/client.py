@@ -62,11 +62,12 @@ class Expired(HoldfastError):
 
 
 class Refused(HoldfastError):
-    """Any other answer than the one asked for. `status` is HTTP's."""
+    """Any other answer than the one asked for. `status` is HTTP's; `step`: where a document's verification ended."""
 
-    def __init__(self, code: str, text: str, status: int) -> None:
+    def __init__(self, code: str, text: str, status: int, step: int | None = None) -> None:
         super().__init__(code, text)
         self.status = status
+        self.step = step
 
 
 @dataclass(frozen=True)
@@ -320,13 +321,14 @@ def _judged(answer: Answer) -> Answer:
     try:
         said = answer.value
         code, text = str(said["code"]), str(said["message"])
+        step = said.get("step")
     except (ValueError, KeyError, TypeError):
-        code, text = "bad_answer", f"an answer of status {answer.status} that says nothing"
+        code, text, step = "bad_answer", f"an answer of status {answer.status} that says nothing", None
     if answer.status == http.client.GONE:
         raise Expired(code, text, answer.facts)
     if answer.status == http.client.NOT_FOUND:
         raise NotFound(code, text)
-    raise Refused(code, text, answer.status)
+    raise Refused(code, text, answer.status, step if isinstance(step, int) else None)
 
 
 def _facts_of_entry(entry: Mapping[str, Any], generation: int) -> Facts:

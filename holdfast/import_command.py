@@ -39,7 +39,8 @@ def command(client: Client, file: Path, as_json: bool) -> None:
 
 
 def _explain(refused: Refused) -> None:
-    text = f"refused: {refused.code}: {refused}"
+    where = "" if refused.step is None else f" at step {refused.step}"
+    text = f"refused{where}: {refused.code}: {refused}"
     if refused.code in set(Reason):
         explanation = EXPLANATIONS[Reason(refused.code)]
         text += f"\n  meaning  {explanation.meaning}\n  to do    {explanation.remedy}"

@@ -23,12 +23,11 @@ from wire.certificate import fingerprint
 from wire.contexts import Identity, alert_of, authority_context, is_tls, own_der, pinned_context
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
-from wire.messages import BadMessageError, ErrorBody
+from wire.messages import ERROR_BYTES, ErrorBody
 from wire.pieces import Pieces
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
 KEPT_EACH = 2
-ERROR_BODY_BYTES = 4096
 LOCAL_HOST = "localhost"
 
 __all__ = ["Answer", "Call", "Client", "ClientError", "ClientFault", "Deadlines", "HttpsConnector", "UnixConnector"]
@@ -251,15 +250,14 @@ async def _refuse_failure(exchange: Exchange) -> None:
     """ClientError `refused` for an error answer. What its body says is bounded, and may be nonsense (rules P6)."""
     if 200 <= exchange.status < 300 or exchange.status == 304:
         return
-    try:
-        error = ErrorBody.parse(await _error_body(exchange))
-    except BadMessageError:
-        error = ErrorBody("", "")
+    error = ErrorBody.told(await _error_body(exchange))
     raise ClientError(
         ClientFault.REFUSED,
         f"{exchange.status} {error.code} {error.message}".strip(),
         status=exchange.status,
         code=error.code,
+        step=error.step,
+        remedy=error.remedy or "",
         retry_after_s=retry_after_s(exchange.headers),
     )
 
@@ -269,6 +267,6 @@ async def _error_body(exchange: Exchange) -> bytes:
     with contextlib.suppress(ClientError):
         async for piece in exchange.chunks():
             body += piece
-            if len(body) > ERROR_BODY_BYTES:
+            if len(body) > ERROR_BYTES:
                 break
     return body

@@ -36,7 +36,7 @@ class ClientFault(StrEnum):
 
 
 class ClientError(Exception):
-    """A request that has no answer to go by. For `refused`: the status, the code of the body and Retry-After in s."""
+    """A request that has no answer to go by. For `refused`: the status, what the body says, and Retry-After in s."""
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class ClientError(Exception):
         *,
         status: int | None = None,
         code: str = "",
+        step: int | None = None,
+        remedy: str = "",
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -52,6 +54,8 @@ class ClientError(Exception):
         self.detail = detail
         self.status = status
         self.code = code
+        self.step = step
+        self.remedy = remedy
         self.retry_after_s = retry_after_s
 
 

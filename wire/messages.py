@@ -10,8 +10,8 @@ Times are Unix seconds here and `YYYY-MM-DDTHH:MM:SSZ` on the wire; documents ar
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import ClassVar, Self
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
 
 from snapshot import canonical
 from wire.forms import (
@@ -21,6 +21,7 @@ from wire.forms import (
     SCOPE,
     TIME,
     BadMessageError,
+    Form,
     array,
     binary,
     integer,
@@ -37,6 +38,9 @@ from wire.forms import (
 __all__ = ["BadMessageError"]
 
 SMALL_BYTES = 64 * 1024
+ERROR_BYTES = 256 * 1024
+LAST_STEP = 12  # format.md 7
+PROBLEMS_MAX = 1024
 HEARTBEAT_BYTES = 64 * 1024
 CERTIFICATE_BYTES = 8 * 1024
 DOCUMENT_BYTES = 16 << 20
@@ -64,9 +68,51 @@ class Message:
 
 
 @message
+class Problem:
+    """One thing wrong in what was declared."""
+
+    file: str = member(text(1024))
+    line: int = member(integer())
+    field: str = member(text(1024))
+    message: str = member(text(1024))
+    remedy: str = member(text(1024))
+
+
+@message
 class ErrorBody(Message):
+    """`step`: where the verification of a document has ended. `remedy`, `problems`: for operators."""
+
+    MOST_BYTES: ClassVar[int] = ERROR_BYTES
+
     code: str = member(text(64))
     message: str = member(text(1024))
+    step: int | None = member(integer(0, LAST_STEP), default=None)
+    remedy: str | None = member(text(1024), default=None)
+    problems: tuple[Problem, ...] | None = member(array(record(Problem), PROBLEMS_MAX), default=None)
+
+    @classmethod
+    def told(cls, data: bytes) -> Self:
+        """What an error answer says, for who asked: members that are unknown or out of form are passed over, since
+        the status alone decides; without a code it says nothing.
+        """
+        try:
+            value = parse_json(data, cls.MOST_BYTES)
+        except BadMessageError:
+            value = None
+        known = value if isinstance(value, dict) else {}
+        given = {name: _read(form, known.get(name)) for name, form in _ERROR_MEMBERS.items()}
+        return cls(**{"code": "", "message": "", **{name: one for name, one in given.items() if one is not None}})
+
+
+_ERROR_MEMBERS: dict[str, Form[Any]] = {each.name: each.metadata["form"] for each in fields(ErrorBody)}
+
+
+def _read(form: Form[Any], value: object) -> Any:  # noqa: ANN401 - of any member
+    """None for what is out of form."""
+    try:
+        return form.read(value, "a member")
+    except BadMessageError:
+        return None
 
 
 @message

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from snapshot import canonical
+from wire.messages import ErrorBody
 from wire.peer import Peer
 from wire.pieces import Pieces
 from wire.target import BadTarget, Target
@@ -18,16 +19,27 @@ JSON = ("content-type", "application/json")
 class HttpError(Exception):
     """A refusal: status, a stable `code` for programs and a `message` for people (protocol.md 1).
 
-    `retry_after` is in seconds. Over TLS the message says nothing that the caller may not know (rules X20).
+    `retry_after` is in seconds; `step` and `remedy` go into the body where there are any. Over TLS the message says
+    nothing that the caller may not know (rules X20).
     """
 
     def __init__(
-        self, status: int, code: str, message: str, *, retry_after: int | None = None, headers: Headers = ()
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        step: int | None = None,
+        remedy: str = "",
+        retry_after: int | None = None,
+        headers: Headers = (),
     ) -> None:
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
         self.message = message
+        self.step = step
+        self.remedy = remedy
         self.retry_after = retry_after
         self.headers = headers
 
@@ -35,8 +47,8 @@ class HttpError(Exception):
         headers = [JSON, *self.headers]
         if self.retry_after is not None:
             headers.append(("retry-after", str(self.retry_after)))
-        body = canonical.dumps({"code": self.code, "message": self.message})
-        return Response(self.status, headers, body)
+        body = ErrorBody(self.code, self.message, self.step, self.remedy or None)
+        return Response(self.status, headers, body.to_bytes())
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import trio
 from coordinator import desk, static_tree
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from wire.client import ClientError
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
 from wire.target import Target
@@ -69,6 +70,17 @@ async def refused_apply(at: Running, text: str) -> dict:
         answer = b"".join([piece async for piece in stream])
     assert answer.startswith(b"HTTP/1.1 422 ")
     return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+async def test_the_own_client_reads_code_and_remedy_of_a_refusal(founded: Founded) -> None:
+    """rules P10: also where the answer says more than code and message."""
+    async with running(founded) as at:
+        with pytest.raises(ClientError) as found:
+            await at.apply("{kind: Node, id: UPPER, spec: {}}")
+        assert (found.value.status, found.value.code) == (422, "invalid_resources")
+        with pytest.raises(ClientError) as found:
+            await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
+        assert (found.value.code, found.value.remedy) == ("not_found", "holdfastctl allow")
 
 
 async def test_only_root_and_the_services_own_user_may_ask() -> None:

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from tests.holdfast.lab import holdfast
+from wire.client import Call, Client, ClientError, UnixConnector
 
 
 async def test_a_good_document_and_a_broken_one(api, tmp_path):
@@ -16,8 +19,18 @@ async def test_a_good_document_and_a_broken_one(api, tmp_path):
     (tmp_path / "bad.hfs").write_bytes(b"".join(foreign.chunks()))
     refused = await holdfast("import", tmp_path / "bad.hfs", at=api)
     assert (refused.status, refused.out) == (1, "")
-    assert "refused: wrong_cluster" in refused.err
+    assert "refused at step 2: wrong_cluster" in refused.err
     assert "to do" in refused.err
+
+
+async def test_the_own_client_reads_the_refusal_whole(api):
+    """rules P10: status, reason and step, as for any caller of the local API."""
+    foreign = api.node.cluster.snapshot(3, {"routes": {}}, cluster_id="elsewhere")
+    client = Client(UnixConnector())
+    with pytest.raises(ClientError) as found:
+        await client.fetch(api.socket, Call("POST", "/v1/import", body=b"".join(foreign.chunks())))
+    await client.aclose()
+    assert (found.value.status, found.value.code, found.value.step) == (422, "wrong_cluster", 2)
 
 
 async def test_usage(api, tmp_path):

@@ -354,6 +354,27 @@ async def test_a_refusal_has_its_code(tmp_path: Path) -> None:
         await client.aclose()
 
 
+async def test_a_refusal_says_step_and_remedy(tmp_path: Path) -> None:
+    """rules P10: what the server's form carries, the client's gives; of others it takes what it knows."""
+
+    async def judged(request: Request) -> Response:
+        raise HttpError(422, "wrong_cluster", "elsewhere", step=2, remedy="correct the cluster id")
+
+    async def listed(request: Request) -> Response:
+        problems = [{"file": f"{number}.yaml"} for number in range(9_000)]
+        return Response.json({"code": "invalid_resources", "message": "many", "problems": problems, "new": 1}, 422)
+
+    async with unix_server(tmp_path, get("/judged", judged), get("/listed", listed)) as (_, place):
+        client = Client(UnixConnector())
+        error = await failure(client.fetch(place, Call("GET", "/judged")))
+        assert (error.status, error.code, error.step, error.remedy) == (
+            422, "wrong_cluster", 2, "correct the cluster id",
+        )  # fmt: skip
+        error = await failure(client.fetch(place, Call("GET", "/listed")))
+        assert (error.code, error.step, error.remedy) == ("invalid_resources", None, "")
+        await client.aclose()
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[" * 3000, b'{"code":1}', b"x" * 100_000, b'{"code":"a\\u0000b","message":""}']
 )

@@ -28,6 +28,7 @@ from wire.messages import (
     MayRequest,
     Message,
     Notified,
+    Problem,
     Recorded,
     ScopeReport,
     TrustList,
@@ -65,6 +66,8 @@ HEARTBEAT = Heartbeat(
 JOIN = JoinRequest("c", "node-1", "data", b"\x30\x00", "i", "nonce", HASH, HASH)
 MESSAGES: list[Message] = [
     ErrorBody("revoked", "this node is revoked"),
+    ErrorBody("wrong_cluster", "elsewhere", step=2, remedy="correct the cluster id"),
+    ErrorBody("invalid_resources", "1 problem", problems=(Problem("a.yaml", 3, "spec", "is missing", "add it"),)),
     JoinNonce("n"),
     JOIN,
     replace(JOIN, token_sha256=None, direct_url="https://n.example:1"),
@@ -159,6 +162,30 @@ def test_the_heartbeat_is_bounded() -> None:
     assert [event.sequence for event in full.journal] == list(range(1, len(full.journal) + 1))
     assert Heartbeat.parse(full.to_bytes()) == full
     refused(Heartbeat, replace(HEARTBEAT, counters={f"c{n}": 1 for n in range(9000)}).to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (b'{"code":"c","message":"m","step":2,"new":[{"deep":null}]}', ErrorBody("c", "m", 2)),
+        (b'{"code":"c","message":"two\\nlines"}', ErrorBody("c", "")),
+        (b'{"code":"c","message":"m","step":13,"remedy":7,"problems":{}}', ErrorBody("c", "m")),
+        (b'{"code":"c"}', ErrorBody("c", "")),
+        (b'{"code":7,"message":"m"}', ErrorBody("", "m")),
+        (b'{"code":"c","code":"d","message":"m"}', ErrorBody("", "")),
+        (b"[]", ErrorBody("", "")),
+        (b"", ErrorBody("", "")),
+    ],
+)
+def test_of_an_error_answer_is_read_what_is_in_form(said: bytes, read: ErrorBody) -> None:
+    """rules P6, P10: a member of tomorrow costs no code; the message itself is as closed as any (X14)."""
+    assert ErrorBody.told(said) == read
+
+
+@given(st.binary(max_size=300))
+def test_of_any_bytes_an_error_answer_is_read(data: bytes) -> None:
+    """rules P6"""
+    assert len(ErrorBody.told(data).code) <= 64
 
 
 @given(st.binary(max_size=300))
