@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import authority, catalog, schema, tokens
+from coordinator import authority, catalog, operators, schema, tokens
 from coordinator.database import Database, Transaction
 from coordinator.kinds import NODE_KINDS, Node
 from coordinator.references import DEFAULT_SITE
@@ -124,6 +124,8 @@ def check_entry(transaction: Transaction, entry: Entry) -> None:
         raise Refused(Code.BAD_REQUEST, f"{entry.kind} is no kind of node", remedy="data or witness")
     if entry.certificate_sha256 is not None and not is_hash(entry.certificate_sha256):
         raise Refused(Code.BAD_REQUEST, "the certificate's hash is not sha256:...")
+    if entry.certificate_sha256 in operators.fingerprints(transaction):
+        raise Refused(Code.CONTRADICTION, "this certificate is an operator's", remedy="name the node's own")
     _check_site(transaction, entry.site_id)
     _check_tombstone(transaction, entry.node_id)
     _check_catalog(transaction, entry)

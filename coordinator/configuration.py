@@ -2,7 +2,7 @@
 
 coordinator_id = "coord-1"
 [database]  url
-[listen]    fleet  join  probes  admin_socket
+[listen]    fleet  join  probes  admin_socket  admin
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
 [settings]  the numbers of settings.py
@@ -37,6 +37,7 @@ TABLES = {
         "join": "`host:port` for nodes that are no members yet: TLS without client certificates.",
         "probes": "`host:port` for `/probe/*` and `/metrics`, without TLS.",
         "admin_socket": "The Unix socket for operators: root and the service's own user.",
+        "admin": "`host:port` for operators elsewhere: TLS with the certificates that were added; or nothing.",
     },
     "tls": {
         "certificate": "The chain that nodes are shown, PEM: a file, or `credential:NAME`.",
@@ -50,6 +51,7 @@ TABLES = {
 OPTIONAL = {
     ("listen", "probes"): "127.0.0.1:9465",
     ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
+    ("listen", "admin"): "",
 }
 
 
@@ -74,6 +76,7 @@ class Configuration:
     join: Address
     probes: Address
     admin_socket: Path
+    admin: Address | None
     certificate: str
     key: str
     keys_directory: Path
@@ -107,6 +110,7 @@ def parse(text: str) -> Configuration:
         join=_address("listen.join", listen["join"]),
         probes=_address("listen.probes", listen["probes"]),
         admin_socket=Path(listen["admin_socket"]),
+        admin=_address("listen.admin", listen["admin"]) if listen["admin"] else None,
         certificate=values["tls"]["certificate"],
         key=values["tls"]["key"],
         keys_directory=Path(values["keys"]["directory"]),
@@ -147,7 +151,7 @@ def _problems_of_table(table: str, members: Collection[str], value: object) -> I
         given = value.get(name, OPTIONAL.get((table, name)))
         if given is None:
             yield f"{table}.{name} is missing"
-        elif not isinstance(given, str) or not given:
+        elif given != OPTIONAL.get((table, name)) and (not isinstance(given, str) or not given):
             yield f"{table}.{name} must be text"
 
 

@@ -1,4 +1,4 @@
-"""What all routes of the admin socket have in common: who may ask, how a body is read, how a refusal is said."""
+"""What all routes for operators have in common: who may ask, how a body is read, how a refusal is said."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +10,7 @@ from coordinator.refusal import Code, Refused
 from coordinator.requests import Member
 from coordinator.resources import InvalidResources
 from coordinator.running import to_operator, unavailable
-from wire.peer import UnixPeer
+from wire.peer import OperatorPeer, Peer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler
 
@@ -19,11 +19,12 @@ Answering = Callable[[Request], Awaitable[object]]
 
 
 def for_operators(answering: Answering) -> Handler:
-    """root and the service's own user; everybody else is `permission_denied` (rules K51)."""
+    """root and the service's own user (rules K51), and operators that door.py has let in; everybody else is
+    `permission_denied`.
+    """
 
     async def handler(request: Request) -> Response:
-        peer = request.peer
-        if not isinstance(peer, UnixPeer) or peer.uid not in (0, os.geteuid()):
+        if not _may(request.peer):
             raise HttpError(403, Code.PERMISSION_DENIED.value, "only root and the service's own user may ask here")
         try:
             return Response.json(await answering(request))
@@ -37,6 +38,11 @@ def for_operators(answering: Answering) -> Handler:
             raise unavailable(error) from error
 
     return handler
+
+
+def _may(peer: Peer) -> bool:
+    """Nothing but the admin listener makes an OperatorPeer, as nothing but a Unix socket makes the other."""
+    return isinstance(peer, OperatorPeer) or (isinstance(peer, UnixPeer) and peer.uid in (0, os.geteuid()))
 
 
 async def body_of(request: Request, members: Mapping[str, Member]) -> dict[str, object]:

@@ -168,7 +168,7 @@ def kind_is_allowed(case: _Case) -> None:
 def certificate_is_its_own(case: _Case) -> None:
     owner, node_id = case.state.certificate_owner, case.request.node_id
     if case.fingerprint in case.state.own_certificates or (owner is not None and owner != node_id):
-        raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} shows the certificate of {owner or 'a coordinator'}")
+        raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} shows the certificate of {owner or 'no node'}")
     if case.state.member is None or case.shows_own_pin or case.is_renewal:
         return
     if case.claims is None or case.claims.node_id is None:

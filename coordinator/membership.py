@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Row
 
-from coordinator import authority, catalog, nonces, schema
+from coordinator import authority, catalog, nonces, operators, schema
 from coordinator.database import Database, Transaction
 from coordinator.join import Allowed, Decision, JoinState, Member, decide
 from coordinator.proof import JoinRequest, Verifier
@@ -94,7 +94,7 @@ def _state(transaction: Transaction, request: JoinRequest) -> JoinState:
     return JoinState(
         cluster_id=authority.standing(transaction).cluster_id,
         token_keys=authority.token_keys(transaction),
-        own_certificates=authority.server_certificates(transaction),
+        own_certificates=authority.server_certificates(transaction) | operators.fingerprints(transaction),
         sites=authority.site_ids(transaction),
         member=catalog.member(transaction, request.node_id),
         certificate_owner=None if owner is None else owner.node_id,

@@ -21,6 +21,8 @@ class Code(enum.StrEnum):
     BAD_REQUEST = "bad_request"
     NOT_FOUND = "not_found"
     PERMISSION_DENIED = "permission_denied"
+    LOCAL_ONLY = "local_only"
+    CERTIFICATE_EXPIRED = "certificate_expired"
     # the store and its state
     CONFLICT = "conflict"
     HASH_MISMATCH = "hash_mismatch"

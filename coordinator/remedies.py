@@ -61,7 +61,16 @@ EXPLANATIONS: dict[Code, Explanation] = {
     Code.NOT_FOUND: Explanation(
         "There is nothing of that name, or it is not for who asks.", "List what there is, and ask for that."
     ),
-    Code.PERMISSION_DENIED: Explanation("Who asks may not.", "Ask as root or as the service's own user."),
+    Code.PERMISSION_DENIED: Explanation(
+        "Who asks may not.", "Ask as root, as the service's own user, or as an operator who was added."
+    ),
+    Code.LOCAL_ONLY: Explanation(
+        "This is not done over the network.", "Run it on the coordinator's machine, over its admin socket."
+    ),
+    Code.CERTIFICATE_EXPIRED: Explanation(
+        "The operator's certificate is past its end.",
+        "Make a new one with holdfastctl operators key; on the machine, remove the old one and add it.",
+    ),
     Code.CONFLICT: Explanation(
         "What is there already does not go together with the request.",
         "Look at what the message names, then ask again.",

@@ -1,15 +1,11 @@
 """The daemon `holdfast-coordinator`: what is built, and what is started. Its nursery is the table of contents.
 
-admin      the operator's Unix socket          protocol 2
-fleet      nodes, by pinned certificates       protocol 1
-join       who is no node yet                  protocol 1
-probes     probes and metrics                  rules J46
-publisher  collector  keeper                   documents out, reports in, what goes with time
+servers    who may ask what: listeners.py
+publisher  collector  keeper  door   documents out, reports in, what goes with time, operators from afar
 """
 
 import argparse
 import os
-import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,17 +18,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy.exc import OperationalError
 
-from coordinator import authority, clock, configuration, custody, heartbeats, signing_key
-from coordinator.admin_api import AdminApi
-from coordinator.api import NodeApi
-from coordinator.authority_api import AuthorityApi
-from coordinator.ceremony_api import CeremonyApi
+from coordinator import authority, clock, configuration, custody, heartbeats, listeners, signing_key
 from coordinator.collector import Collector
 from coordinator.configuration import Address, Configuration, file_of
 from coordinator.database import Database
+from coordinator.door import Door
 from coordinator.heartbeats import Answer, Heartbeat, History
 from coordinator.keeper import Keeper
-from coordinator.metrics import Probes, Readiness
+from coordinator.listeners import Transports
+from coordinator.metrics import Readiness
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Refused
@@ -42,14 +36,11 @@ from coordinator.threads import in_database
 from coordinator.waiting import Board
 from wire.certificate import BadCertificateError, pem_to_der
 from wire.contexts import Identity
-from wire.limits import LOCAL, REMOTE
+from wire.limits import REMOTE
 from wire.pins import PinTable
-from wire.routes import Routes
-from wire.server import CAPACITY, Server
-from wire.shedding import Gate
+from wire.server import Server
 from wire.systemd import Notifier
-from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport
-from wire.unix import HOSTS, SocketError, UnixTransport, unix_listener
+from wire.unix import SocketError, unix_listener
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
 COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
@@ -64,6 +55,7 @@ class Ports:
     fleet: int
     join: int
     probes: int
+    operators: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,9 +65,10 @@ class Daemon:
     configuration: Configuration
     coordinator: Coordinator
     keeper: Keeper
+    door: Door
     readiness: Readiness
     servers: dict[str, Server]
-    transports: "tuple[PinnedTransport, ServerAuthTransport]"
+    transports: Transports
 
     async def serve(self, *, task_status: "trio.TaskStatus[Ports]" = trio.TASK_STATUS_IGNORED) -> None:
         """Until SIGTERM or SIGINT, or cancelled."""
@@ -86,26 +79,31 @@ class Daemon:
             unix_listener(at.admin_socket, mode=0o600) as admin,
         ):
             await self.keeper.look()
+            await self.door.look()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.collector.run)
                 nursery.start_soon(self.coordinator.publisher.run)
                 nursery.start_soon(self.keeper.poll)
                 nursery.start_soon(self.keeper.trim)
                 nursery.start_soon(notifier.watchdog)
-                fleet, join, probes = [await _listener(each) for each in (at.fleet, at.join, at.probes)]
-                await nursery.start(self.servers["admin"].serve, admin)
-                await nursery.start(self.servers["fleet"].serve, fleet)
-                await nursery.start(self.servers["join"].serve, join)
-                await nursery.start(self.servers["probes"].serve, probes)
+                nursery.start_soon(self.door.keep, at.settings.store_polling_s)
+                bound = await self._bind()
+                for name, listener in {"admin": admin, **bound}.items():
+                    await nursery.start(self.servers[name].serve, listener)
                 self.readiness.started = True
                 notifier.ready(self.coordinator.standstill.reason or self.readiness.reason or "serving")
-                ports = Ports(*(each.socket.getsockname()[1] for each in (fleet, join, probes)))
+                ports = Ports(**{name: _port(each) for name, each in bound.items()})
                 _log.info("serving", **vars(ports))
                 task_status.started(ports)
                 await self._until_ended(signals)
                 notifier.stopping()
                 await self._wind_down()
                 nursery.cancel_scope.cancel()
+
+    async def _bind(self) -> dict[str, trio.SocketListener]:
+        at = self.configuration
+        places = {"fleet": at.fleet, "join": at.join, "probes": at.probes, "operators": at.admin}
+        return {name: await _listener(place) for name, place in places.items() if place is not None}
 
     async def _until_ended(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
@@ -124,8 +122,7 @@ class Daemon:
         """Keys and certificates are read again; what cannot be read leaves the present ones as they are."""
         try:
             self.coordinator.publisher.keys = _config_keys(self.configuration)
-            for transport in self.transports:
-                transport.reload_identity()
+            self.transports.reload_identity()
         except (UnusableKeyError, OSError) as error:
             _log.error("not reloaded", reason=str(error))
             return
@@ -137,7 +134,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     """Everything, from its configuration. Refused, UnusableKeyError, OSError where it cannot be had."""
     database = _opened(at)
     identity = Identity(file_of(at.certificate), file_of(at.key))
-    table = PinTable([pem_to_der(identity.certificate.read_bytes())])
+    own = [pem_to_der(identity.certificate.read_bytes())]
+    table = PinTable(own)
     with database.read() as transaction:
         cluster_id = authority.standing(transaction).cluster_id
     board = Board()
@@ -155,9 +153,10 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         now=now,
     )
     readiness = Readiness()
-    transports = PinnedTransport(table, identity, REMOTE), ServerAuthTransport(identity, REMOTE)
-    servers = _servers(coordinator, readiness, *transports)
-    return Daemon(at, coordinator, Keeper(coordinator, readiness), readiness, servers, transports)
+    door = Door(database, PinTable(own), now)
+    over = listeners.transports(coordinator, door, identity)
+    servers = listeners.servers(coordinator, door, readiness, over)
+    return Daemon(at, coordinator, Keeper(coordinator, readiness), door, readiness, servers, over)
 
 
 def main() -> None:
@@ -179,23 +178,6 @@ def main() -> None:
         daemon.coordinator.database.close()
 
 
-def _servers(
-    coordinator: Coordinator, readiness: Readiness, pinned: PinnedTransport, anonymous: ServerAuthTransport
-) -> dict[str, Server]:
-    """Fleet and joins share one gate: heads go before heartbeats, joins and documents, wherever they come in."""
-    nodes = NodeApi(coordinator)
-    gate = Gate(CAPACITY, random.random)
-    apis = AdminApi(coordinator), AuthorityApi(coordinator), CeremonyApi(coordinator)
-    operators = Routes(*(route for api in apis for route in api.routes()))
-    servers = {
-        "admin": Server("admin", operators, UnixTransport(), LOCAL, hosts=HOSTS),
-        "fleet": Server("fleet", nodes.fleet_routes(), pinned, REMOTE, gate=gate),
-        "join": Server("join", nodes.join_routes(), anonymous, REMOTE, gate=gate),
-    }
-    probes = Probes(coordinator, readiness, servers)
-    return {**servers, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL)}
-
-
 def _opened(at: Configuration) -> Database:
     """One coordinator for each SQLite file, and no schema newer than this program (rules P8)."""
     database = Database(at.database_url)
@@ -214,6 +196,10 @@ def _recording(
         return await in_database(heartbeats.record, database, batch, now=now(), history=history)
 
     return record
+
+
+def _port(listener: trio.SocketListener) -> int:
+    return int(listener.socket.getsockname()[1])
 
 
 async def _listener(address: Address) -> trio.SocketListener:

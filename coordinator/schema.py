@@ -159,6 +159,17 @@ revocations = Table(
     Column("reason", Text, nullable=False),
 )
 
+operators = Table(  # who may come in over TLS: protocol 2
+    "operators",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("certificate", LargeBinary, nullable=False),
+    Column("certificate_sha256", Text, nullable=False, unique=True),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("added_by", Text, nullable=False),
+    Column("added_at", Double, nullable=False),
+)
+
 # --- objects and pointers (rules H8) -------------------------------------------------------------------------------
 
 objects = Table(

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from wire.answer import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
-from wire.peer import AnonymousPeer, Peer, TlsPeer
+from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Route
 from wire.service import Service
@@ -197,7 +197,7 @@ class Connection:
         if isinstance(self.peer, TlsPeer) and self.peer.state not in route.states:
             raise HttpError(403, self.peer.state.value, f"this node is {self.peer.state.value}")
         if route.rate is not None:
-            caller = self.peer.address if isinstance(self.peer, TlsPeer | AnonymousPeer) else self.peer.uid
+            caller = self.peer.uid if isinstance(self.peer, UnixPeer) else self.peer.address
             seconds = route.rate.refused(caller, trio.current_time())
             if seconds is not None:
                 raise HttpError(429, "too_many_requests", "too many of these requests", retry_after=seconds)

@@ -24,6 +24,7 @@ class ListenerLimits:
 # threats D-51, and the rows "local request" and "request body" of the rules' numbers.
 LOCAL = ListenerLimits(connections=64, connections_each=16, head_s=15, body_bytes=64 * 1024, deadline_s=15, backlog=64)
 REMOTE = ListenerLimits()
+ADMIN = ListenerLimits(connections=64, connections_each=16, body_bytes=64 * 1024, deadline_s=15, backlog=64)
 
 
 class Tally:

@@ -46,6 +46,19 @@ class TlsPeer:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorPeer:
+    """An operator who has proven, in this connection's handshake, to hold the key of a pinned certificate."""
+
+    fingerprint: str
+    operator: str
+    address: str
+
+    @property
+    def name(self) -> str:
+        return f"operator:{self.operator}"
+
+
+@dataclass(frozen=True, slots=True)
 class AnonymousPeer:
     """A caller on a listener that asks for no certificate (joins, static files). The address proves nothing."""
 
@@ -56,4 +69,4 @@ class AnonymousPeer:
         return f"address:{self.address}"
 
 
-Peer = UnixPeer | TlsPeer | AnonymousPeer
+Peer = UnixPeer | TlsPeer | OperatorPeer | AnonymousPeer

@@ -6,7 +6,7 @@ when one has been taken away a new context is built in a thread, for the next ha
 """
 
 import ssl
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 
 import trio
@@ -14,7 +14,7 @@ import trio
 from wire.connection import Cause, Connection
 from wire.contexts import Identity, alert_of, pinned_server_context, server_context
 from wire.limits import ListenerLimits
-from wire.peer import AnonymousPeer, TlsPeer
+from wire.peer import AnonymousPeer, OperatorPeer, TlsPeer
 from wire.pins import Pin, PinTable
 from wire.server import Opened, TurnedAwayError
 
@@ -23,10 +23,20 @@ CONNECTIONS_EACH_NODE = 16
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
+def node_peer(pin: Pin, address: str) -> TlsPeer:
+    return TlsPeer(pin.fingerprint, pin.node_id, pin.state, address)
+
+
+def operator_peer(pin: Pin, address: str) -> OperatorPeer:
+    """Of a table in which each pin is an operator's, by their name."""
+    return OperatorPeer(pin.fingerprint, pin.node_id, address)
+
+
 class PinnedTransport:
     """Lets in the holders of pinned certificates, in whatever state; each request says which (routes.py).
 
-    Before the handshake a connection counts for its address, afterwards for its node too.
+    Before the handshake a connection counts for its address, afterwards for its holder too. `peer` says what the
+    holder of a pin is: a listener's table is either of nodes or of operators.
     """
 
     def __init__(
@@ -36,11 +46,13 @@ class PinnedTransport:
         limits: ListenerLimits,
         *,
         connections_each_node: int = CONNECTIONS_EACH_NODE,
+        peer: Callable[[Pin, str], TlsPeer | OperatorPeer] = node_peer,
     ) -> None:
         self._table = table
         self._identity = identity
         self._limits = limits
         self._each_node = connections_each_node
+        self._peer = peer
         self._outdated = trio.Event()
         self._settled = trio.Event()
         self._settled.set()
@@ -87,10 +99,10 @@ class PinnedTransport:
             raise TurnedAwayError("a certificate that TLS took, and that is not pinned")
         if self._table.connections_of(pin.node_id) >= self._each_node:
             raise TurnedAwayError(f"too many connections of {pin.node_id}")
-        return Opened(stream, TlsPeer(pin.fingerprint, pin.node_id, pin.state, _address_of(raw)))
+        return Opened(stream, self._peer(pin, _address_of(raw)))
 
     def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
-        if not isinstance(opened.peer, TlsPeer):
+        if not isinstance(opened.peer, TlsPeer | OperatorPeer):
             return nullcontext()
         return self._table.open_connection(opened.peer.fingerprint, lambda: connection.end(Cause.DISMISSED))
 

@@ -26,6 +26,7 @@ class Founded:
     url: str
     now: float = field(default_factory=time.time)
     settings: str = ""
+    listen: str = ""
 
     def __post_init__(self) -> None:
         self.bundles = Bundles(self.now)
@@ -62,6 +63,7 @@ fleet = "127.0.0.1:0"
 join = "127.0.0.1:0"
 probes = "127.0.0.1:0"
 admin_socket = "{self.socket}"
+{self.listen}
 [tls]
 certificate = "{at}/server.crt"
 key = "{at}/server.key"

@@ -1,0 +1,71 @@
+"""The listeners: what each of them answers, and to whom.
+
+admin      the operator's Unix socket          protocol 2
+operators  the same over TLS, by door.py       protocol 2
+fleet      nodes, by pinned certificates       protocol 1
+join       who is no node yet                  protocol 1
+probes     probes and metrics                  rules J46
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+from coordinator.admin_api import AdminApi
+from coordinator.api import NodeApi
+from coordinator.authority_api import AuthorityApi
+from coordinator.ceremony_api import CeremonyApi
+from coordinator.door import Door
+from coordinator.metrics import Probes, Readiness
+from coordinator.operator_api import OperatorApi
+from coordinator.running import Coordinator
+from wire.contexts import Identity
+from wire.limits import ADMIN, LOCAL, REMOTE
+from wire.routes import Route, Routes
+from wire.server import CAPACITY, Server
+from wire.shedding import Gate
+from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport, operator_peer
+from wire.unix import HOSTS, UnixTransport
+
+
+@dataclass(frozen=True)
+class Transports:
+    """Those that show the coordinator's certificate."""
+
+    fleet: PinnedTransport
+    join: ServerAuthTransport
+    operators: PinnedTransport
+
+    def reload_identity(self) -> None:
+        for transport in (self.fleet, self.join, self.operators):
+            transport.reload_identity()
+
+
+def transports(coordinator: Coordinator, door: Door, identity: Identity) -> Transports:
+    """Nodes and operators have a table each: the certificate of one opens nothing of the other's."""
+    return Transports(
+        fleet=PinnedTransport(coordinator.pins.table, identity, REMOTE),
+        join=ServerAuthTransport(identity, REMOTE),
+        operators=PinnedTransport(door.table, identity, ADMIN, peer=operator_peer),
+    )
+
+
+def servers(coordinator: Coordinator, door: Door, readiness: Readiness, over: Transports) -> dict[str, Server]:
+    """Fleet and joins share one gate: heads go before heartbeats, joins and documents, wherever they come in."""
+    nodes = NodeApi(coordinator)
+    gate = Gate(CAPACITY, random.random)
+    routes = admin_routes(coordinator, door)
+    afar = [replace(route, handler=door.guarded(route)) for route in routes]
+    made = {
+        "admin": Server("admin", Routes(*routes), UnixTransport(), LOCAL, hosts=HOSTS),
+        "operators": Server("operators", Routes(*afar), over.operators, ADMIN),
+        "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, REMOTE, gate=gate),
+        "join": Server("join", nodes.join_routes(), over.join, REMOTE, gate=gate),
+    }
+    probes = Probes(coordinator, readiness, made)
+    return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL)}
+
+
+def admin_routes(coordinator: Coordinator, door: Door) -> list[Route]:
+    """Everything that an operator may ask."""
+    apis = (AdminApi(coordinator), AuthorityApi(coordinator), CeremonyApi(coordinator), OperatorApi(coordinator, door))
+    return [route for api in apis for route in api.routes()]

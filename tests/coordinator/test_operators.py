@@ -1,0 +1,116 @@
+"""Who may come in over TLS: a name and a certificate that is nobody else's (protocol 2; rules K34)."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coordinator import admission, certificates, operators, revocation
+from coordinator.admission import Entry
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    allow,
+    contents,
+    found,
+    join,
+    make_certificate,
+    token_for,
+)
+from wire.certificate import Certificate, make_identity
+
+HOW = {"actor": "uid:0", "now": NOW}
+ALICE = make_identity("alice", NOW).der
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    found(database)
+    return database
+
+
+def refused(function, *arguments, **named) -> Code:
+    with pytest.raises(Refused) as caught:
+        function(*arguments, **named)
+    return caught.value.code
+
+
+def test_an_operator_is_added_and_removed(cluster: Database) -> None:
+    added = operators.add(cluster, "alice", ALICE, **HOW)
+    assert operators.listed(cluster) == [added]
+    assert added.certificate_sha256 == certificates.fingerprint(ALICE) and added.added_by == "uid:0"
+    assert added.expires_at == Certificate.read(ALICE).not_after
+    assert operators.pinned(cluster) == {ALICE: "alice"}
+    operators.check(cluster, "alice", added.certificate_sha256, NOW)
+    operators.remove(cluster, "alice", **HOW)
+    assert operators.listed(cluster) == []
+    assert refused(operators.check, cluster, "alice", added.certificate_sha256, NOW) is Code.PERMISSION_DENIED
+    assert refused(operators.remove, cluster, "alice", **HOW) is Code.NOT_FOUND
+    assert operators.add(cluster, "alice", ALICE, **HOW) == added
+    assert sum("operator." in row and "uid:0" in row for row in contents(cluster, "audit")["audit"]) == 3
+
+
+def test_a_certificate_past_its_end_opens_nothing(cluster: Database) -> None:
+    """Both edges: validity is half-open."""
+    added = operators.add(cluster, "alice", ALICE, **HOW)
+    operators.check(cluster, "alice", added.certificate_sha256, added.expires_at - 1)
+    for now in (added.expires_at, added.expires_at + 1):
+        assert refused(operators.check, cluster, "alice", added.certificate_sha256, now) is Code.CERTIFICATE_EXPIRED
+
+
+P256 = ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.mark.parametrize(
+    ("name", "der"),
+    [
+        ("Alice", ALICE),
+        ("", ALICE),
+        ("alice", b""),
+        ("alice", b"no certificate"),
+        ("alice", make_certificate(P256, ca=True)),
+        ("alice", make_certificate(ec.generate_private_key(ec.SECP384R1()))),
+        ("alice", make_certificate(P256, start=NOW + 60)),
+        ("alice", make_certificate(P256, start=NOW - 60, lifetime_s=60)),
+    ],
+)
+def test_what_cannot_be_an_operator(cluster: Database, name: str, der: bytes) -> None:
+    before = contents(cluster, "operators", "audit")
+    assert refused(operators.add, cluster, name, der, **HOW) is Code.BAD_REQUEST
+    assert contents(cluster, "operators", "audit") == before
+    operators.add(cluster, "alice", ALICE, **HOW)
+
+
+def test_a_name_and_a_certificate_are_one_operators(cluster: Database) -> None:
+    operators.add(cluster, "alice", ALICE, **HOW)
+    assert refused(operators.add, cluster, "bob", ALICE, **HOW) is Code.CONFLICT
+    assert refused(operators.add, cluster, "alice", make_identity("alice", NOW).der, **HOW) is Code.CONFLICT
+    assert list(operators.pinned(cluster).values()) == ["alice"]
+
+
+def test_a_nodes_certificate_is_no_operators(cluster: Database) -> None:
+    """rules K34: of a member, of one that has left, of one that may join."""
+    member, gone, expected = admit(cluster, "node-a"), admit(cluster, "node-b"), Candidate("node-c")
+    revocation.remove_node(cluster, "node-b", reason="old", **HOW)
+    allow(cluster, expected, certificate_sha256=expected.pin)
+    for node in (member, gone, expected):
+        assert refused(operators.add, cluster, "alice", node.der, **HOW) is Code.CONFLICT
+    assert operators.listed(cluster) == []
+
+
+def test_an_operators_certificate_is_no_nodes(cluster: Database) -> None:
+    """rules K34: neither in a join nor on the allowlist."""
+    node = Candidate("node-a")
+    operators.add(cluster, "alice", node.der, **HOW)
+    entry = Entry("node-a", certificate_sha256=node.pin)
+    assert refused(admission.allow, cluster, entry, **HOW) is Code.CONTRADICTION
+    allow(cluster, node)
+    assert refused(join, cluster, node, token_for(cluster)) is Code.IDENTITY_CONFLICT
+    operators.remove(cluster, "alice", **HOW)
+    assert join(cluster, node, token_for(cluster)).outcome == "admitted"
+
+
+def test_there_are_no_operators_without_a_cluster(database: Database) -> None:
+    """rules J34"""
+    assert refused(operators.add, database, "alice", ALICE, **HOW) is Code.NO_STATE
