@@ -26,7 +26,7 @@ from snapshot.identifiers import HEAD
 from snapshot.manifest import ScopeVersion
 from snapshot.roles import ESTABLISHING
 
-RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed
+RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed; but before it expires
 # What follows these is judged by the roles and organizations that they give (format.md 9).
 _FIRST = ("node_bootstrap", "node_runtime")
 
@@ -72,7 +72,8 @@ def draft(
         _settle(case, scope_type, compile_, is_changed=scope_types[scope_type])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     head = _head(case)
-    refresh_after = max(min([head.envelope.refresh_after, *case.refresh.values()]), int(issue.now) + RETRY_S)
+    wanted = min([head.envelope.refresh_after, *case.refresh.values()])
+    refresh_after = max(wanted, min(head.envelope.refresh_after, int(issue.now) + RETRY_S))
     publication = Publication(
         node_id=situation.node_id,
         based_on=situation.based_on,

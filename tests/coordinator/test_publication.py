@@ -286,6 +286,15 @@ def test_a_head_is_issued_again_before_it_expires_and_nothing_else(press: Press)
     assert reader.taken == [("head", "head")]
 
 
+def test_a_head_of_a_few_seconds_is_issued_again_before_it_expires(database: Database) -> None:
+    """rules, Numbers: head lifetime, refresh at half; also where that is sooner than a scope is tried again."""
+    press = Press.founded(database, "node-a")
+    press.settings = replace(press.settings, head_lifetime_s=12, short_lifetimes=True, poll_after_s=5)
+    press.publish()
+    press.now += press.settings.head_refresh_s
+    assert press.due() == ["node-a"]
+
+
 def test_a_snapshot_is_renewed_under_a_new_version_long_before_it_expires(press: Press) -> None:
     """rules S85: the renewal is an increment without changes, of a few hundred bytes."""
     reader, before = press.reader().follow(), press.listing()
