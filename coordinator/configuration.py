@@ -2,7 +2,7 @@
 
 coordinator_id = "coord-1"
 [database]  url
-[listen]    fleet  join  probes  admin_socket  admin
+[listen]    fleet  join  probes  admin_socket  admin  connections_per_address
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
 [settings]  the numbers of settings.py
@@ -18,7 +18,7 @@ from typing import Any
 
 from coordinator.refusal import Code, Refused
 from coordinator.settings import Settings
-from snapshot.identifiers import is_id
+from snapshot.identifiers import is_id, is_integer
 
 DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
 CREDENTIAL = "credential:"
@@ -38,6 +38,8 @@ TABLES = {
         "probes": "`host:port` for `/probe/*` and `/metrics`, without TLS.",
         "admin_socket": "The Unix socket for operators: root and the service's own user.",
         "admin": "`host:port` for operators elsewhere: TLS with the certificates that were added; or nothing.",
+        "connections_per_address": "Connections that one address may hold at `fleet`, and at `join`; more are turned "
+        "away. A node holds two or three: raise it where many nodes come from one address (NAT).",
     },
     "tls": {
         "certificate": "The chain that nodes are shown, PEM: a file, or `credential:NAME`.",
@@ -48,11 +50,14 @@ TABLES = {
         "token": "The key that join tokens are signed with: a file, or `credential:NAME`.",
     },
 }
-OPTIONAL = {
+OPTIONAL: dict[tuple[str, str], str | int] = {
     ("listen", "probes"): "127.0.0.1:9465",
     ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
     ("listen", "admin"): "",
+    ("listen", "connections_per_address"): 256,
 }
+# Keys that are numbers, from and to.
+RANGES = {("listen", "connections_per_address"): (1, 65_536)}
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Configuration:
     probes: Address
     admin_socket: Path
     admin: Address | None
+    connections_per_address: int
     certificate: str
     key: str
     keys_directory: Path
@@ -111,6 +117,7 @@ def parse(text: str) -> Configuration:
         probes=_address("listen.probes", listen["probes"]),
         admin_socket=Path(listen["admin_socket"]),
         admin=_address("listen.admin", listen["admin"]) if listen["admin"] else None,
+        connections_per_address=int(listen["connections_per_address"]),
         certificate=values["tls"]["certificate"],
         key=values["tls"]["key"],
         keys_directory=Path(values["keys"]["directory"]),
@@ -151,6 +158,10 @@ def _problems_of_table(table: str, members: Collection[str], value: object) -> I
         given = value.get(name, OPTIONAL.get((table, name)))
         if given is None:
             yield f"{table}.{name} is missing"
+        elif (table, name) in RANGES:
+            least, most = RANGES[table, name]
+            if not is_integer(given, least) or given > most:
+                yield f"{table}.{name} must be an integer from {least} to {most}"
         elif given != OPTIONAL.get((table, name)) and (not isinstance(given, str) or not given):
             yield f"{table}.{name} must be text"
 

@@ -157,14 +157,14 @@ class Database:
     @contextmanager
     def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:
         try:
-            with self._transaction(change=change, write=write) as connection:
+            with self._opened(change=change, write=write) as connection:
                 yield connection
         except SQLAlchemyError:
             self.faults += 1
             raise
 
     @contextmanager
-    def _transaction(self, *, change: bool, write: bool) -> Iterator[Connection]:
+    def _opened(self, *, change: bool, write: bool) -> Iterator[Connection]:
         with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
             with connection.begin():
                 if change and not self.is_sqlite:

@@ -19,7 +19,7 @@ from coordinator.metrics import Probes, Readiness
 from coordinator.operator_api import OperatorApi
 from coordinator.running import Coordinator
 from wire.contexts import Identity
-from wire.limits import ADMIN, LOCAL, REMOTE
+from wire.limits import ADMIN, LOCAL, ListenerLimits
 from wire.routes import Route, Routes
 from wire.server import CAPACITY, Server
 from wire.shedding import Gate
@@ -40,16 +40,18 @@ class Transports:
             transport.reload_identity()
 
 
-def transports(coordinator: Coordinator, door: Door, identity: Identity) -> Transports:
-    """Nodes and operators have a table each: the certificate of one opens nothing of the other's."""
+def transports(coordinator: Coordinator, door: Door, identity: Identity, limits: ListenerLimits) -> Transports:
+    """Nodes and operators have a table each: the certificate of one opens nothing of the other's. `limits`: nodes'."""
     return Transports(
-        fleet=PinnedTransport(coordinator.pins.table, identity, REMOTE),
-        join=ServerAuthTransport(identity, REMOTE),
+        fleet=PinnedTransport(coordinator.pins.table, identity, limits),
+        join=ServerAuthTransport(identity, limits),
         operators=PinnedTransport(door.table, identity, ADMIN, peer=operator_peer),
     )
 
 
-def servers(coordinator: Coordinator, door: Door, readiness: Readiness, over: Transports) -> dict[str, Server]:
+def servers(
+    coordinator: Coordinator, door: Door, readiness: Readiness, over: Transports, limits: ListenerLimits
+) -> dict[str, Server]:
     """Fleet and joins share one gate: heads go before heartbeats, joins and documents, wherever they come in."""
     nodes = NodeApi(coordinator)
     gate = Gate(CAPACITY, random.random)
@@ -58,8 +60,8 @@ def servers(coordinator: Coordinator, door: Door, readiness: Readiness, over: Tr
     made = {
         "admin": Server("admin", Routes(*routes), UnixTransport(), LOCAL, hosts=HOSTS),
         "operators": Server("operators", Routes(*afar), over.operators, ADMIN),
-        "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, REMOTE, gate=gate),
-        "join": Server("join", nodes.join_routes(), over.join, REMOTE, gate=gate),
+        "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, limits, gate=gate),
+        "join": Server("join", nodes.join_routes(), over.join, limits, gate=gate),
     }
     probes = Probes(coordinator, readiness, made)
     return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL)}

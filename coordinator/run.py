@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -154,8 +154,9 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     )
     readiness = Readiness()
     door = Door(database, PinTable(own), now)
-    over = listeners.transports(coordinator, door, identity)
-    servers = listeners.servers(coordinator, door, readiness, over)
+    limits = replace(REMOTE, connections_each=at.connections_per_address)
+    over = listeners.transports(coordinator, door, identity, limits)
+    servers = listeners.servers(coordinator, door, readiness, over, limits)
     return Daemon(at, coordinator, Keeper(coordinator, readiness), door, readiness, servers, over)
 
 

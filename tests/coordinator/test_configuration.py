@@ -38,6 +38,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert (found.fleet, found.join) == (Address("0.0.0.0", 7443), Address("::", 7444))  # noqa: S104 - a test's text
     assert found.probes == Address("127.0.0.1", 9465)
     assert found.admin_socket == Path("/run/holdfast-coordinator/admin.sock")
+    assert found.connections_per_address == 256
     assert found.settings.head_lifetime_s == 3_600
 
 
@@ -52,6 +53,13 @@ def test_what_is_left_out_has_its_default() -> None:
         ('"0.0.0.0:7443"', '"7443"', "listen.fleet must be host:port"),
         ('"0.0.0.0:7443"', '"0.0.0.0:70000"', "listen.fleet must be host:port"),
         ('"0.0.0.0:7443"', "7443", "listen.fleet must be text"),
+        (
+            "[listen]",
+            "[listen]\nconnections_per_address = 0",
+            "connections_per_address must be an integer from 1 to 65536",
+        ),
+        ("[listen]", "[listen]\nconnections_per_address = true", "must be an integer from 1"),
+        ("[listen]", "[listen]\nconnections_per_adress = 9", "did you mean listen.connections_per_address?"),
         ("= 3600", "= 30", "head_lifetime_s under 900 needs short_lifetimes"),
         ("[database]", "[database", "not TOML"),
         ("[settings]", "settings = 1\n[other]", "settings"),

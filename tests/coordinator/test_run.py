@@ -1,5 +1,6 @@
 """The daemon, as a process and in one: starts from a file, ends on a signal, says what is wrong with its set-up."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -127,6 +128,21 @@ async def test_who_waits_is_told_when_it_stops(founded: Founded) -> None:
             await at.polls_held(1)
             os.kill(os.getpid(), signal.SIGTERM)
         assert said == ["shutting_down"]
+
+
+async def test_connections_of_one_address_are_as_many_as_configured(founded: Founded) -> None:
+    """threats M13, D-49: at the fleet's door and at the joins', each"""
+    founded.listen = "connections_per_address = 2"
+    async with running(founded) as at:
+        for port in (at.ports.fleet, at.ports.join):
+            held = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(2)]
+            async with await trio.open_tcp_stream("127.0.0.1", port) as surplus:
+                with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
+                    assert await surplus.receive_some(1) == b""
+            for stream in held:
+                await stream.aclose()
+        turned_away = [at.daemon.servers[name].statistics().turned_away for name in ("fleet", "join")]
+        assert turned_away == [1, 1]
 
 
 async def test_probes_tell_liveness_from_readiness(founded: Founded) -> None:

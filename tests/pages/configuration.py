@@ -92,11 +92,17 @@ def _agent_default(each: dataclasses.Field) -> str:
 def _coordinator_tables() -> list[str]:
     first = _rows([("coordinator_id", "an id", "required", coordinators.ID_ABOUT)])
     tables = [
-        f"### `[{table}]`\n\n" + _rows([(name, "text", _optional(table, name), about) for name, about in keys.items()])
+        f"### `[{table}]`\n\n"
+        + _rows([(name, _form(table, name), _optional(table, name), about) for name, about in keys.items()])
         for table, keys in coordinators.TABLES.items()
     ]
     rows = [(each.name, _range(each), _value(each.default), _sentence(each)) for each in dataclasses.fields(Settings)]
     return [first, *tables, "### `[settings]`\n\n" + _rows(rows)]
+
+
+def _form(table: str, name: str) -> str:
+    least, most = coordinators.RANGES.get((table, name), (None, None))
+    return "text" if least is None else f"integer, {least} to {most}"
 
 
 def _optional(table: str, name: str) -> str:
