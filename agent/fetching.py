@@ -15,12 +15,13 @@ from agent.download import NotListedError, most_bytes
 from agent.node import Node
 from agent.plan import Wanted, version_of
 from agent.reaction import REACTION, Reaction
-from agent.sources import Kind, Source, Sources
+from agent.source import Kind, Source, document_place, increment_place
+from agent.sources import Sources
 from agent.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.reasons import Reason, Rejected
-from wire.client import Call, ClientError
+from wire.client import Call, ClientError, Streamed
 from wire.endpoint import path
 
 RECOVERY_BYTES = 256 << 10
@@ -57,11 +58,16 @@ class Fetching:
         return Outcome.LATER
 
     async def _ask(self, source: Source, wanted: Wanted, holder: Holder) -> Candidate | Outcome | None:
-        """None: the next source is asked. An increment that does not do is followed by the whole, at once."""
+        """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a
+        source of a manual map that is not asked unattended only when an operator says so (rules K7, K38).
+        """
         if wanted.base is not None:
             found = await self._try(source, wanted, holder)
             if found is not Outcome.LATER:
                 return found
+        if not source.unattended and not self.sources.attended:
+            self.node.learnt.refresh_required |= {wanted.scope}
+            return None
         found = await self._try(source, replace(wanted, base=None), holder)
         return None if found is Outcome.LATER else found
 
@@ -104,7 +110,7 @@ class Fetching:
         try:
             return await self._fetch(source, wanted, holder)
         except Rejected as refused:
-            refresh = REACTION[refused.reason] is Reaction.REFRESH_TRUST and source.kind is Kind.COORDINATOR
+            refresh = REACTION[refused.reason] is Reaction.REFRESH_TRUST and source.kind is not Kind.PEER
             if not refresh or not await self.trust.refresh(source):
                 raise
         fresh = self.node.holder()
@@ -114,14 +120,16 @@ class Fetching:
 
     async def _fetch(self, source: Source, wanted: Wanted, holder: Holder) -> Verdict:
         if wanted.base is not None:
-            kind, target = INCREMENT, path("v1", "increments", wanted.scope, base=wanted.base)
+            kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
         else:
-            kind, target = SNAPSHOT, path("v1", "documents", wanted.listed.snapshot_id)
+            kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
         asked = Asked(kind, str(source), wanted.scope, wanted.is_met_by)
-        call = Call("GET", target, limit=most_bytes(holder.limits))
-        async with source.client.stream(source.endpoint, call) as answer:
+
+        async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
             return await self.admission.receive(answer.chunks(), asked, holder)
+
+        return await source.ask(place, receive, limit=most_bytes(holder.limits))
 
     # ---- back, by a recovery
 

@@ -59,6 +59,7 @@ class Front:
             },
             "sources": self.sources.report() if self.sources else [],
             "recovering": sorted(facts.gaps | facts.behind),
+            "refresh_required": sorted(node.learnt.refresh_required),
             "passed_over": sorted(node.learnt.passed_over),
             "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
             "counters": node.counters.all(),

@@ -15,7 +15,8 @@ from agent.moment import Moment
 from agent.node import Node
 from agent.scope_reports import scope_reports
 from agent.services import Notified
-from agent.sources import Source, Sources
+from agent.source import Source
+from agent.sources import Sources
 from agent.version import VERSION
 from agent.view import View, Views
 from store.errors import StoreError

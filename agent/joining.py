@@ -29,6 +29,7 @@ from agent.token import BadTokenFileError, find_tokens
 from agent.update import Update
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from wire.backoff import BackOff
+from wire.certificate import KeyPair
 from wire.client import Client, ClientError, HttpsConnector
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
@@ -94,6 +95,7 @@ class Joining:
     async def _try(self) -> bool:
         """Whether there was anything to try with; it has succeeded then."""
         if self.node.settings.coordinator is None:
+            await self._pair()  # sources may ask for a certificate, too
             await self.granting.install()
             return True
         token = await self._token()
@@ -122,7 +124,7 @@ class Joining:
         """One attempt at each coordinator in turn, until one grants. A refusal is raised rather than a silence."""
         settings = self.node.settings
         assert settings.coordinator is not None  # noqa: S101 - the caller looked
-        pair = await self.node.threads.write(self.identity.ensure, settings.node, self.node.now())
+        pair = await self._pair()
         failed: list[Exception] = []
         async with _client(self.node) as client:
             for url in settings.coordinator.join_urls or settings.coordinator.urls:
@@ -135,6 +137,9 @@ class Joining:
                 else:
                     return
         raise next(filter(is_refusal, failed), failed[-1])
+
+    async def _pair(self) -> KeyPair:
+        return await self.node.threads.write(self.identity.ensure, self.node.settings.node, self.node.now())
 
     def _failed(self, error: Exception, wait_s: float) -> None:
         now = self.node.now()
@@ -164,7 +169,7 @@ class Joining:
         node = self.node
         while True:
             try:
-                pair = await node.threads.write(self.identity.ensure, node.settings.node, node.now())
+                pair = await self._pair()
                 due_in_s = renew_at(pair, node.settings.node) - node.now()
                 if due_in_s > 0 or node.settings.coordinator is None:
                     await trio.sleep(min(LONGEST_SLEEP_S, max(1.0, due_in_s)))

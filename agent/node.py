@@ -45,6 +45,7 @@ class Learnt:
     head_was_fresh: bool = False
     fenced_at: tuple[int, int] | None = None
     gaps: frozenset[str] = frozenset()
+    refresh_required: frozenset[str] = frozenset()  # scopes that an operator must have fetched (rules K38)
     behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # scope to what the coordinator recorded
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     store_fault: str = ""

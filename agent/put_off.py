@@ -34,6 +34,9 @@ class PutOffs:
         until = trio.current_time() + min(AGAIN_S, LATER_S * 2**times)
         self._by_scope[wanted.scope] = PutOff(wanted.listed.snapshot_id, until, times)
 
+    def clear(self) -> None:
+        self._by_scope.clear()
+
     def holds(self, wanted: Wanted) -> bool:
         found = self._of(wanted)
         return found is not None and trio.current_time() < found.until

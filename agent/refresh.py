@@ -12,12 +12,12 @@ import trio
 from agent.download import NotListedError
 from agent.node import Node
 from agent.showing import Showing
-from agent.sources import Kind, Source, Sources
+from agent.source import Kind, Source, head_place
+from agent.sources import Sources
 from agent.update import Update
 from snapshot.reasons import Rejected
 from store.errors import StoreError
-from wire.client import Answer, Call, ClientError
-from wire.endpoint import path
+from wire.client import Answer, ClientError
 
 HEAD_BYTES = 5 << 20
 NO_SOURCE_S = 1.0
@@ -65,10 +65,10 @@ class Refresh:
         return next((one for one in self.sources.rested() if one.kind is not Kind.PEER), None)
 
     async def _head(self, source: Source) -> Answer:
-        epoch, generation = self.node.holdings.held_head
-        wait_s = self.node.settings.intervals.poll_wait_s
-        target = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
-        return await source.client.fetch(source.endpoint, Call("GET", target, wait_s=wait_s, limit=HEAD_BYTES))
+        settings = self.node.settings
+        wait_s = settings.intervals.poll_wait_s
+        place = head_place(settings.node.node_id, self.node.holdings.held_head, wait_s)
+        return await source.fetch(place, wait_s=wait_s, limit=HEAD_BYTES)
 
     async def _took(self, answer: Answer, source: Source) -> bool:
         """Whether it was news."""

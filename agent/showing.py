@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from agent.node import Node
-from agent.sources import Kind, Source
+from agent.source import Kind, Source
 from snapshot import container
 from snapshot.identifiers import HEAD
 from wire.client import Answer, Call, ClientError, ClientFault

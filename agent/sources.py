@@ -5,12 +5,9 @@ with their pinned certificates. Each has its own back-off; what is revoked is no
 the last working address first (wire/client.py).
 """
 
-import base64
-import binascii
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 import structlog
@@ -20,56 +17,21 @@ from agent import degraded
 from agent.configuration import Settings
 from agent.degraded import Question
 from agent.node import Node
-from snapshot import canonical
-from store.errors import StoreError
+from agent.peers import Peers
+from agent.source import Kind, Source
 from wire.backoff import BackOff
-from wire.client import Client, ClientError, Deadlines, HttpsConnector
+from wire.client import Client, Deadlines, HttpsConnector
 from wire.contexts import Identity
 from wire.endpoint import BadEndpointError, Endpoint
 
-PEERS, DIRECTORY = "peer_directory", "storage_directory"
+Pins = frozenset[bytes]
+
+DIRECTORY = "storage_directory"
+NO_PINS: Pins = frozenset()
+ATTENDED_S = 300.0
 MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
 
 log = structlog.get_logger(__name__)
-
-
-class Kind(StrEnum):
-    COORDINATOR = "coordinator"
-    STORAGE = "storage"
-    PEER = "peer"
-
-
-@dataclass
-class Source:
-    """`not_before`: trio's clock. A source that fails is left alone until then."""
-
-    kind: Kind
-    endpoint: Endpoint
-    client: Client[Endpoint]
-    back_off: BackOff
-    not_before: float = 0.0
-    error: str = ""
-    worked_at: float = float("-inf")
-
-    def __str__(self) -> str:
-        return str(self.endpoint)
-
-    @property
-    def is_rested(self) -> bool:
-        return trio.current_time() >= self.not_before
-
-    def worked(self) -> None:
-        self.back_off.succeeded()
-        self.error, self.not_before, self.worked_at = "", 0.0, trio.current_time()
-
-    def failed(self, error: ClientError | str) -> None:
-        """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
-        retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
-        self.error = str(error)[:256]
-        self.not_before = trio.current_time() + self.back_off.failed(retry_after_s)
-
-    def pause(self, seconds: float) -> None:
-        self.not_before = trio.current_time() + seconds
 
 
 @dataclass
@@ -81,25 +43,35 @@ class Sources:
     uniform: Callable[[float, float], float] = random.uniform
     _configured: tuple[Endpoint, ...] = field(init=False)
     _woken: trio.Event = field(default_factory=trio.Event)
+    _attended_until: float = float("-inf")
     _clients: dict[object, Client[Endpoint]] = field(default_factory=dict)
     _retired: list[Client[Endpoint]] = field(default_factory=list)
-    _known: dict[tuple[Kind, Endpoint], Source] = field(default_factory=dict)
-    _peers: tuple[object, list[tuple[Endpoint, frozenset[bytes]]]] = (None, [])
+    _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._peers = Peers(self.node)
         self._configured = tuple(configured_endpoints(self.node.settings))
 
     def coordinators(self) -> list[Source]:
-        """The configured ones, the last that worked first."""
-        found = [self._source(Kind.COORDINATOR, endpoint) for endpoint in self._configured]
-        return sorted(found, key=lambda source: -source.worked_at)
+        """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
+        return self._configured_sources() if self.node.settings.coordinator is not None else []
 
     def all(self) -> list[Source]:
         """In the order in which they are asked for documents."""
-        return [*self.coordinators(), *self._storage(), *self._peer_sources()]
+        return [*self._configured_sources(), *self._storage(), *self._peer_sources()]
 
     def rested(self) -> Iterator[Source]:
         return (source for source in self.all() if source.is_rested)
+
+    @property
+    def attended(self) -> bool:
+        """Whether an operator has asked lately for what is not fetched unattended (rules K7, K38)."""
+        return trio.current_time() < self._attended_until
+
+    def attend(self) -> None:
+        """An operator asks: for a while everything is fetched, and at once."""
+        self._attended_until = trio.current_time() + ATTENDED_S
+        self.wake()
 
     def wake(self) -> None:
         """A hint that it is worth asking now (rules P14, J44)."""
@@ -116,14 +88,11 @@ class Sources:
             await self._woken.wait()
 
     def report(self) -> list[dict[str, object]]:
-        """Those that were asked, and the configured ones; it connects to none, nor needs an identity to."""
-        asked = [
-            {"kind": str(source.kind), "url": str(source), "error": source.error, "failures": source.back_off.failures}
-            for source in self._known.values()
-        ]
-        told = {row["url"] for row in asked}
-        rest = [str(endpoint) for endpoint in self._configured if str(endpoint) not in told]
-        return [*asked, *({"kind": str(Kind.COORDINATOR), "url": url, "error": "", "failures": 0} for url in rest)]
+        """Those that were asked, and the configured ones, in their order; it connects to none."""
+        known = {(source.kind, source.endpoint): source for source in self._known.values()}
+        configured = [(self._configured_kind, endpoint) for endpoint in self._configured]
+        ordered = dict.fromkeys([*configured, *sorted(known, key=lambda key: list(Kind).index(key[0]))])
+        return [_report(kind, endpoint, known.get((kind, endpoint))) for kind, endpoint in ordered]
 
     async def aclose(self) -> None:
         for client in [*self._clients.values(), *self._retired]:
@@ -140,7 +109,25 @@ class Sources:
         for client in self._retired:
             await client.aclose()
 
+    async def forget_removed(self) -> None:
+        """Who is pinned no more is nobody: no connection to it is kept (threats D-49). Called once that may be so."""
+        listed = {(peer.endpoint, peer.pins) for peer in self._peers.listed()}
+        gone = [key for key in self._known if key[0] is Kind.PEER and key[1:] not in listed]
+        for key in gone:
+            del self._known[key]
+            client = self._clients.pop(key[2], None)
+            if client is not None:
+                await client.aclose()
+
     # ---- inside
+
+    @property
+    def _configured_kind(self) -> Kind:
+        return Kind.COORDINATOR if self.node.settings.coordinator is not None else Kind.MANUAL
+
+    def _configured_sources(self) -> list[Source]:
+        found = [self._source(self._configured_kind, endpoint) for endpoint in self._configured]
+        return sorted(found, key=lambda source: -source.worked_at)
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
@@ -158,34 +145,20 @@ class Sources:
                 log.warning("storage endpoint passed over", url=url, error=str(error))
 
     def _peer_sources(self) -> Iterator[Source]:
-        for endpoint, pins in self._pinned_peers()[:MOST_PEERS_ASKED]:
-            yield self._source(Kind.PEER, endpoint, pins)
+        for peer in self._peers.usable()[:MOST_PEERS_ASKED]:
+            yield self._source(Kind.PEER, peer.endpoint, peer.pins)
 
-    def _pinned_peers(self) -> list[tuple[Endpoint, frozenset[bytes]]]:
-        """Peers with an address and a certificate; a peer without a pin is not connected to (threats D-49)."""
-        document = self.node.holdings.kept.active.get(PEERS)
-        held = self.node.holdings.scopes.get(PEERS)
-        if document is None or held is None or self.node.now() >= held.expires_at:
-            return []
-        revoked = self.node.holdings.revocations.node_ids
-        if self._peers[0] != (document.envelope_hash, revoked):
-            try:
-                sections = [document.read(name) for name in document.sections if name.split(".")[0] == "peers"]
-            except StoreError:
-                return []
-            self._peers = (document.envelope_hash, revoked), sorted(_read_peers(sections, revoked), key=str)
-        return self._peers[1]
-
-    def _source(self, kind: Kind, endpoint: Endpoint, pins: frozenset[bytes] = frozenset()) -> Source:
-        found = self._known.get((kind, endpoint))
+    def _source(self, kind: Kind, endpoint: Endpoint, pins: Pins = NO_PINS) -> Source:
+        found = self._known.get((kind, endpoint, pins))
         if found is None:
             cap_s = float(self.node.settings.intervals.backoff_cap_s)
             client = self._client(endpoint, pins)
-            found = Source(kind, endpoint, client, BackOff(self.uniform, cap_s=cap_s))
-            self._known[kind, endpoint] = found
+            unattended = kind is not Kind.MANUAL or endpoint in unattended_endpoints(self.node.settings)
+            found = Source(kind, endpoint, client, BackOff(self.uniform, cap_s=cap_s), unattended)
+            self._known[kind, endpoint, pins] = found
         return found
 
-    def _client(self, endpoint: Endpoint, pins: frozenset[bytes]) -> Client[Endpoint]:
+    def _client(self, endpoint: Endpoint, pins: Pins) -> Client[Endpoint]:
         settings = self.node.settings
         key: object = pins or authority_of(settings, endpoint)
         if key not in self._clients:
@@ -212,26 +185,22 @@ def authority_of(settings: Settings, endpoint: Endpoint) -> Path:
     return entries.get(endpoint, first)
 
 
+def unattended_endpoints(settings: Settings) -> frozenset[Endpoint]:
+    """Of a manual map: the sources from which a full resync may start unattended (rules K7)."""
+    entries = settings.manual or ()
+    return frozenset(Endpoint.parse(one.url, configured=True) for one in entries if one.automatic_refresh)
+
+
 def deadlines(settings: Settings) -> Deadlines:
     return Deadlines(connect_s=settings.intervals.connect_s, silence_s=settings.intervals.silence_s)
 
 
-def _read_peers(sections: list[bytes], revoked: frozenset[str]) -> Iterator[tuple[Endpoint, frozenset[bytes]]]:
-    for section in sections:
-        value = canonical.loads(section)
-        for name, entry in value.items() if isinstance(value, dict) else ():
-            peer = _read_peer(entry) if name not in revoked else None
-            if peer is not None:
-                yield peer
-
-
-def _read_peer(entry: object) -> tuple[Endpoint, frozenset[bytes]] | None:
-    """What is malformed authorises nothing (format.md 10)."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("certificates"), list):
-        return None
-    try:
-        pins = frozenset(base64.b64decode(str(one), validate=True) for one in entry["certificates"])
-        endpoint = Endpoint.parse(str(entry.get("url")))
-    except (BadEndpointError, binascii.Error, ValueError):
-        return None
-    return (endpoint, pins) if pins else None
+def _report(kind: Kind, endpoint: Endpoint, source: Source | None) -> dict[str, object]:
+    """JSON, for the status; without a source: it was not asked yet."""
+    return {
+        "kind": str(kind),
+        "url": str(endpoint),
+        "error": source.error if source else "",
+        "failures": source.back_off.failures if source else 0,
+        "again_in_s": int(source.again_in_s) if source else 0,
+    }

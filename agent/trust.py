@@ -8,17 +8,18 @@ import trio
 
 from agent.admission import Admission, Asked
 from agent.node import Node
-from agent.sources import Source
+from agent.source import MISSING, Kind, Place, Source, bundle_file
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.envelope import SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.reasons import Rejected
 from snapshot.verify import MOST_BUNDLES, Verified, follow
-from wire.client import Call
+from wire.client import ClientError
 from wire.endpoint import path
 from wire.messages import BadMessageError, TrustList
 
+BUNDLE_BYTES = 2 << 20
 LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
 
 log = structlog.get_logger(__name__)
@@ -89,15 +90,32 @@ class TrustChain:
         slot.complete(verified)
         store.activate(verified, now=moment.now, boot=moment.boot)
 
-    async def _fetch(self, source: Source) -> tuple[bytes, ...]:
+    async def _fetch(self, source: Source) -> Sequence[bytes]:
         held = self.node.holdings.bundle
-        target = path("v1", "trust", **{"from": held.version if held else 0})
-        answer = await source.client.fetch(source.endpoint, Call("GET", target, limit=TrustList.MOST_BYTES))
+        version = held.version if held else 0
+        if not source.is_tree:
+            try:
+                answer = await source.fetch(Place(path("v1", "trust", **{"from": version})), limit=TrustList.MOST_BYTES)
+                return TrustList.parse(answer.body).documents
+            except BadMessageError as error:
+                source.failed(str(error))
+                return ()
+            except ClientError as error:
+                if source.kind is Kind.COORDINATOR or error.status not in MISSING:
+                    raise
+        return await self._fetch_files(source, version)
+
+    async def _fetch_files(self, source: Source, version: int) -> Sequence[bytes]:
+        """From a tree of files: one after the other, as far as there are any."""
+        found: list[bytes] = []
         try:
-            return TrustList.parse(answer.body).documents
-        except BadMessageError as error:
-            source.failed(str(error))
-            return ()
+            while len(found) < MOST_BUNDLES:
+                place = Place(bundle_file(version + len(found) + 1))
+                found.append((await source.fetch(place, limit=BUNDLE_BYTES)).body)
+        except ClientError as error:
+            if error.status not in MISSING:
+                raise
+        return found
 
 
 class _Remembering:

@@ -23,7 +23,8 @@ from agent.plan import FIRST, Plan, Wanted, plan
 from agent.put_off import AGAIN_S, PutOffs
 from agent.reaction import REACTION, Reaction
 from agent.scope_reports import envelope_of
-from agent.sources import Source, Sources
+from agent.source import Kind, Source
+from agent.sources import Sources
 from agent.start import REVOKED_ROW
 from agent.trust import TrustChain
 from agent.validation import Validation
@@ -77,6 +78,7 @@ class Update:
     async def bring_up(self) -> float:
         """One round; the seconds after which the next is due without a change. StoreError."""
         async with self.lock:
+            await self.sources.forget_removed()
             if self.node.store.unfinished:
                 await self.node.change(self.node.store.resume, self.node.now())
             if self.node.facts().revoked:
@@ -88,6 +90,11 @@ class Update:
             await self._bring([one for one in planned.wanted if not self.put_offs.holds(one)])
             await self._settle()
             return min(due_in_s, self.put_offs.rest_s())
+
+    def wake(self) -> None:
+        """A hint that it is worth asking now, also for what was put off (rules P14)."""
+        self.put_offs.clear()
+        self.node.tell()
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
         """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
@@ -134,7 +141,8 @@ class Update:
         return planned
 
     async def _refresh_trust(self) -> None:
-        for source in [one for one in self.sources.coordinators() if one.is_rested]:
+        """From whoever has them: bundles are believed for their signatures (format.md 8)."""
+        for source in [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
             try:
                 if await self.trust.refresh(source, urgent=True):
                     return
@@ -166,6 +174,7 @@ class Update:
         generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
         scopes = [one.scope for one in verified]
         self.node.learnt.gaps -= set(scopes)
+        self.node.learnt.refresh_required -= set(scopes)
         self.node.counters.add("activations")
         log.info("activated", generation=generation, scopes=scopes, versions=[one.envelope.version for one in verified])
 

@@ -37,9 +37,10 @@ class Upstream:
             await self.sources.aclose()
 
     def wake(self) -> None:
-        """A hint that it is worth asking now (rules P14)."""
+        """An operator says that it is worth asking now (rules P14, K38)."""
         self.joining.wake()
-        self.sources.wake()
+        self.sources.attend()
+        self.update.wake()
 
     async def refresh_heads(self) -> None:
         """Once we are a member."""

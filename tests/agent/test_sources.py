@@ -5,7 +5,8 @@ import base64
 import pytest
 import trio
 
-from agent.sources import Kind, Sources
+from agent.source import Kind
+from agent.sources import Sources
 from snapshot.manifest import Revocations
 from tests.journeys.lab import POLICY, lab
 from wire.certificate import make_identity

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -56,11 +56,10 @@ class Lab:
 
     @asynccontextmanager
     async def agent(self, **settings: object) -> AsyncIterator[Node]:
-        """The agent, from its start on this disk to its end."""
+        """The agent, from its start on this disk to its end; `settings` in place of the lab's."""
+        given = replace(self.settings, **settings)
         async with trio.open_nursery() as nursery:
-            task = partial(
-                run.serve, self.settings, clock=self.clock, threads=threads(self.mock), notifier=Notifier({})
-            )
+            task = partial(run.serve, given, clock=self.clock, threads=threads(self.mock), notifier=Notifier({}))
             self.node = await nursery.start(task)
             try:
                 yield self.node

@@ -1,0 +1,136 @@
+"""One source of documents: when it is asked again, and where on it a document is (protocol.md 1; rules X27).
+
+Coordinators answer by the routes of protocol.md 1. Storage, a mirror and the sources of a manual map may as well be a
+tree of files, as `holdfastctl publish --to` makes it and any file server serves it: what is not found by its route is
+looked for as its file, and the other way round on a source that was found to be a tree. What comes is verified all the
+same.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import trio
+
+from wire.backoff import BackOff
+from wire.client import Answer, Call, Client, ClientError, Streamed
+from wire.endpoint import Endpoint, path
+
+FILE_SUFFIX = ".hfs"
+# Of a file that is not there; an object store says the second to whom it does not let list.
+MISSING = (404, 403)
+
+T = TypeVar("T")
+
+
+class Kind(StrEnum):
+    COORDINATOR = "coordinator"
+    MANUAL = "manual"  # of a manual map
+    STORAGE = "storage"
+    PEER = "peer"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The route of protocol.md 1, and the file of a tree; not everything is a file there."""
+
+    route: str
+    file: str | None = None
+
+
+def head_place(node_id: str, held: tuple[int, int], wait_s: int) -> Place:
+    """`held`: (authority_epoch, generation)."""
+    epoch, generation = held
+    route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
+    return Place(route, path("heads", _file_name(node_id)))
+
+
+def document_place(snapshot_id: str) -> Place:
+    return Place(path("v1", "documents", snapshot_id), path("documents", _file_name(snapshot_id)))
+
+
+def increment_place(scope: str, base: int) -> Place:
+    return Place(path("v1", "increments", scope, base=base))
+
+
+def bundle_file(version: int) -> str:
+    return path("trust", f"{version}{FILE_SUFFIX}")
+
+
+@dataclass
+class Source:
+    """`not_before`: trio's clock; a source that fails is left alone until then. `unattended`: what it has may be taken
+    whole without an operator (rules K7).
+    """
+
+    kind: Kind
+    endpoint: Endpoint
+    client: Client[Endpoint]
+    back_off: BackOff
+    unattended: bool = True
+    not_before: float = 0.0
+    error: str = ""
+    worked_at: float = float("-inf")
+    is_tree: bool = False
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
+
+    # ---- when
+
+    @property
+    def is_rested(self) -> bool:
+        return trio.current_time() >= self.not_before
+
+    @property
+    def again_in_s(self) -> float:
+        return max(0.0, self.not_before - trio.current_time())
+
+    def worked(self) -> None:
+        self.back_off.succeeded()
+        self.error, self.not_before, self.worked_at = "", 0.0, trio.current_time()
+
+    def failed(self, error: ClientError | str) -> None:
+        """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
+        retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
+        self.error = str(error)[:256]
+        self.not_before = trio.current_time() + self.back_off.failed(retry_after_s)
+
+    def pause(self, seconds: float) -> None:
+        self.not_before = trio.current_time() + seconds
+
+    # ---- where
+
+    async def fetch(self, place: Place, *, wait_s: float = 0.0, limit: int) -> Answer:
+        """The whole answer. ClientError."""
+
+        async def whole(answer: Streamed) -> Answer:
+            body = b"".join([piece async for piece in answer.chunks()])
+            return Answer(answer.status, answer.headers, answer.server, body)
+
+        return await self.ask(place, whole, wait_s=wait_s, limit=limit)
+
+    async def ask(self, place: Place, use: Callable[[Streamed], Awaitable[T]], *, wait_s: float = 0.0, limit: int) -> T:
+        """What `use` makes of the answer, its body still to come. ClientError, of the last place that was tried."""
+        targets = self._targets(place)
+        for target in targets:
+            try:
+                async with self.client.stream(self.endpoint, Call("GET", target, wait_s=wait_s, limit=limit)) as answer:
+                    self.is_tree = self.is_tree if place.file is None else target == place.file
+                    return await use(answer)
+            except ClientError as error:
+                if error.status not in MISSING or target == targets[-1]:
+                    raise
+        raise AssertionError("there is always a route")
+
+    def _targets(self, place: Place) -> Sequence[str]:
+        if self.kind is Kind.COORDINATOR or place.file is None:
+            return (place.route,)
+        return (place.file, place.route) if self.is_tree else (place.route, place.file)
+
+
+def _file_name(identifier: str) -> str:
+    """A hash, so that a listing tells nobody who the nodes are."""
+    return hashlib.sha256(identifier.encode()).hexdigest() + FILE_SUFFIX

@@ -1,0 +1,195 @@
+"""Documents come from storage, from peers and from files as well as from a coordinator, over the wire."""
+
+import base64
+import os
+import signal
+import time
+
+import trio
+
+from agent.configuration import MapEntry, TrustTable
+from agent.source import bundle_file, document_place, head_place, increment_place
+from coordinator import static_tree
+from tests.fakes.cluster import HOUR, NODE_ID
+from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
+from tests.journeys.lab import POLICY, ROUTES
+from wire.certificate import make_identity
+
+STORAGE, PEERS, POLICY_SCOPE = "storage_directory", "peer_directory", "degraded_mode_policy"
+
+
+def test_files_lie_where_the_coordinator_puts_them():
+    """The tree of `holdfastctl publish --to`."""
+    assert head_place("gw-1", (3, 7), 55).file == f"/heads/{static_tree.name_of('gw-1')}"
+    assert document_place("abc").file == f"/documents/{static_tree.name_of('abc')}"
+    assert bundle_file(7) == f"/trust/7{static_tree.SUFFIX}"
+    assert increment_place("route_policy/a", 7).file is None
+    assert increment_place("route_policy/a", 7).route == "/v1/increments/route_policy%2Fa?base=7"
+    assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
+
+
+def allow_storage(one):
+    one.server.snapshot({"policy": POLICY | {"allow": ["use_storage_endpoints", "reconnect_peers"]}}, POLICY_SCOPE)
+
+
+async def told(one, scope, sections):
+    """The node holds this directory."""
+    allow_storage(one)
+    made = one.server.snapshot(sections, scope)
+    one.server.announce()
+    await one.until_active(scope, made.envelope.config_version)
+    await one.until_active(POLICY_SCOPE, 2)
+
+
+def no_documents(path, data):
+    return b"" if path.startswith("/v1/documents") else data
+
+
+async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
+    """rules S64, S2, L19: the next source in the order of protocol.md 1, over its own TLS chain, verified the same"""
+    async with StorageServer(one.server, one.folder / "storage").running() as storage, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": storage.url}}})
+        one.server.spoil = no_documents
+        new = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        await one.until_active(ROUTES, 2)
+        assert f"GET /v1/documents/{new.envelope.snapshot_id}" in storage.server.requests
+        assert one.rejected(ROUTES) == "bad_container"
+
+
+async def test_storage_confirms_while_the_coordinator_is_gone(one, mock_clock):
+    """rules S55e, S64, L14, P16: its head is as fresh as the coordinator's own, and a lie of it is none"""
+    async with StorageServer(one.server, one.folder / "storage").running() as storage, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": storage.url}}})
+        one.server.down = True
+        one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        storage.server.spoil = lambda path, data: data[:-1] + b"?" if path.startswith("/v1/documents") else data
+        storage.server.say(one.server.announce())
+        await one.until(lambda: one.rejected(ROUTES) == "content_mismatch")
+        assert one.version(ROUTES) == 1
+        storage.server.spoil = lambda _, data: data
+        await one.until_active(ROUTES, 2)
+        for _ in range(3):
+            await trio.sleep(HOUR / 4)
+            storage.server.say(one.server.announce())
+        await one.until(lambda: one.state == "active")
+        rows = {row["kind"]: row for row in (await one.status())["sources"]}
+        assert rows["coordinator"]["error"] != ""
+        assert rows["storage"]["error"] == ""
+
+
+async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
+    """rules S64, X11, threats D-31: another certificate than the pinned one is nobody; documents only"""
+    pair = make_identity("node-b", time.time())
+    async with StorageServer(one.server, one.folder / "peer", pair).running() as peer, one.agent():
+        await one.settled()
+        other = base64.b64encode(make_identity("node-b", time.time()).der).decode()
+        await told(one, PEERS, {"peers": {"node-b": {"url": peer.url, "certificates": [other]}}})
+        one.server.spoil = no_documents
+        new = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        await until_error(one, "peer", "peer_pin_mismatch")
+        assert peer.server.requests == []
+        pinned = base64.b64encode(pair.der).decode()
+        one.server.spoil = lambda _, data: data
+        one.server.snapshot({"peers": {"node-b": {"url": peer.url, "certificates": [pinned]}}}, PEERS)
+        await one.until_active(ROUTES, 2)
+        one.server.announce()
+        await one.until_active(PEERS, 2)
+        one.server.spoil = no_documents
+        new = one.server.snapshot({"routes": {"west": {}}}, ROUTES)
+        one.server.announce()
+        await one.until_active(ROUTES, 3)
+        assert f"GET /v1/documents/{new.envelope.snapshot_id}" in peer.server.requests
+        assert not any("head" in request for request in peer.server.requests)
+
+
+async def until_error(one, kind, words):
+    """The status says so; what a source is like wakes nobody, so it is looked at as time goes by."""
+    with trio.fail_after(HOUR):
+        while True:
+            sources = (await one.status())["sources"]
+            if any(row["kind"] == kind and words in row["error"] for row in sources):
+                return
+            await trio.sleep(1)
+
+
+async def test_a_tree_of_files_feeds_a_node_whose_coordinator_is_gone(one, mock_clock):
+    """rules S2, S64, L14, S36: head, documents and trust bundles from a plain file server; nothing to a coordinator"""
+    tree = one.folder / "tree"
+    async with serving_files(tree, one.server.authority, own_address()) as url, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": url}}})
+        one.server.down = True
+        one.cluster.trust("config-more")
+        one.server.publish(one.cluster.trust_bundle(**one.server.times()))
+        one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        write_tree(one.server, tree, NODE_ID)
+        await one.until_active(ROUTES, 2)
+        assert one.node.holdings.bundle.version == 2
+        for _ in range(3):
+            await trio.sleep(HOUR / 4)
+            last = one.server.announce().envelope.version
+            write_tree(one.server, tree, NODE_ID)
+        await one.until(lambda: one.node.holdings.head_version == last)
+        assert one.state == "active"
+        await one.until(lambda: one.state == "degraded")  # nobody writes the tree any more: it is a frozen source
+        assert one.node.holdings.head_version == last
+
+
+# ---- a manual map
+
+
+def by_hand(one, *entries):
+    """The same node without a coordinator."""
+    bundle = one.folder / "trust.hfs"
+    bundle.write_bytes(one.server.bundles[0])
+    return {"coordinator": None, "manual": entries, "trust": TrustTable(bundle_file=bundle)}
+
+
+async def test_a_manual_map_works_without_a_coordinator(one, mock_clock):
+    """rules P22, K2, K3: the first bundle is a file, the rest a tree; no join, no report"""
+    tree = one.folder / "tree"
+    write_tree(one.server, tree, NODE_ID)
+    async with serving_files(tree, one.server.authority, "127.0.0.1") as url:
+        entry = MapEntry(url=url, ca_file=one.server.ca_file, automatic_refresh=True)
+        async with one.agent(**by_hand(one, entry)):
+            await one.settled()
+            assert one.node.store.enrolment.trusted_by == "installed bundle"
+            status = await one.status()
+            assert [row["kind"] for row in status["sources"]] == ["manual"]
+            assert status["rollback_check"] == "unconfirmed"
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.announce()
+            write_tree(one.server, tree, NODE_ID)
+            await one.until_active(ROUTES, 2)
+            assert one.server.requests == []
+            assert one.server.heartbeats == []
+
+
+async def test_without_automatic_refresh_an_operator_asks(one, mock_clock):
+    """rules K7, K38: what is needed whole is said, and fetched once the operator says so"""
+    tree = one.folder / "tree"
+    write_tree(one.server, tree, NODE_ID)
+    async with serving_files(tree, one.server.authority, "127.0.0.1") as url:
+        async with one.agent(**by_hand(one, MapEntry(url=url, ca_file=one.server.ca_file))):
+            await one.until(lambda: ROUTES in one.node.learnt.refresh_required)
+            assert one.version(ROUTES) is None
+            assert ROUTES in (await one.status())["refresh_required"]
+            os.kill(os.getpid(), signal.SIGHUP)
+            await one.settled()
+            assert (await one.status())["refresh_required"] == []
+
+
+async def test_a_missing_first_bundle_is_said(one, mock_clock):
+    """rules K2, K3"""
+    settings = by_hand(one, MapEntry(url="https://127.0.0.1:1", ca_file=one.server.ca_file))
+    settings["trust"].bundle_file.unlink()
+    async with one.agent(**settings):
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert (one.state, one.cause) == ("unenrolled", "unusable_file")
+        settings["trust"].bundle_file.write_bytes(one.server.bundles[0])
+        await one.until(lambda: one.node.learnt.member)
