@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TypeVar
 
-from coordinator import admission, catalog, declarations, explain, fleet, history, revocation
+from coordinator import admission, catalog, declarations, events, explain, fleet, history, revocation
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.plans import differences
@@ -61,6 +61,7 @@ class AdminApi:
             route("GET", "/v1/nodes", self.nodes),
             route("GET", "/v1/nodes/{node_id}", self.node),
             route("GET", "/v1/nodes/{node_id}/explain", self.explain),
+            route("GET", "/v1/nodes/{node_id}/events", self.events),
             route("POST", "/v1/nodes/{node_id}/revoke", self.revoke),
             route("POST", "/v1/nodes/{node_id}/remove", self.remove),
             route("POST", "/v1/nodes/{node_id}/readmit", self.readmit),
@@ -113,6 +114,13 @@ class AdminApi:
         node_id = parameter(request, "node_id", is_id)
         scopes = await in_library(explain.explain, self._at.database, node_id, request.query_one("scope"))
         return {"node_id": node_id, "scopes": [asdict(each) for each in scopes]}
+
+    async def events(self, request: Request) -> object:
+        """What the node has told of itself, the newest first."""
+        node_id = parameter(request, "node_id", is_id)
+        most = request.query_integer("most", 100, 1, events.MOST)
+        rows = await in_library(events.read, self._at.database, node_id, most=most)
+        return {"node_id": node_id, "events": [asdict(each) for each in rows]}
 
     async def revoke(self, request: Request) -> object:
         return await self._leave(request, revocation.revoke_node)

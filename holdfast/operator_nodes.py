@@ -30,6 +30,15 @@ def show(asked: Asked, node_id: str) -> None:
 
 @nodes.command()
 @click.argument("node_id")
+@click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True)
+@asks_the_coordinator
+def events(asked: Asked, node_id: str, most: int) -> None:
+    """What a node has told of itself, the newest first: state changes, activations, refusals and their reasons."""
+    asked.show(asked.get("nodes", node_id, "events", most=most), _render_events)
+
+
+@nodes.command()
+@click.argument("node_id")
 @click.argument("scope")
 @asks_the_coordinator
 def versions(asked: Asked, node_id: str, scope: str) -> None:
@@ -80,6 +89,11 @@ def _render_all(answer: dict[str, Any]) -> None:
     )
     columns = ("node", "kind", "site", "state", "last seen", "generation")
     output.table(columns, rows, nothing="no members; `holdfastctl allow add` lets one join")
+
+
+def _render_events(answer: dict[str, Any]) -> None:
+    rows = ((each["at"], each["event"], each["scope"] or "-", each["detail"]) for each in answer["events"])
+    output.table(("at", "what", "scope", "detail"), rows, nothing="the node has told of nothing yet")
 
 
 def _facts(answer: dict[str, Any]) -> list[tuple[str, object]]:

@@ -1,0 +1,52 @@
+"""The journals of nodes, as an operator reads them (protocol 3; rules A13, S55)."""
+
+import pytest
+
+from coordinator import events, heartbeats
+from coordinator.database import Database
+from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.reports import heartbeat
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    found(database)
+    for node_id in ("node-a", "node-b"):
+        admit(database, node_id)
+    return database
+
+
+def told(sequence: int, event: str = "state", detail: str = "active -> degraded") -> dict[str, object]:
+    return {"sequence": sequence, "at": "2027-01-15T08:00:00Z", "event": event, "scope": "", "detail": detail}
+
+
+def report(database: Database, node_id: str, *journal: dict[str, object], now: float = NOW) -> None:
+    heartbeats.record(database, [heartbeat(node_id, journal=list(journal))], now=now)
+
+
+def test_what_a_node_told_is_read_the_newest_first(cluster: Database) -> None:
+    """rules S55f: time and reasons, at the next check-in."""
+    report(cluster, "node-a", told(1), told(2, "rejected", "bad_signature"))
+    report(cluster, "node-a", told(3, detail="degraded -> active"), now=NOW + 60)
+    found = events.read(cluster, "node-a")
+    assert [(each.sequence, each.event, each.detail, each.received_at) for each in found] == [
+        (3, "state", "degraded -> active", NOW + 60),
+        (2, "rejected", "bad_signature", NOW),
+        (1, "state", "active -> degraded", NOW),
+    ]
+    assert [each.sequence for each in events.read(cluster, "node-a", most=1)] == [3]
+
+
+def test_each_node_has_its_own_and_what_is_told_twice_is_there_once(cluster: Database) -> None:
+    """protocol.md 3: recorded once by node, incarnation, sequence"""
+    report(cluster, "node-a", told(1))
+    report(cluster, "node-a", told(1, detail="told again"))
+    report(cluster, "node-b", told(7))
+    assert [each.detail for each in events.read(cluster, "node-a")] == ["active -> degraded"]
+    assert [each.sequence for each in events.read(cluster, "node-b")] == [7]
+    assert events.read(cluster, "node-z") == []
+
+
+def test_members_that_are_missing_are_empty(cluster: Database) -> None:
+    report(cluster, "node-a", {"sequence": 1})
+    assert (events.read(cluster, "node-a")[0].event, events.read(cluster, "node-a")[0].at) == ("", "")
