@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import trio
@@ -14,6 +13,7 @@ from store.check import check
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer
+from tests.journeys.interpreter import AGENT_PYTHON
 from tests.journeys.lab import agent_toml, first_documents, put_token
 from wire.client import Call, Client, ClientError, UnixConnector
 
@@ -23,7 +23,7 @@ WITHIN_S = 60.0
 
 
 def started(folder, offset):
-    arguments = [sys.executable, "-m", "tests.journeys.agent_process", str(folder / "agent.toml"), str(offset)]
+    arguments = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", str(folder / "agent.toml"), str(offset)]
     return subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "NOTIFY_SOCKET": ""})
 
 

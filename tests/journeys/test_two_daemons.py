@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.holdfast.operator_lab import ROOT, Lab, Ran, running
+from tests.journeys.interpreter import AGENT_PYTHON
 
 WITHIN_S = 40.0
 
@@ -85,7 +85,7 @@ class Gateway:
         (self.folder / "agent.toml").write_text(AGENT.format(folder=self.folder, ca=ca, **self.lab.ports))
 
     def start(self) -> None:
-        command = [sys.executable, "-c", "from agent.run import main; main()", "--config", self.folder / "agent.toml"]
+        command = [AGENT_PYTHON, "-c", "from agent.run import main; main()", "--config", self.folder / "agent.toml"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
