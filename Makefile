@@ -4,12 +4,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test lint types faults bookworm trixie ci fuzz clean deb deb-lint deb-reproducible deb-exposure
+.PHONY: test lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[coordinator,test,lint]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator,test,lint]'
 	touch $@
 
 test: $(READY)
@@ -37,11 +37,23 @@ OLD_trixie := '.[coordinator]' 'psycopg[binary]'
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -c $< -e $(OLD_$*) $(TEST_TOOLS)
 	touch $@
 
+UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast
+
 bookworm: .venv-bookworm/.ready
-	.venv-bookworm/bin/python -m pytest -m 'not slow' tests/snapshot tests/store tests/wire
+	.venv-bookworm/bin/python -m pytest -m 'not slow' $(UNITS) --ignore-glob='*operator*' $(ARGS)
 
 trixie: .venv-trixie/.ready
-	.venv-trixie/bin/python -m pytest -m 'not slow' tests/snapshot tests/store tests/wire tests/coordinator
+	.venv-trixie/bin/python -m pytest -m 'not slow' $(UNITS) tests/coordinator $(ARGS)
+
+# The newest versions are those of `make test`.
+newest: test
+
+# An agent with Debian 12's libraries through whole lives: by itself, and beside a coordinator with the newest.
+WITH_A_COORDINATOR := tests/journeys/test_two_daemons.py tests/journeys/test_put_back.py
+journeys: .venv-bookworm/.ready $(READY)
+	.venv-bookworm/bin/python -m pytest -m 'not slow' tests/journeys/test_agent*.py tests/journeys/test_outage.py $(ARGS)
+	HOLDFAST_AGENT_PYTHON=$(CURDIR)/.venv-bookworm/bin/python \
+	    $(BIN)/python -m pytest -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
 
 # The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
 DEB := build/deb
