@@ -13,6 +13,9 @@ import click
 
 from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound, Refused
 
+# Whether it may be opened, the client finds out, and says what to do.
+PLACE = click.Path(path_type=Path, readable=False)
+
 NO, AGENT_DOWN, NOT_FOUND, EXPIRED, REFUSED = 1, 3, 4, 5, 6
 
 EXITS = (
@@ -27,13 +30,13 @@ def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--socket",
         "socket_path",
-        type=click.Path(path_type=Path),
+        type=PLACE,
         default=SOCKET,
         show_default=True,
         envvar="HOLDFAST_SOCKET",
         help="The agent's socket.",
     )
-    @click.option("--files", type=click.Path(path_type=Path), default=FILES, show_default=True,
+    @click.option("--files", type=PLACE, default=FILES, show_default=True,
                   envvar="HOLDFAST_FILES", help="The projected files, for when the agent is down.")  # fmt: skip
     @wraps(function)
     def wrapped(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options

@@ -4,13 +4,20 @@ import json
 import os
 import pty
 import signal
+import socket
+import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import trio
+from click.testing import CliRunner
 
 from agent.degraded import Facts
 from agent.notifiers import Told
 from agent.services import Service
+from holdfast.agent_options import AGENT_DOWN
+from holdfast.command import main
 from holdfast.meanings import CAUSES
 from holdfast.status_screen import problems_of
 from store.records import Rejection
@@ -95,3 +102,30 @@ async def test_live_on_a_terminal_until_interrupted(api):
     with trio.fail_after(10):
         assert await process.wait() == 0
     os.close(ours)
+
+
+def test_a_socket_that_may_not_be_opened_is_said_with_the_remedy():
+    """Not as wrong usage: the person asked rightly, and lacks a group."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        Path(folder).chmod(0o755)
+        listening.bind(f"{folder}/agent.sock")
+        listening.listen()
+        Path(folder, "agent.sock").chmod(0)
+        Path(folder, "active").mkdir(mode=0)
+        with as_an_ordinary_user():
+            places = ["--socket", f"{folder}/agent.sock", "--files", f"{folder}/active"]
+            done = CliRunner().invoke(main, ["status", *places])
+    assert done.exit_code == AGENT_DOWN, done.output
+    assert "join the socket's group" in done.output
+
+
+@contextmanager
+def as_an_ordinary_user():
+    """The real uid counts too: os.access looks at that one."""
+    before = os.getresuid()
+    if before[0] == 0:
+        os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(*before)
