@@ -124,6 +124,8 @@ class NodeApi:
     async def head(self, request: Request) -> Response:
         """A newer head at once, or when there is one within the wait; 204 leaves the held one as it is (rules K20)."""
         peer = await self._member(request)
+        if peer.state is PinState.ACTIVE:
+            self._at.seen.note(peer.node_id)
         held = (
             request.query_integer("epoch", 0, 0, MAX_INTEGER),
             request.query_integer("generation", 0, 0, MAX_INTEGER),
@@ -243,6 +245,7 @@ class NodeApi:
             answer = await self._at.collector.report(report)
         except NotRecorded:  # it is logged already
             raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
+        self._at.seen.reported(peer.node_id)
         for comparison in answer.comparisons.values():
             self._at.alarm(comparison.value)
         return Response.json(answer.body())

@@ -33,9 +33,12 @@ class NodeEntry:
 
 
 def nodes(database: Database) -> list[NodeEntry]:
-    """Every entry, revoked ones too, in byte order of the ids (rules J33)."""
-    joined = schema.nodes.outerjoin(schema.node_status, schema.nodes.c.node_id == schema.node_status.c.node_id)
-    statement = select(schema.nodes, schema.node_status.c.last_seen).select_from(joined)
+    """Every entry, revoked ones too, in byte order of the ids (rules J33). Seen is who asks for a head or reports."""
+    nodes, reports, asked = schema.nodes, schema.node_status, schema.head_requests
+    joined = nodes.outerjoin(reports, nodes.c.node_id == reports.c.node_id)
+    joined = joined.outerjoin(asked, nodes.c.node_id == asked.c.node_id)
+    times = reports.c.last_seen.label("reported"), asked.c.last_seen.label("asked")
+    statement = select(nodes, *times).select_from(joined)
     with database.read() as transaction:
         entries = [_entry(row) for row in transaction.rows(statement)]
     return sorted(entries, key=lambda entry: entry.node_id)
@@ -117,4 +120,6 @@ def _member(row: "Row[tuple[object, ...]]") -> Member:
 
 
 def _entry(row: "Row[tuple[object, ...]]") -> NodeEntry:
-    return NodeEntry(**{name: getattr(row, name) for name in NodeEntry.__dataclass_fields__})
+    times = [at for at in (row.reported, row.asked) if at is not None]
+    values = {name: getattr(row, name) for name in NodeEntry.__dataclass_fields__ if name != "last_seen"}
+    return NodeEntry(last_seen=max(times, default=None), **values)

@@ -33,15 +33,20 @@ class FleetMember:
 
 @dataclass(frozen=True)
 class Report:
-    """The last report of one member."""
+    """The last report of one member; `asked_at`: its last request for its head."""
 
     node_id: str
-    last_seen: float
+    reported_at: float
     state: str
     mode: str
     head_grade: str
     behind: bool
     active: Mapping[str, Pair]  # scope -> what it applied
+    asked_at: float = 0.0
+
+    @property
+    def last_seen(self) -> float:
+        return max(self.reported_at, self.asked_at)
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def _state(member: FleetMember, report: Report | None, now: float, settings: Set
 
 
 def _is_silent(report: Report, now: float, settings: Settings) -> bool:
-    return now - report.last_seen > 3 * settings.heartbeat_interval_s
+    return now - report.reported_at > 3 * settings.heartbeat_interval_s
 
 
 def _straggler(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
@@ -180,9 +185,11 @@ def _members(transaction: Transaction) -> list[FleetMember]:
 
 
 def _reports(transaction: Transaction) -> Iterable[Report]:
-    for row in transaction.rows(select(schema.node_status)):
-        marks = _last_active(row.body)
-        yield Report(row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind, marks)
+    reports, asked = schema.node_status, schema.head_requests
+    joined = reports.outerjoin(asked, reports.c.node_id == asked.c.node_id)
+    for row in transaction.rows(select(reports, asked.c.last_seen.label("asked")).select_from(joined)):
+        report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
+        yield Report(*report, active=_last_active(row.body), asked_at=row.asked or 0.0)
 
 
 def _last_active(body: str) -> dict[str, Pair]:

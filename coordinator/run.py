@@ -31,6 +31,7 @@ from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Refused
 from coordinator.running import Coordinator
+from coordinator.seen import Seen
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from coordinator.threads import in_database
 from coordinator.waiting import Board
@@ -83,6 +84,7 @@ class Daemon:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.collector.run)
                 nursery.start_soon(self.coordinator.publisher.run)
+                nursery.start_soon(self.coordinator.seen.run)
                 nursery.start_soon(self.keeper.poll)
                 nursery.start_soon(self.keeper.trim)
                 nursery.start_soon(notifier.watchdog)
@@ -117,6 +119,7 @@ class Daemon:
             server.stop()
         for server in self.servers.values():
             await server.wait_empty()
+        await self.coordinator.seen.write()
 
     def _reload(self) -> None:
         """Keys and certificates are read again; what cannot be read leaves the present ones as they are."""
@@ -150,6 +153,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         publisher=publisher,
         collector=Collector(_recording(database, at, now)),
         pins=Pins(database, table),
+        seen=Seen(database, now),
         now=now,
     )
     readiness = Readiness()

@@ -12,6 +12,7 @@ from coordinator.database import Database
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Code, Refused
+from coordinator.seen import Seen
 from coordinator.settings import Settings
 from coordinator.waiting import Board
 from wire.request import HttpError
@@ -59,6 +60,7 @@ class Coordinator:
     publisher: Publisher
     collector: Collector
     pins: Pins
+    seen: Seen
     now: Callable[[], float]
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)

@@ -285,6 +285,13 @@ node_status = Table(
     Column("body", Text, nullable=False),
 )
 
+head_requests = Table(
+    "head_requests",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("last_seen", Double, nullable=False),
+)
+
 heartbeat_history = Table(  # a ring of time slots: bounded by its key
     "heartbeat_history",
     metadata,

@@ -20,7 +20,7 @@ def test_migrations_lead_to_the_schema(database: Database) -> None:
 
 
 def test_migrating_again_changes_nothing(database: Database) -> None:
-    assert database.migrate() == database.migrate() == "m0003"
+    assert database.migrate() == database.migrate() == "m0004"
 
 
 def test_a_newer_schema_is_refused_untouched(database: Database) -> None:
