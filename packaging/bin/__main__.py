@@ -14,7 +14,10 @@ PROGRAMS = {
     "holdfast-coordinator": "coordinator.run",
 }
 
+__package__ = None  # click 8.1.3 takes "" for a package, and would call each program `python -m PROGRAM`
+
 sys.path.append(DEBIANS_LIBRARIES)
 program = sys.argv.pop(1)
 sys.argv[0] = program
+__package__ = None  # else click calls itself `python -m holdfast`
 sys.exit(import_module(PROGRAMS[program]).main())
