@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure
+.PHONY: test demo lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
@@ -14,6 +14,16 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 
 test: $(READY)
 	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+
+# The main job from end to end on this machine, in a temporary directory; KEEP=1 leaves it running.
+$(VENV)/.demo: pyproject.toml tests/constraints/newest.txt
+	tools/system-packages demo
+	test -e $(READY) || $(PYTHON) -m venv $(VENV)
+	test -e $(READY) || $(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator]'
+	touch $@
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
 
 lint: $(READY)
 	$(BIN)/ruff check .

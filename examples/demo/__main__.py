@@ -1,0 +1,79 @@
+"""python -m examples.demo [--keep] [--without-nginx]: exit 0 only if every step held."""
+
+import argparse
+import shutil
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from examples.demo import keeping, story, world
+from examples.demo.commands import CommandFailed
+from examples.demo.gateway import find_nginx
+from examples.demo.proof import NotProved
+from examples.demo.screen import Screen
+from examples.demo.world import World
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def main() -> int:
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    screen = Screen()
+    nginx = "" if arguments.without_nginx else find_nginx()
+    if not nginx:
+        screen.say("There is no nginx here; the example's Python service takes its place.")
+        screen.say("With nginx: sudo apt-get install --yes --no-install-recommends nginx-light")
+    there = world.make(nginx, screen)
+    kept = False
+    try:
+        story.tell(there)
+        _summary(there)
+        kept = bool(arguments.keep)
+    except (NotProved, CommandFailed) as failed:
+        _say_what_failed(there, failed)
+        return FAILED
+    except KeyboardInterrupt:
+        screen.say("\nStopped.")
+        return INTERRUPTED
+    finally:
+        there.stream.end()
+        if not kept:
+            _clean_up(there)
+    if kept:
+        screen.say(keeping.keep(there, Path(sys.executable).parent))
+    return 0
+
+
+def _summary(there: World) -> None:
+    there.screen.heading(len(story.STEPS) + 1, "What was proved")
+    for claim in there.proof.claims:
+        there.screen.proved(claim)
+    there.screen.say(f"\n{len(there.proof.claims)} of {len(there.proof.claims)} in {there.screen.seconds:.0f} s.")
+
+
+def _say_what_failed(there: World, failed: Exception) -> None:
+    there.screen.say(f"\nNOT PROVED: {failed}")
+    for name in there.processes.running:
+        there.screen.say(f"\n--- the last words of {name}\n{there.processes.last_words(name, 5)}")
+
+
+def _clean_up(there: World) -> None:
+    there.processes.end()
+    shutil.rmtree(there.folder, ignore_errors=True)
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="examples.demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave it running, and say how to look around")
+    parser.add_argument("--without-nginx", action="store_true", help="use the example's Python service")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

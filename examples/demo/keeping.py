@@ -1,0 +1,39 @@
+"""`make demo KEEP=1`: it is left running, and this says how to look around and how to end it."""
+
+from pathlib import Path
+
+from examples.demo.world import INTRANET, World
+
+LOOK_AROUND = """
+It is left running in {folder}. Some things to try:
+
+  export HOLDFAST_SOCKET={socket} HOLDFAST_ADMIN_SOCKET={admin}
+  {bin}/holdfast status --watch
+  {bin}/holdfast explain route_policy
+  {bin}/holdfast may open_session --resource aurora-intranet
+  curl --unix-socket {socket} http://localhost/v1/scopes/route_policy
+  curl -H 'Host: {host}' http://127.0.0.1:{port}/
+  {bin}/holdfastctl fleet
+  {bin}/holdfastctl explain {node}
+  {bin}/holdfastctl audit
+
+  sh {stop}        ends it and removes it
+"""
+
+
+def keep(world: World, programs: Path) -> str:
+    """Writes a script that ends it; the text to show."""
+    stop = world.folder / "stop"
+    pids = [str(process.pid) for process in reversed(world.processes.running.values())]
+    lines = ["#!/bin/sh", f"kill {' '.join(pids)}", "sleep 2", f"rm -rf {world.folder}"]
+    stop.write_text("\n".join(lines) + "\n")
+    return LOOK_AROUND.format(
+        folder=world.folder,
+        socket=world.ingress.socket,
+        admin=world.coordinator.socket,
+        bin=programs,
+        host=INTRANET,
+        port=world.gateway.port,
+        node=world.ingress.node_id,
+        stop=stop,
+    )

@@ -1,0 +1,122 @@
+"""One node of the demonstration: its disk, its agent as a process, and what a user on the node may ask."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from examples.demo import commands
+from examples.demo.coordinator import CLUSTER, Coordinator
+from examples.demo.processes import Processes
+from holdfast.client import Client, HoldfastError, Permission
+
+CONFIGURATION = """\
+[node]
+cluster_id = "{cluster}"
+node_id = "{node_id}"
+state_directory = "{folder}/state"
+
+[coordinator]
+urls = ["{url}"]
+join_urls = ["{join_url}"]
+ca_file = "{ca_file}"
+token_file = "{folder}/join.token"
+
+[local]
+socket_path = "{folder}/run/agent.sock"
+projection_directory = "{folder}/run"
+reload_directory = "{folder}/run/reload"
+reload_answers_directory = "{folder}/run/reload-answers"
+
+[intervals]
+heartbeat_interval_s = 5
+backoff_cap_s = 30
+"""
+
+
+@dataclass
+class Node:
+    node_id: str
+    folder: Path
+    processes: Processes
+
+    def configure(self, coordinator: Coordinator, more: str = "") -> None:
+        """Directories and agent.toml; `more` is appended."""
+        (self.folder / "state").mkdir(parents=True, mode=0o700)
+        (self.folder / "run").mkdir()
+        text = CONFIGURATION.format(
+            cluster=CLUSTER,
+            node_id=self.node_id,
+            folder=self.folder,
+            url=coordinator.url,
+            join_url=coordinator.join_url,
+            ca_file=coordinator.ca_file,
+        )
+        self.configuration.write_text(text + more)
+
+    def start(self) -> None:
+        self.processes.start(self.node_id, [commands.program("holdfast-agent"), "--config", self.configuration])
+
+    def kill(self) -> None:
+        self.processes.kill(self.node_id)
+
+    def join(self, token_file: Path) -> None:
+        """What an operator types on the node; it returns once the node is a member."""
+        self.run("join", "--config", self.configuration, "--token-file", token_file)
+
+    def run(self, command: str, *arguments: object) -> str:
+        return commands.run("holdfast", command, *arguments, environment=self.environment)
+
+    def status(self) -> dict[str, Any]:
+        """Empty while nobody answers."""
+        try:
+            return self._client.status()
+        except HoldfastError:
+            return {}
+
+    def may(self, action: str, **about: Any) -> Permission:  # noqa: ANN401 - as the client takes it
+        return self._client.may(action, **about)
+
+    def version(self, scope: str) -> int:
+        """0 while it holds none."""
+        active = self.status().get("scopes", {}).get(scope, {}).get("active")
+        return int(active["config_version"]) if active else 0
+
+    def signer(self, scope: str) -> str:
+        """The key that signed what is active."""
+        return str(self.status()["scopes"][scope]["active"]["signer_key_id"])
+
+    def refused(self, scope: str) -> str:
+        """Why the last document of a scope was refused."""
+        refused = self.status().get("scopes", {}).get(scope, {}).get("last_rejected")
+        return str(refused["reason"]) if refused else ""
+
+    def counter(self, name: str) -> int:
+        return int(self.status()["counters"].get(name, 0))
+
+    def entries(self, scope: str) -> dict[str, Any]:
+        """What services on the node read: the scope's entries by id, from the files."""
+        found: dict[str, Any] = {}
+        for path in (self.files / scope).glob("*.json"):
+            found |= json.loads(path.read_bytes())
+        return found
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "agent.toml"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "run" / "agent.sock"
+
+    @property
+    def files(self) -> Path:
+        return self.folder / "run" / "active"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"HOLDFAST_SOCKET": str(self.socket), "HOLDFAST_FILES": str(self.files)}
+
+    @property
+    def _client(self) -> Client:
+        return Client(self.socket, self.files, timeout_s=5.0)

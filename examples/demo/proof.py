@@ -1,0 +1,39 @@
+"""What the demonstration claims, each claim looked at: it holds, or the demonstration ends there."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+LOOK_EVERY_S = 0.15
+
+
+class NotProved(Exception):
+    """A claim that did not hold; the text is the claim, and what was seen."""
+
+
+@dataclass
+class Proof:
+    """`say` shows each claim as it is proved; `look` is called while something is waited for."""
+
+    say: Callable[[str], None]
+    look: Callable[[], None]
+    claims: list[str] = field(default_factory=list)
+
+    def that(self, claim: str, holds: object, seen: object = "") -> None:
+        if not holds:
+            raise NotProved(f"{claim}; seen: {seen}" if seen != "" else claim)
+        self.claims.append(claim)
+        self.say(claim)
+
+    def comes_true(self, claim: str, holds: Callable[[], object], within_s: float, seen: Callable[[], object]) -> None:
+        self.wait(claim, holds, within_s, seen)
+        self.that(claim, True)
+
+    def wait(self, what: str, holds: Callable[[], object], within_s: float, seen: Callable[[], object]) -> None:
+        """The same without a claim: something that has to come first."""
+        end = time.monotonic() + within_s
+        while not holds():
+            if time.monotonic() > end:
+                raise NotProved(f"{what} (waited {within_s:g} s); seen: {seen()}")
+            self.look()
+            time.sleep(LOOK_EVERY_S)

@@ -1,0 +1,49 @@
+"""HTTP requests through the gateway, as a client sends them: one at a time, and a steady stream beside everything."""
+
+import http.client
+import threading
+from dataclasses import dataclass, field
+
+EVERY_S = 0.05
+TIMEOUT_S = 5.0
+
+
+def ask(port: int, host: str) -> tuple[int, str]:
+    """Status and body; (0, why) where nothing answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/", headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return 0, str(error)
+    finally:
+        connection.close()
+
+
+@dataclass
+class Stream:
+    """Twenty requests a second, from `start` to `end`; `failed` are the answers that were not 200."""
+
+    port: int
+    host: str
+    sent: int = 0
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._over.wait(EVERY_S):
+            status, body = ask(self.port, self.host)
+            self.sent += 1
+            if status != http.client.OK:
+                self.failed.append((status, body))
