@@ -41,7 +41,7 @@ class Refresh:
         while True:
             source = self._next()
             if source is None:
-                await self.sources.wait_rested(NO_SOURCE_S, POLL_S)
+                await self.sources.wait_pollable(NO_SOURCE_S, POLL_S)
                 continue
             await self.ask(source)
 
@@ -62,7 +62,7 @@ class Refresh:
 
     def _next(self) -> Source | None:
         """Coordinators first, then storage; peers hold no heads of ours."""
-        return next((one for one in self.sources.rested() if one.kind is not Kind.PEER), None)
+        return next((one for one in self.sources.all() if one.kind is not Kind.PEER and one.may_be_polled), None)
 
     async def _head(self, source: Source) -> Answer:
         settings = self.node.settings
@@ -96,4 +96,4 @@ class Refresh:
         held = took_s >= HELD_SHARE * self.node.settings.intervals.poll_wait_s
         if source.kind is not Kind.COORDINATOR or not (news or held):
             head = self.node.holdings.head
-            source.pause(float(head.poll_after_s) if head else POLL_S)
+            source.poll_in(float(head.poll_after_s) if head else POLL_S)

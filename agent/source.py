@@ -61,8 +61,8 @@ def bundle_file(version: int) -> str:
 
 @dataclass
 class Source:
-    """`not_before`: trio's clock; a source that fails is left alone until then. `unattended`: what it has may be taken
-    whole without an operator (rules K7).
+    """`not_before`, `poll_again_at`: trio's clock; one that fails is left alone until the first, and it is not asked for
+    a head before the second. `unattended`: what it has may be taken whole without an operator (rules K7).
     """
 
     kind: Kind
@@ -71,6 +71,7 @@ class Source:
     back_off: BackOff
     unattended: bool = True
     not_before: float = 0.0
+    poll_again_at: float = 0.0
     error: str = ""
     worked_at: float = float("-inf")
     is_tree: bool = False
@@ -83,6 +84,10 @@ class Source:
     @property
     def is_rested(self) -> bool:
         return trio.current_time() >= self.not_before
+
+    @property
+    def may_be_polled(self) -> bool:
+        return self.is_rested and trio.current_time() >= self.poll_again_at
 
     @property
     def again_in_s(self) -> float:
@@ -98,8 +103,12 @@ class Source:
         self.error = str(error)[:256]
         self.not_before = trio.current_time() + self.back_off.failed(retry_after_s)
 
-    def pause(self, seconds: float) -> None:
-        self.not_before = trio.current_time() + seconds
+    def poll_in(self, seconds: float) -> None:
+        """It holds no request, or has nothing new: the next head is asked for then; documents may be meanwhile."""
+        self.poll_again_at = trio.current_time() + seconds
+
+    def wake(self) -> None:
+        self.not_before = self.poll_again_at = 0.0
 
     # ---- where
 

@@ -76,13 +76,14 @@ class Sources:
     def wake(self) -> None:
         """A hint that it is worth asking now (rules P14, J44)."""
         for source in self._known.values():
-            source.not_before = 0.0
+            source.wake()
         self._woken.set()
         self._woken = trio.Event()
 
-    async def wait_rested(self, least_s: float, most_s: float) -> None:
-        """Until one that was asked may be asked again, or a hint comes; seconds that it takes at least and at most."""
-        asked = [source.not_before for source in self._known.values() if source.kind is not Kind.PEER]
+    async def wait_pollable(self, least_s: float, most_s: float) -> None:
+        """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""
+        polled = (source for source in self._known.values() if source.kind is not Kind.PEER)
+        asked = [max(source.not_before, source.poll_again_at) for source in polled]
         rest_s = min(asked, default=0.0) - trio.current_time()
         with trio.move_on_after(min(most_s, max(least_s, rest_s))):
             await self._woken.wait()

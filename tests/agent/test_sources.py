@@ -98,3 +98,19 @@ async def test_a_failing_source_rests_ever_longer_and_a_hint_wakes_it(one, mock_
         source.worked()
         assert source.is_rested
         assert source.back_off.failures == 0
+
+
+async def test_between_two_polls_a_source_gives_documents(one, mock_clock):
+    """protocol.md 1: `poll_after_s` is for heads; what a head lists is fetched at once from the same source"""
+    async with one.agent():
+        await one.until_active(STORAGE, 1)
+        (source,) = sources(one).coordinators()
+        source.poll_in(600)
+        assert source.is_rested
+        assert not source.may_be_polled
+        source.worked()
+        assert not source.may_be_polled
+        source.failed("no")
+        assert not source.is_rested
+        source.wake()
+        assert source.may_be_polled
