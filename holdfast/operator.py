@@ -1,6 +1,7 @@
 """`holdfastctl`: the operator's command. Each subcommand is loaded when it is called."""
 
 import importlib
+from pathlib import Path
 
 import click
 
@@ -15,6 +16,7 @@ COMMANDS = {
     "fleet": ("holdfast.operator_fleet", "fleet"),
     "init": ("holdfast.operator_init", "init"),
     "nodes": ("holdfast.operator_nodes", "nodes"),
+    "operators": ("holdfast.operator_operators", "operators"),
     "publish": ("holdfast.operator_publish", "publish"),
     "recover": ("holdfast.operator_recover", "recover"),
     "revoke": ("holdfast.operator_revoke", "revoke"),
@@ -38,11 +40,23 @@ class LazyGroup(click.Group):
         return command
 
 
+_FILE = click.Path(path_type=Path)
+
+
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.option("--url", metavar="https://HOST:PORT", envvar="HOLDFAST_ADMIN_URL",
+              help="The admin listener of a coordinator elsewhere.")  # fmt: skip
+@click.option("--ca", type=_FILE, envvar="HOLDFAST_ADMIN_CA", help="The CA file of its certificate.")
+@click.option("--certificate", type=_FILE, envvar="HOLDFAST_ADMIN_CERTIFICATE", help="The operator's own certificate.")
+@click.option("--key", type=_FILE, envvar="HOLDFAST_ADMIN_KEY", help="Its key; an encrypted one is asked about.")
+def main(**afar: object) -> None:
     """Decide what a cluster's nodes run on, and who may decide it.
+
+    The coordinator of this machine is asked over its admin socket; with --url (and --ca, --certificate, --key, or
+    the variables HOLDFAST_ADMIN_URL, _CA, _CERTIFICATE, _KEY) another one over TLS.
 
     \b
     Exit status: 0 done, 1 there is a difference, 2 wrong usage, 3 the coordinator does not answer,
     4 not found, 5 not confirmed (nothing was changed), 6 refused (nothing was changed).
     """
+    click.get_current_context().obj = afar

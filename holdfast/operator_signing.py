@@ -96,8 +96,11 @@ def finish_with_key(
     asked: Asked, signing: Signing, request: SigningRequest, purpose: str, key: SigningKey, directory: Path
 ) -> None:
     """The same for a request that announces a new key: its private half is kept first, since a bundle must never name
-    a key that nobody has.
+    a key that nobody has. A config key is kept where the coordinator finds it: on its machine.
     """
+    if asked.is_afar and purpose == CONFIG:
+        remedy = "run this there, or make the key with `trust new-key` and give rotate add its --public-key"
+        raise Failed(f"local_only: a config key is made where the coordinator keeps it; {remedy}", REFUSED)
     path = custody.keep(directory, purpose, key)
     try:
         finish(asked, signing, request)

@@ -1,7 +1,4 @@
-"""The coordinator as an operator asks it: its admin socket, and what a refusal says and does (docs/admin-api.md).
-
-httpx speaks it: HTTP over a Unix socket, one request after the other, nothing taken from the environment.
-"""
+"""The coordinator as an operator asks it, and what a refusal says and does (docs/admin-api.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +9,15 @@ from urllib.parse import quote
 
 import click
 import httpx
+from click.core import ParameterSource
 
 from coordinator.refusal import Refused
 from coordinator.signing_key import UnusableKeyError
 from holdfast import operator_output
+from holdfast.operator_place import Afar, Place, Socket, UnusablePlaceError
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
 DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
-LONG_S = 600.0  # an apply of everything, or a tree of files
 _NOT_FOUND = frozenset({"not_found", "unknown_site"})
 
 # For refusals whose message names no remedy of its own.
@@ -50,8 +48,12 @@ class Failed(click.ClickException):
 class Asked:
     """One coordinator, and how its answers are shown."""
 
-    socket: Path
+    place: Place
     as_json: bool
+
+    @property
+    def is_afar(self) -> bool:
+        return isinstance(self.place, Afar)
 
     def get(self, *segments: str, **query: object) -> dict[str, Any]:
         return self._ask("GET", segments, query=query)
@@ -82,26 +84,20 @@ class Asked:
     ) -> dict[str, Any]:
         path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
-        transport = httpx.HTTPTransport(uds=str(self.socket))
         try:
-            with httpx.Client(
-                transport=transport, base_url="http://localhost", timeout=LONG_S, trust_env=False
-            ) as client:
+            with self.place.client() as client:
                 answer = client.request(method, path, params=given, json=body)
                 value = answer.json()
+        except UnusablePlaceError as error:
+            raise Failed(str(error), UNANSWERED) from None
         except (httpx.HTTPError, OSError) as error:
-            raise self._unanswered(error) from None
+            detail = str(error) or type(error).__name__
+            raise Failed(f"{self.place}: {detail}; {self.place.remedy(error)}", UNANSWERED) from None
         except ValueError:
-            raise Failed(f"{self.socket}: not a coordinator's answer; is it the admin socket?", UNANSWERED) from None
+            raise Failed(f"{self.place}: not a coordinator's answer; is it the admin socket?", UNANSWERED) from None
         if answer.is_success and isinstance(value, dict):
             return value
         raise _refusal(value if isinstance(value, dict) else {})
-
-    def _unanswered(self, error: Exception) -> Failed:
-        remedy = "start holdfast-coordinator, or name its socket with --socket"
-        if "Permission" in str(error):
-            remedy = "run this as root or as the coordinator's own user"
-        return Failed(f"{self.socket}: {str(error) or type(error).__name__}; {remedy}", UNANSWERED)
 
 
 def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
@@ -109,7 +105,7 @@ def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
 
     @click.option(
         "--socket",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),  # `_unanswered` has the remedy
         default=SOCKET,
         show_default=True,
         envvar="HOLDFAST_ADMIN_SOCKET",
@@ -119,9 +115,27 @@ def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     @says_what_is_wrong
     def wrapped(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
-        function(Asked(socket, as_json), **given)
+        function(Asked(_place(click.get_current_context(), socket), as_json), **given)
 
     return wrapped
+
+
+def _place(ctx: click.Context, socket: Path) -> Place:
+    """`--url` says where, unless --socket is given here and the URL comes from the environment."""
+    afar: dict[str, Any] = ctx.find_root().obj or {}
+    if not afar.get("url"):
+        return Socket(socket)
+    if ctx.get_parameter_source("socket") is ParameterSource.COMMANDLINE:
+        if ctx.find_root().get_parameter_source("url") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--url and --socket name two places; give one of them")
+        return Socket(socket)
+    missing = [f"--{name}" for name, value in afar.items() if not value]
+    if missing:
+        raise click.UsageError(f"--url needs {', '.join(missing)} too")
+    try:
+        return Afar(**afar)
+    except UnusablePlaceError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:

@@ -86,7 +86,7 @@ class Lab:
         listen = ("--listen", "127.0.0.1:0", "--listen-join", "127.0.0.1:0")
         ran = self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
         text = self.configuration.read_text()
-        places = f'[listen]\nprobes = "127.0.0.1:0"\nadmin_socket = "{self.socket}"\n'
+        places = f'[listen]\nprobes = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\nadmin_socket = "{self.socket}"\n'
         self.configuration.write_text(text.replace("[listen]\n", places))
         return ran
 
@@ -96,7 +96,8 @@ class Lab:
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
         found = self._until(lambda text: re.search(r"serving.*", text))
-        self.ports = {name: int(number) for name, number in re.findall(r"(fleet|join|probes)=(\d+)", found[0])}
+        ports = re.findall(r"(fleet|join|operators|probes)=(\d+)", found[0])
+        self.ports = {name: int(number) for name, number in ports}
 
     def start_again(self) -> None:
         """On the ports that it had: nodes have them in their configuration."""
