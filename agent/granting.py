@@ -4,7 +4,6 @@ The roots stand outside of the store before the first bundle is activated; what 
 update, so that a grant is trusted no further than its signatures.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +61,8 @@ class Granting:
         node.reader.roots = roots
         await node.reload()
         run = follow([ChunkParts([data], limits) for data in bundles], node.holder(), now=node.now())
-        verified = await node.threads.verify(_first, run)
-        if verified is None:
+        verified = await node.threads.verify(next, run, None)
+        if not isinstance(verified, Verified):
             raise NotGrantedError("the first trust bundle is not valid yet")
         enrolled = enrolling.enrolment(node.settings.node.node_id, verified, roots, trusted_by, node.now())
         await node.threads.write(node.store.enrol, enrolled)
@@ -75,10 +74,6 @@ class Granting:
         if installed is None:
             raise NotGrantedError("trust.bundle_file is not set")
         await self._trust([installed])
-
-
-def _first(run: Iterator[Verified]) -> Verified | None:
-    return next(run, None)
 
 
 def _installed(file: Path | None) -> bytes | None:

@@ -61,8 +61,8 @@ def bundle_file(version: int) -> str:
 
 @dataclass
 class Source:
-    """`not_before`, `poll_again_at`: trio's clock; one that fails is left alone until the first, and it is not asked for
-    a head before the second. `unattended`: what it has may be taken whole without an operator (rules K7).
+    """`not_before`: trio's clock; a source that fails is left alone until then. `poll_again_at`: nor is it asked for a
+    head before. `unattended`: what it has may be taken whole without an operator (rules K7).
     """
 
     kind: Kind

@@ -1,6 +1,6 @@
 """Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -10,7 +10,7 @@ from agent.admission import Admission, Asked
 from agent.node import Node
 from agent.source import MISSING, Kind, Place, Source, bundle_file
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.container import ChunkParts, Opening, Parts
+from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.reasons import Rejected
@@ -52,18 +52,22 @@ class TrustChain:
 
     async def _walk(self, containers: Sequence[bytes], source: str) -> int:
         node = self.node
-        parts = [_Remembering(ChunkParts([data], node.holdings.holder.limits)) for data in containers]
-        run = follow(parts, self._judge(), now=node.now())
+        limits = node.holdings.holder.limits
+        sections: list[bytes] = []  # of the bundle that is judged: at most 1 MiB
+
+        def keep(_: str, data: bytes) -> None:
+            sections.append(data)
+
+        run = follow([ChunkParts([data], limits) for data in containers], self._judge(), now=node.now(), keep=keep)
         taken = 0
         try:
-            while (verified := await node.threads.verify(_next, run)) is not None:
-                sections = next(one.taken for one in parts if one.envelope == verified.envelope_bytes)
-                if not self._is_reached(verified):
-                    continue
-                await node.change(self._activate, verified, sections)
-                log.info("trust bundle taken", version=verified.envelope.config_version, source=source)
-                node.counters.add("trust_bundles_taken")
-                taken += 1
+            while isinstance(verdict := await node.threads.verify(next, run, None), Verified):
+                if self._is_reached(verdict):
+                    await node.change(self._activate, verdict, tuple(sections))
+                    log.info("trust bundle taken", version=verdict.envelope.config_version, source=source)
+                    node.counters.add("trust_bundles_taken")
+                    taken += 1
+                sections.clear()
         except Rejected as refused:
             asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
@@ -116,29 +120,3 @@ class TrustChain:
             if error.status not in MISSING:
                 raise
         return found
-
-
-class _Remembering:
-    """`Parts` whose sections are remembered as they pass: a bundle is at most 1 MiB."""
-
-    def __init__(self, parts: Parts) -> None:
-        self.envelope = b""
-        self.taken: list[bytes] = []
-        self._parts = parts
-
-    def opening(self) -> Opening:
-        opening = self._parts.opening()
-        self.envelope = opening.envelope
-        return opening
-
-    def manifest(self) -> bytes:
-        return self._parts.manifest()
-
-    def sections(self, sizes: Sequence[int]) -> Iterator[bytes]:
-        for data in self._parts.sections(sizes):
-            self.taken.append(data)
-            yield data
-
-
-def _next(run: Iterator[Verified]) -> Verified | None:
-    return next(run, None)
