@@ -115,5 +115,5 @@ def test_every_setting_has_words(path):
     for number, line in enumerate(lines):
         if re.match(r"#?[a-z_]+ = ", line):
             above = next(each for each in reversed(lines[:number]) if not re.match(r"#?[a-z_]+ = ", each))
-            assert above.startswith(("# ", "#[[")) or above.startswith("#[access"), line
+            assert above.startswith(("# ", "#[[", "#[access")), line
     assert max(map(len, lines)) <= 120

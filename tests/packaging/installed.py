@@ -1,0 +1,38 @@
+"""What the packages install, laid out as debian/rules does, from the lists of packaging/deb, without a build."""
+
+import shutil
+from pathlib import Path
+
+from tests.citations import ROOT
+
+DEB = ROOT / "packaging/deb"
+# Of debian/rules, execute_after_dh_install: a package's commands are its own.
+REMOVED = {
+    "holdfast-agent": ["usr/share/holdfast/holdfast/operator*.py"],
+    "holdfast-coordinator": [
+        "usr/share/holdfast-coordinator/holdfast/command.py",
+        "usr/share/holdfast-coordinator/holdfast/*_command.py",
+    ],
+}
+LIBRARIES = {
+    "holdfast-agent": Path("usr/share/holdfast"),
+    "holdfast-coordinator": Path("usr/share/holdfast-coordinator"),
+    "python3-holdfast": Path("usr/lib/python3/dist-packages"),
+}
+
+
+def install(package: str, root: Path) -> Path:
+    """The package's files below `root`; the folder of its Python modules."""
+    for line in (DEB / f"{package}.install").read_text().splitlines():
+        source, target = line.split()
+        into = root / target
+        into.mkdir(parents=True, exist_ok=True)
+        found = ROOT / source
+        if found.is_dir():
+            shutil.copytree(found, into / found.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(found, into)
+    for pattern in REMOVED.get(package, []):
+        for path in root.glob(pattern):
+            path.unlink()
+    return root / LIBRARIES[package]

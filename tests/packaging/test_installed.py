@@ -1,0 +1,155 @@
+"""What each package holds: all that its programs import, from Debian packages that it depends on, and no more."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from agent.version import VERSION
+from holdfast import command, operator
+from tests.citations import ROOT
+from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
+
+RULES = (DEB / "rules").read_text()
+OURS = {"snapshot", "wire", "store", "agent", "coordinator", "holdfast"}
+DEBIANS = {  # name in Python -> Debian package
+    "alembic": "python3-alembic",
+    "click": "python3-click",
+    "cryptography": "python3-cryptography",
+    "h11": "python3-h11",
+    "httpx": "python3-httpx",
+    "jwt": "python3-jwt",
+    "lmdb": "python3-lmdb",
+    "msgpack": "python3-msgpack",
+    "prometheus_client": "python3-prometheus-client",
+    "psycopg": "python3-psycopg",
+    "rich": "python3-rich",
+    "sqlalchemy": "python3-sqlalchemy",
+    "structlog": "python3-structlog",
+    "trio": "python3-trio",
+    "yaml": "python3-yaml",
+}
+BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://
+PROGRAMS = {
+    "holdfast-agent": ["agent.run", "agent.upstream", *command.COMMANDS.values()],
+    "holdfast-coordinator": ["coordinator.run", *{module for module, _ in operator.COMMANDS.values()}],
+    "python3-holdfast": ["holdfast.client"],
+}
+# The folder of the package first, then the tests' own libraries; each import is said.
+LOADED = """
+import importlib, json, sys
+sys.path[:0] = [sys.argv[1]]
+sys.path += json.loads(sys.argv[2])
+for name in json.loads(sys.argv[3]):
+    importlib.import_module(name)
+print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
+"""
+
+
+def paragraphs():
+    """Of debian/control, by package."""
+    found = {}
+    for paragraph in (DEB / "control").read_text().split("\n\n"):
+        fields = dict(re.findall(r"^([\w-]+): *((?:.*)(?:\n .*)*)", paragraph, re.MULTILINE))
+        found[fields.get("Package", "")] = fields
+    return found
+
+
+def depends(package):
+    """Debian package -> the least version, or an empty string."""
+    words = [word.strip() for word in paragraphs()[package]["Depends"].split(",")]
+    found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in words if not word.startswith("${")]
+    return {each[1]: each[2] or "" for each in found}
+
+
+def imported(folder):
+    """The names at the top of everything that any of its modules imports, also late."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"__future__"}
+
+
+@pytest.mark.parametrize("package", LIBRARIES)
+def test_it_depends_on_what_it_imports_and_on_nothing_else(package, tmp_path):
+    """Also for what an operator would meet only later, in a command that is seldom used"""
+    theirs = imported(install(package, tmp_path)) - OURS
+    assert {DEBIANS[name] for name in theirs} == depends(package).keys() - BY_URL
+
+
+@pytest.mark.parametrize("package", LIBRARIES)
+def test_its_programs_need_no_module_that_it_lacks(package, tmp_path):
+    """The other package's modules are not there: an agent's disk holds nothing that signs (rules S40)"""
+    folder = install(package, tmp_path)
+    libraries = [path for path in sys.path if path and "site-packages" in path]
+    names = json.dumps(PROGRAMS[package])
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LOADED, str(folder), json.dumps(libraries), names],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout)
+    assert all(file.startswith(str(tmp_path)) for name, file in loaded.items() if name.split(".")[0] in OURS and file)
+    other = {"holdfast-agent": "coordinator", "holdfast-coordinator": "store"}.get(package)
+    assert not any(name.split(".")[0] == other for name in loaded)
+
+
+def test_services_need_nothing_but_python():
+    assert depends("python3-holdfast") == {}
+
+
+@pytest.mark.parametrize("package", REMOVED)
+def test_what_is_taken_out_is_what_the_rules_take_out(package):
+    variable = {"holdfast-agent": "$(AGENT)", "holdfast-coordinator": "$(COORDINATOR)"}[package]
+    listed = re.findall(rf"{re.escape(variable)}/(\S+\.py)", RULES)
+    assert [f"{LIBRARIES[package]}/{path}" for path in listed] == REMOVED[package]
+
+
+def test_both_stand_on_one_machine(tmp_path):
+    """No file is in two packages"""
+    installed = []
+    for package in LIBRARIES:
+        install(package, tmp_path / package)
+        root = tmp_path / package
+        installed += [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
+    assert len(installed) == len({*installed})
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    latest = re.match(r"holdfast \((\S+)\)", (DEB / "changelog").read_text())[1]
+    assert latest == project["version"] == VERSION
+
+
+def test_least_versions_are_the_projects():
+    """A package asks for no older library than the project does"""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["coordinator"]]
+    least = {re.split(r"[><\[]", each)[0].lower(): re.search(r">=([\d.]+)", each)[1] for each in asked}
+    names = {"pyyaml": "yaml", "pyjwt": "jwt"}
+    least = {f"python3-{names.get(name, name)}": version for name, version in least.items()}
+    for package in ("holdfast-agent", "holdfast-coordinator"):
+        for name, version in depends(package).items():
+            assert _numbers(version) >= _numbers(least[name]), name
+
+
+def _numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
+def test_the_format_that_preinst_knows_is_taken_from_the_code():
+    """rules L37: debian/rules puts it there, and fails where it finds none"""
+    assert re.findall(r"sed -n '(.*?)' store/migration.py", RULES) == [r"s/^FORMAT = \([0-9]*\)$$/\1/p"]
+    assert len(re.findall(r"^FORMAT = [0-9]+$", (ROOT / "store/migration.py").read_text(), re.MULTILINE)) == 1
+    assert "KNOWN_FORMAT=@FORMAT@" in (DEB / "holdfast-agent.preinst").read_text()

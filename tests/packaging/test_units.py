@@ -1,0 +1,162 @@
+"""The units of systemd: what the programs expect of them, what they allow, and that both forms are one."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from agent.configuration import LocalTable, NodeTable
+from agent.credentials import JOIN_TOKEN, NODE_KEY
+from agent.unconfigured import settings_without_a_node
+from agent.units import Verb
+from coordinator.configuration import DEFAULT_PATH, OPTIONAL
+from holdfast.operator_init import STATE
+from tests.citations import ROOT
+
+UNITS = ROOT / "packaging/systemd"
+DEB = ROOT / "packaging/deb"
+DAEMONS = ["holdfast-agent.service", "holdfast-agent@.service", "holdfast-coordinator.service"]
+LOCAL = LocalTable()
+
+
+def lines(name):
+    """Settings alone, in their order."""
+    text = (UNITS / name).read_text()
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def setting(name, key):
+    """All values of a setting."""
+    return [line.partition("=")[2] for line in lines(name) if line.startswith(f"{key}=")]
+
+
+def as_instance(line):
+    """A line of the first cluster's agent, as a further cluster's has it."""
+    line = re.sub(r"(Description=Holdfast (?:node agent|local API))$", r"\1, cluster %i", line)
+    line = re.sub(r"holdfast-agent\.(socket|service)", r"holdfast-agent@%i.\1", line)
+    line = re.sub(r"((?:State|Runtime)Directory=holdfast)$", r"\1-%i", line)
+    line = re.sub(r"(LoadCredential=)(.*)$", r"\1\2:\2.%i", line)
+    return line.replace("/agent.toml", "/agent-%i.toml").replace("/run/holdfast/agent", "/run/holdfast-%i/agent")
+
+
+@pytest.mark.parametrize("kind", ["service", "socket"])
+def test_a_further_cluster_is_served_as_the_first_one(kind):
+    of_its_own = ("AssertPathExists=", "ReadWritePaths=")
+    instance = [line for line in lines(f"holdfast-agent@.{kind}") if not line.startswith(of_its_own)]
+    assert instance == [as_instance(line) for line in lines(f"holdfast-agent.{kind}")]
+
+
+def test_the_agents_unit_gives_it_what_its_defaults_name():
+    assert setting("holdfast-agent.socket", "ListenStream") == [str(LOCAL.socket_path)]
+    assert setting("holdfast-agent.socket", "SocketMode") == [f"{LOCAL.socket_mode:04o}"]
+    assert setting("holdfast-agent.service", "StateDirectory") == [_state_directory().name]
+    assert setting("holdfast-agent.service", "RuntimeDirectory") == [LOCAL.projection_directory.name]
+    assert setting("holdfast-agent.service", "LoadCredential") == [NODE_KEY, JOIN_TOKEN]
+    assert settings_without_a_node(ROOT / "packaging/etc/agent.toml") is not None
+
+
+def _state_directory():
+    return NodeTable(cluster_id="a", node_id="b").state_directory
+
+
+def test_the_coordinators_unit_gives_it_what_its_defaults_name():
+    unit = "holdfast-coordinator.service"
+    assert setting(unit, "StateDirectory") == [STATE.name]
+    socket = OPTIONAL["listen", "admin_socket"]
+    assert setting(unit, "RuntimeDirectory") == [socket.split("/")[2]]
+    assert setting(unit, "ExecStart")[0].endswith(str(DEFAULT_PATH))
+
+
+@pytest.mark.parametrize("unit", DAEMONS)
+def test_a_daemon_is_watched_restarted_and_has_no_powers(unit):
+    """rules A12, X13; threats D-61: no capability, no core dump with keys in it"""
+    asked = dict(line.partition("=")[::2] for line in lines(unit) if "=" in line)
+    assert (asked["Type"], asked["NotifyAccess"], asked["Restart"]) == ("notify", "main", "always")
+    assert int(asked["WatchdogSec"]) <= 30
+    assert (asked["CapabilityBoundingSet"], asked["AmbientCapabilities"], asked["LimitCORE"]) == ("", "", "0")
+    assert asked["StartLimitIntervalSec"] == "0"
+    assert asked["PrivateUsers"] == "no"  # yes hides who calls
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_request_of_the_agent_has_its_units(verb):
+    """Where the agent writes and looks (agent/notifiers.py) is where the units watch and answer"""
+    requests = LOCAL.reload_directory.with_name(str(verb))
+    answers = LOCAL.reload_answers_directory.with_name(f"holdfast-{verb}")
+    assert setting(f"holdfast-{verb}@.path", "PathChanged") == [f"{requests}/%i"]
+    assert f'> "{answers}/$$1"' in setting(f"holdfast-{verb}@.service", "ExecStopPost")[0]
+    made = (DEB / "holdfast-agent.tmpfiles").read_text()
+    assert f"d {requests} 0755 holdfast holdfast -\n" in made
+    assert f"d {answers} 0755 root root -\n" in made
+    allowed = setting("holdfast-agent@.service", "ReadWritePaths")[0].split()
+    assert f"-{requests}" in allowed
+
+
+def test_names_that_are_taken():
+    """What else of ours is /var/lib/holdfast-* or /run/holdfast-* is no cluster's name"""
+    taken = {path.name for path in (ROOT / "packaging/reserved-names").iterdir()}
+    assert {"coordinator", *Verb} <= taken
+    for unit in ("holdfast-agent@.service", "holdfast-agent@.socket"):
+        assert setting(unit, "AssertPathExists") == ["!/usr/share/holdfast/reserved-names/%i"]
+    assert "packaging/reserved-names usr/share/holdfast\n" in (DEB / "holdfast-agent.install").read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"), [("HUP\n", "HUP"), ("USR2\n", "USR2"), ("KILL\n", ""), ("HUP; reboot\n", ""), ("", "")]
+)
+def test_only_three_signals_can_be_asked_for(tmp_path, asked, sent):
+    """threats D-61: root acts on the agent's word, so the word is one of three"""
+    script = (ROOT / "packaging/bin/signal-unit").read_text().replace("/run/holdfast/signal", str(tmp_path))
+    (tmp_path / "web.service").write_text(asked)
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
+    systemctl.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "signal-unit", "web.service"], env=environment, capture_output=True, check=False
+    )
+    called = tmp_path / "called"
+    assert done.returncode == (0 if sent else 1)
+    if sent:
+        assert called.read_text().splitlines()[1] == f"kill --kill-whom=main --signal={sent} -- web.service"
+    else:
+        assert not called.exists()
+
+
+@pytest.mark.parametrize("unit", sorted(path.name for path in UNITS.iterdir()))
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze here")
+def test_systemd_understands_it(tmp_path, unit):
+    """Also Debian 12's, which ignores what is newer: there is nothing that it warns of"""
+    folder = tmp_path / "etc/systemd/system"
+    shutil.copytree(UNITS, folder)
+    for program in re.findall(r"(?<==)/\S+", "\n".join(f"={each}" for each in _programs())):
+        path = tmp_path / program.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o755)
+    asked = unit.replace("@.", "@one.")
+    done = subprocess.run(
+        ["systemd-analyze", "--man=no", f"--root={tmp_path}", "verify", asked],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = [line for line in done.stderr.splitlines() if "holdfast" in line and "not found" not in line]
+    assert ours == []
+
+
+def _programs():
+    for path in UNITS.glob("*.service"):
+        yield from (line.partition("=")[2].split()[0] for line in lines(path.name) if line.startswith("Exec"))
+
+
+@pytest.mark.parametrize("unit", DAEMONS)
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze here")
+def test_little_is_left_to_a_daemon_that_was_taken_over(unit):
+    """At most 1.5 of 10, and the judge can say no"""
+    command = ["systemd-analyze", "security", "--no-pager", "--offline=true"]
+    judged = [
+        subprocess.run([*command, f"--threshold={tenths}", str(UNITS / unit)], capture_output=True, check=False)
+        for tenths in (15, 5)
+    ]
+    assert [each.returncode == 0 for each in judged] == [True, False]
