@@ -23,7 +23,7 @@ from coordinator.refusal import Code, Refused
 from coordinator.running import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.threads import in_database, in_library
 from coordinator.waiting import News, Pair
-from snapshot.identifiers import MAX_INTEGER, is_id, parse_scope
+from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
 from wire.messages import JoinGrant, JoinNonce, TrustList
 from wire.peer import PinState, TlsPeer
 from wire.request import HttpError, Request, Response
@@ -146,7 +146,7 @@ class NodeApi:
             mark = await in_library(put_back.shown, at.database, peer.node_id, data)
         except Refused as refused:
             at.alarm("head_not_proven")
-            await self._note(peer, (0, 0), refused.code.value)
+            await self._note(peer, HEAD, (0, 0), refused.code.value)
             raise to_peer(refused) from refused
         found = await in_library(put_back.stands, at.database, peer.node_id, mark)
         if found in NOT_ON_RECORD:
@@ -198,13 +198,13 @@ class NodeApi:
         """It holds more than we ever signed: it gets nothing, and somebody should look (rules K37, K41)."""
         self._at.alarm(Comparison.NODE_AHEAD.value)
         _log.warning("a node is ahead of us", node=peer.node_id, held=held, published=ours)
-        await self._note(peer, held, Comparison.NODE_AHEAD.value)
+        await self._note(peer, HEAD, held, Comparison.NODE_AHEAD.value)
 
-    async def _note(self, peer: TlsPeer, held: Pair, outcome: str) -> None:
+    async def _note(self, peer: TlsPeer, scope: str, held: Pair, outcome: str) -> None:
         """Once in a while for each node and outcome: who claims without end does not fill the audit log."""
         at = self._at
         if self._claims.refused((peer.node_id, outcome), trio.current_time()) is None:
-            await in_database(put_back.note, at.database, peer.node_id, held, outcome, now=at.now())
+            await in_database(put_back.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
 
     # ---- documents
 
@@ -246,8 +246,10 @@ class NodeApi:
         except NotRecorded:  # it is logged already
             raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
         self._at.seen.reported(peer.node_id)
-        for comparison in answer.comparisons.values():
+        for scope, comparison in answer.comparisons.items():
             self._at.alarm(comparison.value)
+            if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
+                await self._note(peer, scope, answer.recorded[scope].pair, comparison.value)
         return Response.json(answer.body())
 
     def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:

@@ -2,7 +2,7 @@
 
 Changes of the authoritative state are made one at a time, on every replica: SQLite by BEGIN IMMEDIATE, PostgreSQL by
 one advisory lock held to the end of the transaction. So whatever a change has read still holds when it commits. Reports
-of nodes (`record`) do not take that lock; they never touch the same tables.
+of nodes (`record`) do not take that lock; they never write to the same tables.
 """
 
 import fcntl

@@ -7,6 +7,7 @@ common; what is read is hashed again. What a node is told of them is heads.py's.
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, delete, insert, select, true, update
 from sqlalchemy.engine import Row
@@ -21,6 +22,8 @@ HEAD = "head"
 TRUST_BUNDLE = "trust_bundle"
 EVERYBODY = "*"
 MAX_BUNDLES = 256  # format.md 8
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ def kept(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
     }
 
 
-def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+def chunks(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
     """As many values as one statement takes."""
     return (values[start : start + 500] for start in range(0, len(values), 500))
 

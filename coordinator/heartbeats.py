@@ -9,8 +9,8 @@ journal event once by (node, incarnation, sequence), in whatever order and howev
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from sqlalchemy import Table, select
@@ -20,6 +20,7 @@ from coordinator import requests, schema
 from coordinator.checkin import Comparison, Mark, compare_all
 from coordinator.database import Database, Transaction
 from coordinator.refusal import Code, Refused
+from coordinator.reported import Line, doubtful
 from coordinator.requests import Member, is_text
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
@@ -103,7 +104,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a heartbeat; `comparisons` are the scopes that are behind or in conflict (rules K41)."""
+    """The answer to a heartbeat; `comparisons`: the scopes that are behind, ahead, or in conflict (rules K37, K41)."""
 
     generation: int
     acknowledged_event: int
@@ -186,11 +187,14 @@ def record(
         known = _records(transaction, sorted({each.node_id for each in batch}))
         rows: dict[str, dict[str, object]] = {}
         answers = []
+        news: dict[Line, Mark] = {}  # versions that a member has not reported before
         for each in batch:
             known_record, generation = known.get(each.node_id, (None, 0))
             merged, compared = merge(known_record, each)
             answers.append(Answer(generation, merged.acknowledged_event, merged.recorded, compared))
             if each.node_id in known:  # removed meanwhile: nothing of it is kept
+                before = known_record.recorded if known_record else {}
+                news |= {(each.node_id, scope): mark for scope, mark in _risen(before, merged.recorded)}
                 known[each.node_id] = (merged, generation)
                 rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
         _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
@@ -198,7 +202,17 @@ def record(
         _write(
             transaction, schema.events, _event_rows([each for each in batch if each.node_id in rows], now), keep=True
         )
-    return answers
+        doubts = doubtful(transaction, news)
+    return [_doubted(answer, each.node_id, doubts) for answer, each in zip(answers, batch, strict=True)]
+
+
+def _risen(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> Iterator[tuple[str, Mark]]:
+    return ((scope, mark) for scope, mark in after.items() if before.get(scope) != mark)
+
+
+def _doubted(answer: Answer, node_id: str, doubts: Mapping[Line, Comparison]) -> Answer:
+    mine = {scope: doubt for (node, scope), doubt in doubts.items() if node == node_id}
+    return replace(answer, comparisons={**answer.comparisons, **mine}) if mine else answer
 
 
 def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Record | None, int]]:

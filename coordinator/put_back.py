@@ -80,12 +80,11 @@ def keep(database: Database, node_id: str, mark: Mark, *, now: float) -> Compari
     return found
 
 
-def note(database: Database, node_id: str, held: Pair, outcome: str, *, now: float) -> None:
-    """`held`: what the node says that it holds."""
+def note(database: Database, node_id: str, scope: str, held: Pair, outcome: str, *, now: float) -> None:
+    """`held`: the version of the scope, or of its head, that the node says it holds."""
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
-        ours = _record(transaction, node_id)
-        before = list(ours.pair) if ours else None
-        transaction.audit("put_back.unproven", node_id, before, list(held), outcome=outcome)
+        claim = {"scope": scope, "authority_epoch": held[0], "version": held[1]}
+        transaction.audit("put_back.unproven", node_id, None, claim, outcome=outcome)
 
 
 def _compared(transaction: Transaction, node_id: str, mark: Mark) -> Comparison:

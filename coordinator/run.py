@@ -1,7 +1,7 @@
 """The daemon `holdfast-coordinator`: what is built, and what is started. Its nursery is the table of contents.
 
 servers    who may ask what: listeners.py
-publisher  collector  keeper  door   documents out, reports in, what goes with time, operators from afar
+publisher  collector  seen  keeper  door   documents out, reports in, what goes with time, operators from afar
 """
 
 import argparse
