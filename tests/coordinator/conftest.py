@@ -34,19 +34,21 @@ def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated database that belongs to this test."""
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a migrated database that belongs to this test, and is gone after it."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/state.db"
         database = Database(url)
         database.migrate()
         database.close()
-        return url
+        yield url
+        return
     server: str = request.getfixturevalue("postgresql_url")
     name = f"test{next(_numbers)}"
     with psycopg.connect(_plain(server, "template1"), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE postgres")
-    return server.format(name)
+        yield server.format(name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
