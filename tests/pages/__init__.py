@@ -7,14 +7,29 @@ tests/test_pages.py holds every page against what the code says now.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.citations import ROOT
-from tests.pages import configuration, reasons
+from tests.pages import configuration, openapi, reasons
+from tests.pages.openapi import admin, coordinator, local
+
+APIS = {
+    "local": local.api,
+    "coordinator": coordinator.api,
+    "admin": admin.api,
+}
+"""Each HTTP interface, by the name of its page."""
+
+
+def _yaml(api: Callable[[], openapi.Api]) -> str:
+    return openapi.text(api())
+
 
 PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "docs/configuration.md": configuration.page,
     ROOT / "docs/reasons.md": reasons.page,
+    **{ROOT / f"docs/openapi-{name}.yaml": partial(_yaml, api) for name, api in APIS.items()},
 }
 
 

@@ -1,0 +1,145 @@
+"""What both daemons really answer is what docs/openapi-*.yaml say: no member more, none less."""
+
+import http.client
+import json
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.citations import ROOT
+from tests.journeys.test_two_daemons import Gateway, Lab, declare, gateway, lab
+
+__all__ = ["gateway", "lab"]  # fixtures
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(str(self.path))
+
+
+class Documented:
+    """An interface, and each of its answers held against its page."""
+
+    def __init__(self, page: str, path: Path) -> None:
+        self.document = yaml.safe_load((ROOT / f"docs/openapi-{page}.yaml").read_text())
+        self.path = path
+        self.asked: set[tuple[str, str]] = set()
+
+    def ask(self, method: str, template: str, body: object = None, query: str = "", **parameters: str) -> object:
+        """The answer's value; the operation, its status, its headers and its schema are on the page."""
+        operation = self.document["paths"][template][method.lower()]
+        connection = Unix(self.path)
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        connection.request(method, template.format(**parameters) + query, data)
+        answer = connection.getresponse()
+        raw = answer.read()
+        connection.close()
+        self.asked.add((method, template))
+        described = operation["responses"].get(str(answer.status))
+        assert described is not None, (template, answer.status, raw)
+        described = self._resolved(described)
+        assert [name for name in described.get("headers", {}) if answer.headers[name] is None] == []
+        content = described.get("content", {})
+        if not content:
+            assert raw == b""
+            return None
+        kind = answer.headers["content-type"].partition(";")[0]
+        assert kind in content
+        if kind != "application/json":
+            return raw
+        value = json.loads(raw)
+        self.judge(content[kind]["schema"], value)
+        return value
+
+    def judge(self, schema: dict, value: object) -> None:
+        whole = {**schema, "components": self.document["components"]}
+        assert [f"{error.json_path}: {error.message}" for error in Draft202012Validator(whole).iter_errors(value)] == []
+
+    def unasked(self, *, but: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        paths = self.document["paths"].items()
+        return {(method.upper(), path) for path, methods in paths for method in methods} - self.asked - but
+
+    def _resolved(self, described: dict) -> dict:
+        name = described.get("$ref", "").rpartition("/")[2]
+        return self.document["components"]["responses"][name] if name else described
+
+
+@pytest.fixture
+def node(lab: Lab, gateway: Gateway) -> Gateway:
+    """A member whose configuration is active, and whose first heartbeats are on record."""
+    declare(lab, 8081)
+    lab.good("allow", "add", "gateway")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.start()
+    gateway.until(lambda: gateway.status["state"] == "active")
+    gateway.until(lambda: len(lab.good("fleet", "--json").json["states"]) == 1)
+    return gateway
+
+
+def test_what_the_agent_answers_is_what_its_page_says(node: Gateway):
+    """protocol.md 4"""
+    api = Documented("local", node.folder / "run" / "agent.sock")
+    status = api.ask("GET", "/v1/status")
+    assert status["state"] == "active" and status["scopes"]
+    listed = api.ask("GET", "/v1/scopes")["scopes"]
+    for scope in listed:
+        whole = api.ask("GET", "/v1/scopes/{scope}", scope=scope.replace("/", "%2F"))
+        for name in whole["sections"]:
+            api.ask("GET", "/v1/scopes/{scope}/sections/{name}", scope=scope.replace("/", "%2F"), name=name)
+    api.ask("GET", "/v1/scopes/{scope}", scope="qos_policy%2Fnothing")
+    api.ask("GET", "/v1/scopes/{scope}", scope="route_policy", query="?slot=elsewhere")
+    api.ask("GET", "/v1/watch", query="?after=0&wait=1")
+    api.ask("GET", "/v1/watch", query=f"?after={status['generation']}&wait=0")
+    yes = api.ask("POST", "/v1/may", {"action": "report_degraded"})
+    no = api.ask("POST", "/v1/may", {"action": "assign_role"})
+    assert (yes["allowed"], no["allowed"], no["reason"]) == (True, False, "forbidden_in_degraded")
+    api.ask("POST", "/v1/may", {"action": 1})
+    assert api.ask("POST", "/v1/import", b"\x94no document")["code"] == "bad_container"
+    for probe in ("startup", "liveness", "readiness"):
+        api.ask("GET", f"/probe/{probe}")
+    api.ask("GET", "/metrics")
+    assert api.unasked(but=set()) == set()
+
+
+def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: Lab, node: Gateway):
+    """protocol.md 2"""
+    api = Documented("admin", lab.socket)
+    files = {"fabric.yaml": (lab.folder / "fabric.yaml").read_text()}
+    assert api.ask("POST", "/v1/apply", {"files": files, "dry_run": True})["outcome"] == "planned"
+    assert api.ask("POST", "/v1/apply", {"files": {"a.yaml": "kind: Nothing\nid: x\n"}})["problems"]
+    for path in ("resources", "diff", "nodes", "allowlist", "tokens", "fleet", "audit", "status", "keys", "trust"):
+        api.ask("GET", f"/v1/{path}")
+    for path in ("revocations", "rotation"):
+        api.ask("GET", f"/v1/{path}")
+    api.ask("GET", "/v1/nodes/{node_id}", node_id="gateway")
+    api.ask("GET", "/v1/nodes/{node_id}", node_id="nobody")
+    api.ask("GET", "/v1/nodes/{node_id}/explain", node_id="gateway")
+    api.ask("GET", "/v1/nodes/{node_id}/versions/{scope}", node_id="gateway", scope="route_policy")
+    api.ask("POST", "/v1/allowlist/{node_id}", {"kind": "data"}, node_id="other")
+    token = api.ask("POST", "/v1/tokens", {"node_id": "other"})
+    api.ask("DELETE", "/v1/tokens/{jti}", jti=token["jti"])
+    api.ask("DELETE", "/v1/allowlist/{node_id}", node_id="other")
+    revoked = {"category": "endpoints", "value": "https://old.example:443", "reason": "gone"}
+    api.ask("POST", "/v1/revocations", revoked)
+    path = "/v1/revocations/{category}/{value}"
+    api.ask("DELETE", path, category="endpoints", value="https:%2F%2Fold.example:443")
+    assert api.ask("POST", "/v1/trust/requests", {})["request"]
+    asked = {"node_id": "gateway", "scope": "route_policy", "to_config_version": 99}
+    assert api.ask("POST", "/v1/recoveries/requests", asked)["code"]
+    assert api.ask("POST", "/v1/trust", {"document": "AAAA"})["code"]
+    assert api.ask("POST", "/v1/recoveries", {"document": "AAAA"})["code"]
+    (lab.folder / "tree").mkdir()
+    assert api.ask("POST", "/v1/publish", {"to": str(lab.folder / "tree")})["new"] > 0
+    for verb in ("revoke", "remove"):
+        assert api.ask("POST", f"/v1/nodes/{{node_id}}/{verb}", {"reason": "test"}, node_id="gateway")
+    assert api.ask("POST", "/v1/nodes/{node_id}/readmit", {}, node_id="gateway")
+    assert api.unasked(but=set()) == set()

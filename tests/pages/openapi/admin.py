@@ -1,0 +1,377 @@
+"""docs/openapi-admin.yaml: what operators ask the coordinator on its Unix socket."""
+
+import importlib
+import inspect
+import pkgutil
+from types import SimpleNamespace
+
+import coordinator as package
+from coordinator import admin_api, authority_api, ceremony_api
+from coordinator.admission import Entry, TokenEntry
+from coordinator.catalog import NodeEntry
+from coordinator.documents import Entry as BundleEntry
+from coordinator.drafts import PublishedVersion
+from coordinator.explain import Explanation
+from coordinator.fleet import Fleet
+from coordinator.history import AuditEntry
+from coordinator.requests import Member
+from coordinator.rotation import Step
+from coordinator.static_tree import Written
+from snapshot.identifiers import SCOPE_TYPES
+from tests.pages.openapi import Api
+from tests.pages.openapi.parts import (
+    ANYTHING,
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    TIME,
+    VERSION,
+    Operation,
+    Value,
+    answer,
+    body,
+    closed,
+    named,
+    nullable,
+    of,
+    query,
+    ref,
+    several,
+)
+from wire.forms import HASH, IDENTIFIER, SCOPE
+from wire.routes import Route
+
+CHANGE_OF_A_SECTION = {"enum": ["set", "remove", "patch"]}
+SCOPE_TYPE = {"enum": list(SCOPE_TYPES)}
+BASE64 = {"type": "string", "contentEncoding": "base64"}
+
+CHANGE = closed(
+    {
+        "verb": {"enum": ["create", "change", "delete"]},
+        "kind": TEXT,
+        "id": IDENTIFIER.schema,
+        "differences": several(closed({"path": TEXT, "before": ANYTHING, "after": ANYTHING})),
+    }
+)
+PLAN = closed(
+    {
+        "outcome": {"enum": ["planned", "applied"]},
+        "changes": several(CHANGE),
+        "unchanged": COUNT,
+        "touched": named(several(TEXT)),
+        "based_on": TEXT,
+        "lines": several(TEXT),
+    }
+)
+PROBLEMS = closed(
+    {
+        "code": {"const": "invalid_resources"},
+        "message": TEXT,
+        "problems": several(closed({"file": TEXT, "line": COUNT, "field": TEXT, "message": TEXT, "remedy": TEXT})),
+    }
+)
+REVOCATIONS = closed(
+    {
+        "version": COUNT,
+        "key_ids": several(HASH.schema),
+        "node_ids": several(IDENTIFIER.schema),
+        "role_assignments": several(TEXT),
+        "service_ids": several(TEXT),
+        "endpoints": several(TEXT),
+    }
+)
+STATUS = closed(
+    {
+        "cluster_id": IDENTIFIER.schema,
+        "authority_epoch": VERSION,
+        "revision": COUNT,
+        "state_id": TEXT,
+        "put_back": TEXT,
+        "sites": named(COUNT),
+        "trust_bundle": nullable(ref("TrustBundle")),
+        "coordinator_id": IDENTIFIER.schema,
+        "held_polls": COUNT,
+        "alarms": named(COUNT),
+        "publishing": closed({"fault": TEXT, "behind": COUNT, "conflicts": COUNT, "failed": named(named(TEXT))}),
+    }
+)
+ROTATION = closed(
+    {
+        "version": VERSION,
+        "authority_epoch": VERSION,
+        "expires_at": COUNT,
+        "renew_at": COUNT,
+        "thresholds": named(COUNT),
+        "revocations": named(several(TEXT)),
+        "keys": several({"$ref": "#/components/schemas/KeyStep"}),
+    }
+)
+KEY = closed(
+    {
+        "key_id": HASH.schema,
+        "algorithm": {"enum": ["ed25519", "rsa-pss-sha256"]},
+        "faults": named(nullable(TEXT)),
+    }
+)
+ENTRY_BODY = closed({}, kind={"enum": ["data", "witness"]}, site_id=IDENTIFIER.schema, certificate_sha256=HASH.schema)
+REASON_BODY = closed({"reason": {"type": "string", "minLength": 1, "maxLength": 256}})
+REQUEST = closed({"about": TEXT, "changes": several(TEXT), "request": TEXT})
+
+BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
+    ("POST", "/v1/apply"): (
+        admin_api._APPLY,
+        closed({"files": named(TEXT)}, prune=BOOLEAN, dry_run=BOOLEAN, based_on=TEXT),
+    ),
+    ("POST", "/v1/nodes/{node_id}/revoke"): (admin_api._REASON, REASON_BODY),
+    ("POST", "/v1/nodes/{node_id}/remove"): (admin_api._REASON, REASON_BODY),
+    ("POST", "/v1/nodes/{node_id}/readmit"): (admin_api._ENTRY, ENTRY_BODY),
+    ("POST", "/v1/allowlist/{node_id}"): (admin_api._ENTRY, ENTRY_BODY),
+    ("POST", "/v1/tokens"): (
+        admin_api._TOKEN,
+        closed({}, node_id=IDENTIFIER.schema, site_id=IDENTIFIER.schema, lifetime_s=VERSION),
+    ),
+    ("POST", "/v1/trust"): (authority_api._DOCUMENT, closed({"document": BASE64})),
+    ("POST", "/v1/recoveries"): (authority_api._DOCUMENT, closed({"document": BASE64})),
+    ("POST", "/v1/revocations"): (
+        authority_api._REVOCATION,
+        closed(
+            {
+                "category": {"enum": ["key_ids", "role_assignments", "service_ids", "endpoints"]},
+                "value": {"type": "string", "maxLength": 320},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 256},
+            }
+        ),
+    ),
+    ("POST", "/v1/publish"): (authority_api._PUBLISH, closed({"to": {"type": "string", "pattern": "^/"}})),
+    ("POST", "/v1/trust/requests"): (
+        ceremony_api._WISHES,
+        closed({}, wishes=several({"type": "object", "required": ["wish"], "properties": {"wish": TEXT}})),
+    ),
+    ("POST", "/v1/recoveries/requests"): (
+        ceremony_api._RECOVERY,
+        closed({"node_id": IDENTIFIER.schema, "scope": SCOPE.schema, "to_config_version": VERSION}),
+    ),
+}
+"""What each body must be: the table that the code checks it by, and the schema. A test compares their members."""
+
+
+def _asks(key: tuple[str, str]) -> Value:
+    members, schema = BODIES[key]
+    return body(schema, required=any(member.required for member in members.values()))
+
+
+def _ok(about: str, schema: Value) -> dict[int, Value]:
+    return {200: answer(about, schema)}
+
+
+ID = closed({"node_id": IDENTIFIER.schema})
+REVOKED = closed({"category": TEXT, "value": TEXT})
+
+OPERATIONS = {
+    ("POST", "/v1/apply"): Operation(
+        "Show or carry out what declared files would change",
+        {**_ok("The plan.", ref("Plan")), 422: answer("Wrong files; nothing was changed.", ref("Problems"))},
+        (400, 403, 409, 413, 503),
+        body=_asks(("POST", "/v1/apply")),
+        description="With `based_on` of an earlier answer exactly that plan is carried out, or `concurrent_update`.",
+    ),
+    ("GET", "/v1/resources"): Operation(
+        "What is declared",
+        _ok(
+            "By kind and id.",
+            closed({"resources": several(closed({"kind": TEXT, "id": TEXT, "spec": {"type": "object"}}))}),
+        ),
+        (403, 503),
+    ),
+    ("GET", "/v1/diff"): Operation(
+        "What is declared and not published yet",
+        _ok("By node, scope type and section.", closed({"nodes": named(named(named(CHANGE_OF_A_SECTION)))})),
+        (403, 404, 503),
+        query=(query("node", IDENTIFIER.schema, "Of one node; of all, if it is left out."),),
+    ),
+    ("GET", "/v1/nodes"): Operation(
+        "Members", _ok("Revoked ones, too.", closed({"nodes": several(ref("Node"))})), (403, 503)
+    ),
+    ("GET", "/v1/nodes/{node_id}"): Operation("A member", _ok("Its entry.", ref("Node")), (403, 404, 503)),
+    ("GET", "/v1/nodes/{node_id}/explain"): Operation(
+        "Why a node is told what it is told",
+        _ok("By scope type.", closed({"node_id": TEXT, "scopes": several(ref("Explanation"))})),
+        (403, 404, 503),
+        query=(query("scope", SCOPE_TYPE, "Of one scope type."),),
+    ),
+    ("POST", "/v1/nodes/{node_id}/revoke"): Operation(
+        "Revoke a node", _ok("Done.", ID), (400, 403, 404, 503), body=_asks(("POST", "/v1/nodes/{node_id}/revoke"))
+    ),
+    ("POST", "/v1/nodes/{node_id}/remove"): Operation(
+        "Let a node leave", _ok("Done.", ID), (400, 403, 404, 503), body=_asks(("POST", "/v1/nodes/{node_id}/remove"))
+    ),
+    ("POST", "/v1/nodes/{node_id}/readmit"): Operation(
+        "Let a node come back",
+        _ok("Its entry on the allowlist.", ref("Allowed")),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/nodes/{node_id}/readmit")),
+    ),
+    ("GET", "/v1/allowlist"): Operation(
+        "Who may join", _ok("Entries.", closed({"entries": several(ref("Allowed"))})), (403, 503)
+    ),
+    ("POST", "/v1/allowlist/{node_id}"): Operation(
+        "Let a node join",
+        _ok("The entry.", ref("Allowed")),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/allowlist/{node_id}")),
+    ),
+    ("DELETE", "/v1/allowlist/{node_id}"): Operation(
+        "Take an entry back", _ok("A member stays one.", ID), (403, 404, 503)
+    ),
+    ("GET", "/v1/tokens"): Operation(
+        "Join tokens, without their text", _ok("Entries.", closed({"tokens": several(ref("Token"))})), (403, 503)
+    ),
+    ("POST", "/v1/tokens"): Operation(
+        "Make a join token",
+        _ok(
+            "The one time that its text is shown.",
+            closed(
+                {
+                    "token": TEXT,
+                    "jti": TEXT,
+                    "expires_at": COUNT,
+                    "site_id": IDENTIFIER.schema,
+                    "node_id": nullable(IDENTIFIER.schema),
+                },
+            ),
+        ),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/tokens")),
+    ),
+    ("DELETE", "/v1/tokens/{jti}"): Operation(
+        "Revoke a token", _ok("At once, everywhere.", closed({"jti": TEXT})), (403, 404, 503)
+    ),
+    ("GET", "/v1/fleet"): Operation("How the fleet stands", _ok("At one time.", ref("Fleet")), (403, 503)),
+    ("GET", "/v1/audit"): Operation(
+        "Who changed what and when, the newest first",
+        _ok("Entries.", closed({"entries": several(ref("Audit"))})),
+        (400, 403, 503),
+        query=(
+            query("before", VERSION, "The audit id to page on from."),
+            query("most", {"type": "integer", "minimum": 1}, "How many; 100 unless said."),
+            query("action", TEXT, "Only these."),
+        ),
+    ),
+    ("GET", "/v1/status"): Operation("The coordinator", _ok("This replica.", ref("Status")), (403, 503)),
+    ("GET", "/v1/keys"): Operation(
+        "The config keys that this replica holds, and for what each signs now",
+        _ok("A fault says why not.", closed({"keys": several(KEY)})),
+        (403, 503),
+    ),
+    ("GET", "/v1/trust"): Operation(
+        "Trust bundles, in order",
+        _ok("Containers.", closed({"documents": several(BASE64)})),
+        (400, 403, 503),
+        query=(query("from", COUNT, "Those after this version."),),
+    ),
+    ("POST", "/v1/trust"): Operation(
+        "Hand in the next trust bundle, as root keys have signed it",
+        _ok("It holds.", closed({"version": VERSION, "authority_epoch": VERSION, "expires_at": TIME})),
+        (400, 403, 409, 503),
+        body=_asks(("POST", "/v1/trust")),
+    ),
+    ("POST", "/v1/recoveries"): Operation(
+        "Hand in a recovery, as root keys have signed it",
+        _ok(
+            "It holds.",
+            closed({"node_id": TEXT, "scope": TEXT, "from_config_version": VERSION, "to_config_version": VERSION}),
+        ),
+        (400, 403, 409, 503),
+        body=_asks(("POST", "/v1/recoveries")),
+    ),
+    ("GET", "/v1/revocations"): Operation("What every head carries", _ok("Now.", ref("Revocations")), (403, 503)),
+    ("POST", "/v1/revocations"): Operation(
+        "Revoke a key, a role assignment, a service or an endpoint",
+        _ok("Done.", REVOKED),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/revocations")),
+    ),
+    ("DELETE", "/v1/revocations/{category}/{value}"): Operation(
+        "Take a revocation back", _ok("Done.", REVOKED), (403, 404, 409, 503)
+    ),
+    ("POST", "/v1/publish"): Operation(
+        "Bring a directory up to what is published now",
+        _ok("Files by what became of them.", ref("Written")),
+        (400, 403, 503),
+        body=_asks(("POST", "/v1/publish")),
+    ),
+    ("GET", "/v1/rotation"): Operation(
+        "The present bundle, and what comes next for each key", _ok("With dates.", ref("Rotation")), (403, 503)
+    ),
+    ("GET", "/v1/nodes/{node_id}/versions/{scope}"): Operation(
+        "The versions of a scope that were published for a node",
+        _ok("The oldest first.", closed({"versions": several(ref("Version"))})),
+        (403, 404, 503),
+    ),
+    ("POST", "/v1/trust/requests"): Operation(
+        "Draft the next trust bundle for root keys to sign",
+        _ok("Nothing is changed by asking.", ref("Request")),
+        (400, 403, 409, 503),
+        body=_asks(("POST", "/v1/trust/requests")),
+    ),
+    ("POST", "/v1/recoveries/requests"): Operation(
+        "Draft a recovery for root keys to sign",
+        _ok("Nothing is changed by asking.", ref("Request")),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/recoveries/requests")),
+    ),
+}
+
+DESCRIPTION = """\
+What operators ask. On the Unix socket the kernel says who asks: root and the service's own user are answered. Every
+change is one transaction and stands in the audit log. Errors name code, details and remedy: see reasons.md. Times
+without a form are Unix seconds."""
+
+
+def routes() -> tuple[Route, ...]:
+    """The tables of the code, without a coordinator behind them: of every class there that has one."""
+    found = []
+    for module in pkgutil.iter_modules(package.__path__, "coordinator."):
+        for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if cls.__module__ == module.name and name.endswith("Api") and hasattr(cls, "routes"):
+                found += cls(*[SimpleNamespace() for _ in inspect.signature(cls).parameters]).routes()
+    return tuple(found)
+
+
+def api() -> Api:
+    bundle = of(BundleEntry)
+    bundle["properties"]["expires_at"] = TIME
+    step = of(Step)
+    step["properties"]["is_due"] = BOOLEAN
+    fleet = of(Fleet)
+    fleet["properties"]["put_back"] = TEXT
+    return Api(
+        "Holdfast: coordinator, for operators",
+        DESCRIPTION,
+        (
+            {
+                "url": "http://localhost",
+                "description": "the Unix socket /run/holdfast-coordinator/admin.sock",
+            },
+        ),
+        routes(),
+        OPERATIONS,
+        {
+            "Plan": PLAN,
+            "Problems": PROBLEMS,
+            "Node": of(NodeEntry),
+            "Allowed": of(Entry),
+            "Token": of(TokenEntry),
+            "Explanation": of(Explanation),
+            "Fleet": fleet,
+            "Audit": of(AuditEntry),
+            "Status": STATUS,
+            "TrustBundle": bundle,
+            "Revocations": REVOCATIONS,
+            "Rotation": ROTATION,
+            "KeyStep": step,
+            "Version": of(PublishedVersion),
+            "Written": of(Written),
+            "Request": REQUEST,
+        },
+    )

@@ -1,0 +1,266 @@
+"""docs/openapi-local.yaml: what a node's services ask on its Unix socket."""
+
+from typing import Any
+
+from agent.local_api import LocalApi
+from tests.pages.openapi import Api
+from tests.pages.openapi.parts import (
+    ANYTHING,
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    TIME,
+    VERSION,
+    Operation,
+    answer,
+    body,
+    closed,
+    header,
+    named,
+    nullable,
+    query,
+    ref,
+    several,
+    shown,
+)
+from wire.forms import HASH, SCOPE, record
+from wire.messages import MayAnswer, MayRequest, ScopeReport, WatchAnswer
+from wire.routes import Route
+
+GRADE = {"enum": ["fresh", "stale", "expired"]}
+MODE = {"enum": ["normal", "degraded", "fenced"]}
+STATE = {
+    "enum": ["unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked"],
+}
+
+NODE_HEADERS = {
+    "Holdfast-Generation": "How often something was activated or withdrawn on this node.",
+    "Holdfast-Grade": "`fresh`, `stale` (nobody confirms it any more) or `expired`.",
+}
+SCOPE_HEADERS = {
+    **NODE_HEADERS,
+    "Holdfast-Version": "The scope's `config_version`.",
+    "Holdfast-Epoch": "Its authority epoch.",
+    "Holdfast-Expires": "When its authority ends.",
+    "Holdfast-Age": "Seconds since it was issued.",
+    "ETag": "Of the content.",
+}
+SLOT = query("slot", {"enum": ["active", "previous", "pending"]}, "Which version; `active` unless said.")
+EXPIRED = query("expired", {"enum": ["allow"]}, "Read an expired scope, where the configuration permits.")
+KNOWN = header("If-None-Match", "The ETag that the caller holds: 304 if it is still right.")
+
+SECTION_ENTRY = closed({"sha256": TEXT, "size": COUNT})
+
+STATUS = closed(
+    {
+        "node_id": TEXT,
+        "cluster_id": TEXT,
+        "agent_version": TEXT,
+        "incarnation": TEXT,
+        "state": STATE,
+        "cause": TEXT,
+        "join": nullable(closed({"code": TEXT, "detail": TEXT, "refused": BOOLEAN, "at": TIME, "again_at": TIME})),
+        "degraded_since": nullable(TIME),
+        "rollback_check": {"enum": ["confirmed", "unconfirmed"]},
+        "roles": several(TEXT),
+        "trust_bundle_version": COUNT,
+        "clock": closed(
+            {"synchronised": nullable(BOOLEAN), "offset_floor_s": {"type": "integer"}, "regressed": BOOLEAN}
+        ),
+        "sources": several(closed({"kind": TEXT, "url": TEXT, "error": TEXT, "failures": COUNT})),
+        "recovering": several(TEXT),
+        "passed_over": several(TEXT),
+        "store": closed({"fault": TEXT, "floor_lost": BOOLEAN}),
+        "counters": named(COUNT),
+        "now": TIME,
+        "mode": MODE,
+        "fence": nullable(TEXT),
+        "grade": GRADE,
+        "generation": COUNT,
+        "head": nullable(
+            closed(
+                {
+                    "generation": VERSION,
+                    "authority_epoch": VERSION,
+                    "age_s": COUNT,
+                    "expires_at": TIME,
+                    "grade": GRADE,
+                }
+            )
+        ),
+        "scopes": named(ref("ScopeReport")),
+        "services": named(
+            closed(
+                {
+                    "ready": BOOLEAN,
+                    "reason": TEXT,
+                    "scopes": several(TEXT),
+                    "told_generation": nullable(COUNT),
+                    "told_at": nullable(TIME),
+                    "up_to_date": BOOLEAN,
+                    "answer": TEXT,
+                    "answer_ok": nullable(BOOLEAN),
+                }
+            )
+        ),
+        "files": closed({"generation": COUNT, "error": TEXT}),
+    }
+)
+
+SCOPES = closed(
+    {
+        "generation": COUNT,
+        "scopes": named(
+            closed(
+                {
+                    "authority_epoch": VERSION,
+                    "config_version": VERSION,
+                    "content_hash": HASH.schema,
+                    "expires_at": TIME,
+                    "grade": GRADE,
+                    "sections": COUNT,
+                }
+            )
+        ),
+    }
+)
+
+SCOPE_ANSWER = closed(
+    {
+        "envelope": {"type": "object", "description": "The signed envelope: format.md 4."},
+        "manifest": {"type": "object", "description": "The manifest: format.md 5."},
+        "sections": named(ANYTHING),
+    }
+)
+
+TAKEN = closed(
+    {
+        "outcome": {"enum": ["activated", "kept", "pending", "already_applied", "validator_refused"]},
+        "scope": TEXT,
+        "authority_epoch": VERSION,
+        "config_version": VERSION,
+    }
+)
+
+REFUSED = closed({"code": TEXT, "message": TEXT, "step": {"type": "integer", "minimum": 0, "maximum": 12}})
+
+READY = closed({"ready": BOOLEAN, "mode": MODE, "cause": nullable(TEXT)})
+
+OPERATIONS = {
+    ("GET", "/v1/status"): Operation(
+        "What this node runs on, what confirms it, and what is amiss",
+        {200: answer("For everyone who can connect.", ref("Status"), headers=shown(NODE_HEADERS))},
+        (503,),
+    ),
+    ("GET", "/v1/scopes"): Operation(
+        "The active scopes that the caller may read",
+        {200: answer("By scope.", ref("Scopes"), headers=shown(NODE_HEADERS))},
+        (403, 503),
+    ),
+    ("GET", "/v1/scopes/{scope}"): Operation(
+        "A scope: its envelope, its manifest and all sections",
+        {
+            200: answer("One object, streamed.", ref("Scope"), headers=shown(SCOPE_HEADERS)),
+            304: answer("The caller's is still right.", headers=shown(SCOPE_HEADERS)),
+        },
+        (400, 403, 404, 410, 503),
+        query=(SLOT, EXPIRED),
+        headers=(KNOWN,),
+    ),
+    ("GET", "/v1/scopes/{scope}/sections/{name}"): Operation(
+        "A section's bytes, as they were signed",
+        {
+            200: answer("Canonical JSON, byte for byte.", ANYTHING, headers=shown(SCOPE_HEADERS)),
+            304: answer("The caller's is still right.", headers=shown(SCOPE_HEADERS)),
+        },
+        (400, 403, 404, 410, 503),
+        query=(SLOT, EXPIRED),
+        headers=(KNOWN,),
+    ),
+    ("GET", "/v1/watch"): Operation(
+        "What has changed since a generation: a long poll, or a stream of events",
+        {
+            200: {
+                **answer("The generation now, and what changed.", ref("WatchAnswer"), headers=shown(NODE_HEADERS)),
+                "content": {
+                    "application/json": {"schema": ref("WatchAnswer")},
+                    "text/event-stream": {"schema": {**TEXT, "description": "One event each, `id` is the generation."}},
+                },
+            },
+            204: answer("Nothing within the wait.", headers=shown(NODE_HEADERS)),
+        },
+        (400, 403),
+        query=(
+            query("after", COUNT, "The generation that the caller has seen; now, if it is left out."),
+            query("scope", SCOPE.schema, "Only these scopes.", several=True),
+            query("wait", {"type": "integer", "minimum": 0, "maximum": 300}, "Seconds; 55 unless said."),
+        ),
+        headers=(
+            header("Accept", "`text/event-stream` for a stream."),
+            header("Last-Event-ID", "The generation that a stream goes on from."),
+        ),
+        description="It may name more than has changed, never less. Contents are read by GET.",
+    ),
+    ("POST", "/v1/may"): Operation(
+        "The one gate of degraded mode: may this be done, now?",
+        {200: answer("Yes or no, why, and until when.", ref("MayAnswer"), headers=shown(NODE_HEADERS))},
+        (400, 403),
+        body=body(ref("MayRequest")),
+        description="Actions and reasons: reasons.md.",
+    ),
+    ("POST", "/v1/import"): Operation(
+        "A document from another medium, through the same verification",
+        {
+            200: answer("What became of it.", ref("Taken")),
+            422: answer("Refused; nothing changed.", ref("Refused")),
+        },
+        (403, 409, 503),
+        body=body(
+            {"type": "string", "contentMediaType": "application/vnd.holdfast.document"},
+            kind="application/vnd.holdfast.document",
+        ),
+        description="root and the agent's own account alone.",
+    ),
+    ("GET", "/probe/startup"): Operation("The event loop runs", {200: answer("Yes.", closed({"alive": BOOLEAN}))}),
+    ("GET", "/probe/liveness"): Operation("The event loop runs", {200: answer("Yes.", closed({"alive": BOOLEAN}))}),
+    ("GET", "/probe/readiness"): Operation(
+        "Whether services may rely on this node",
+        {200: answer("They may.", ref("Ready")), 503: answer("They may not; `cause` says why.", ref("Ready"))},
+    ),
+    ("GET", "/metrics"): Operation(
+        "For Prometheus", {200: answer("Text exposition format.", TEXT, "text/plain")}, (503,)
+    ),
+}
+
+DESCRIPTION = """\
+What the services of a node ask their agent. Every answer says how much of it is confirmed: see the `Holdfast-` headers.
+The caller is whom the kernel names (SO_PEERCRED). A scope that it may not read is answered as one that does not exist.
+`curl --unix-socket /run/holdfast/agent.sock http://localhost/v1/status` works. HEAD is answered as GET."""
+
+
+def _routes() -> tuple[Route, ...]:
+    """The table of the code, without a node behind it."""
+    table: Any = object.__new__(LocalApi).routes()
+    return tuple(route for same_length in table._by_length.values() for route in same_length)
+
+
+def api() -> Api:
+    return Api(
+        "Holdfast: local API of the agent",
+        DESCRIPTION,
+        ({"url": "http://localhost", "description": "the Unix socket /run/holdfast/agent.sock"},),
+        _routes(),
+        OPERATIONS,
+        {
+            "Status": STATUS,
+            "ScopeReport": dict(record(ScopeReport).schema),
+            "Scopes": SCOPES,
+            "Scope": SCOPE_ANSWER,
+            "WatchAnswer": dict(record(WatchAnswer).schema),
+            "MayRequest": dict(record(MayRequest).schema),
+            "MayAnswer": dict(record(MayAnswer).schema),
+            "Taken": TAKEN,
+            "Refused": REFUSED,
+            "Ready": READY,
+        },
+    )

@@ -1,0 +1,105 @@
+"""docs/openapi-*.yaml: every route of the code and no other, valid, and of the forms that the code reads by."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from agent.standing import State
+from tests.citations import ROOT
+from tests.pages import APIS, openapi
+from tests.pages.openapi import admin, coordinator, local, parts
+from wire.forms import BadMessageError, record
+from wire.messages import ClockReport, JoinNonce, MayAnswer, MayRequest, WatchAnswer
+
+MESSAGES = (ClockReport, JoinNonce, MayAnswer, MayRequest, WatchAnswer)
+
+
+@pytest.fixture(params=APIS)
+def name(request):
+    return request.param
+
+
+def test_it_is_openapi_3_1(name):
+    document = yaml.safe_load((ROOT / f"docs/openapi-{name}.yaml").read_text())
+    assert document["openapi"] == "3.1.0"
+    assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+
+
+def test_every_route_is_described_and_nothing_else(name):
+    missing, extra = openapi.gaps(APIS[name]())
+    assert (missing, extra) == ([], []), "describe them in tests/pages/openapi"
+
+
+def test_operations_have_names_of_their_own(name):
+    paths = openapi.document(APIS[name]())["paths"].values()
+    names = [operation["operationId"] for path in paths for operation in path.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_strangers_may_ask_no_more_than_to_join():
+    """rules J1"""
+    assert coordinator.joining() == {("GET", "/v1/join/nonce"), ("POST", "/v1/join")}
+
+
+@pytest.mark.parametrize("key", admin.BODIES, ids=" ".join)
+def test_an_operators_body_has_the_members_that_the_code_takes(key):
+    members, schema = admin.BODIES[key]
+    assert set(schema["properties"]) == set(members)
+    assert set(schema["required"]) == {name for name, member in members.items() if member.required}
+
+
+def test_every_body_of_an_operator_is_compared():
+    asking = {key for key, operation in admin.OPERATIONS.items() if operation.body is not None}
+    assert asking == admin.BODIES.keys()
+
+
+def test_the_states_are_those_of_the_agent():
+    assert local.STATE["enum"] == [str(state) for state in State]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2**53) | st.sampled_from(["", "ok", "route_policy", "a\n", "x" * 70]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "route_policy"]), inner),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(MESSAGES), st.data())
+def test_what_a_message_takes_its_schema_takes_too(message, data):
+    """The schema may allow more than the code (it knows no calendar), never less."""
+    members = message.__dataclass_fields__
+    value = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(members, VALUES)))
+    try:
+        record(message).read(value, "it")
+    except BadMessageError:
+        return
+    Draft202012Validator(record(message).schema).validate(value)
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        (MayRequest, {}),
+        (MayRequest, {"action": "a", "else": 1}),
+        (MayAnswer, {"allowed": "yes", "reason": "ok", "mode": "normal", "until": None}),
+        (MayAnswer, {"allowed": True, "reason": "ok", "mode": "asleep", "until": None}),
+        (WatchAnswer, {"generation": -1, "scopes": {}}),
+        (WatchAnswer, {"generation": 1, "scopes": {"Route": []}}),
+    ],
+)
+def test_a_schema_refuses_what_the_code_refuses(message, wrong):
+    with pytest.raises(BadMessageError):
+        record(message).read(wrong, "it")
+    assert not Draft202012Validator(record(message).schema).is_valid(wrong)
+
+
+def test_a_schema_follows_the_annotations():
+    from coordinator.fleet import Fleet
+
+    schema = parts.of(Fleet)
+    assert schema["properties"]["states"] == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert schema["properties"]["stragglers"]["items"]["title"] == "Straggler"
+    assert schema["additionalProperties"] is False
