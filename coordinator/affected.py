@@ -1,8 +1,10 @@
 """Which scopes of which nodes a change can touch: what has to be compiled again (rules K21). Pure.
 
 A scope is a fold over the resources that concern one node, so a changed resource can touch a scope only where it
-concerned the node before the change or does so after it. A node's own declaration or membership touches all of its
-scopes. The answer may name too much, never too little; a property test holds that against the views themselves.
+concerned the node before the change or does so after it. What a changed node itself is given is looked at, before and
+after; the directories of others, where they could show it and would show it otherwise. So a label touches nobody but
+its node, unless something is selected by it. The answer may name too much, never too little; a property test holds
+that against the views themselves.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,7 @@ from coordinator.kinds import (
     StorageEndpoint,
 )
 from coordinator.model import Key, Model, Subject, selects
-from coordinator.views import is_projected, runs, scope_types, takes
+from coordinator.views import is_projected, runs, scope_types, sections, takes
 
 Scope = tuple[str, str]  # node id, scope type
 
@@ -30,9 +32,13 @@ def affected(before: Model, after: Model) -> frozenset[Scope]:
     changed = changed_resources(before, after)
     nodes = changed_members(before, after) | {id_ for kind, id_ in changed if kind == Node.KIND}
     found: set[Scope] = set()
+    for node_id in sorted(nodes):
+        old, new = before.subjects.get(node_id), after.subjects.get(node_id)
+        found.update(_own(before, after, old, new))
+        if _is_seen_otherwise(before, after, old, new):
+            found.update(_directories(before, old))
+            found.update(_directories(after, new))
     for model in (before, after):
-        for node_id in sorted(nodes):
-            found.update(_of_node(model, node_id))
         for key in sorted(changed):
             resource = model.resources.get(key)
             if resource is not None:
@@ -52,13 +58,42 @@ def changed_members(before: Model, after: Model) -> set[str]:
     return {node_id for node_id, old, new in pairs if old is not new and old != new}
 
 
-def _of_node(model: Model, node_id: str) -> Iterator[Scope]:
-    """All of its own scopes, and the directories that it may stand in."""
-    subject = model.subjects.get(node_id)
+def _own(before: Model, after: Model, old: Subject | None, new: Subject | None) -> Iterator[Scope]:
+    """All of its scopes where it comes, goes, or has other roles or organizations, which every envelope names; else
+    those that say something else.
+    """
+    stays = old is not None and new is not None and _standing(old) == _standing(new)
+    for subject in (old, new):
+        for scope in _scopes(subject):
+            if not stays or sections(before, *scope) != sections(after, *scope):
+                yield scope
+
+
+def _scopes(subject: Subject | None) -> list[Scope]:
+    return [] if subject is None else [(subject.node_id, scope_type) for scope_type in scope_types(subject)]
+
+
+def _standing(subject: Subject) -> tuple[object, ...]:
+    return subject.member.kind, subject.roles, subject.organizations
+
+
+def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Subject | None) -> bool:
+    """Whether any directory may show it anew, or differently, or no more."""
+    if old is None or new is None or _face(old) != _face(new):
+        return True
+    policies = [*before.peer_policies, *after.peer_policies]
+    return any(selects(policy.peers, old) != selects(policy.peers, new) for policy in policies)
+
+
+def _face(subject: Subject) -> tuple[object, ...]:
+    """What others are shown of it, and what makes it a peer at all (peers.py); who is selected is asked apart."""
+    return _standing(subject), subject.member, subject.declared.addresses
+
+
+def _directories(model: Model, subject: Subject | None) -> Iterator[Scope]:
+    """Those that it may stand in."""
     if subject is None:
         return
-    for scope_type in scope_types(subject):
-        yield node_id, scope_type
     for other in model.subjects.values():
         if "peer_directory" in scope_types(other) and peers.could_choose(model, other, subject):
             yield other.node_id, "peer_directory"

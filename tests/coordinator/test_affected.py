@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coordinator import views
 from coordinator.affected import affected
-from coordinator.kinds import Node, Route, Selector, Service, Site
+from coordinator.kinds import Node, PeerPolicy, Route, Selector, Service, Site
 from coordinator.model import Model
-from tests.coordinator.models import changes, entry, model
+from tests.coordinator.models import NODES, changes, entry, labels, model, models
 
 
 def really(before: Model, after: Model) -> set[tuple[str, str]]:
@@ -31,6 +32,36 @@ def test_affected_is_a_superset_of_what_differs(change) -> None:
     """rules K21, S6"""
     before, after = change
     assert really(before, after) <= affected(before, after)
+
+
+@given(models(), st.sampled_from(NODES), labels)
+@settings(max_examples=300, deadline=None)
+def test_a_label_touches_nobody_else_without_a_selector(state, node_id, new) -> None:
+    """rules K21: of the node itself exactly what differs; of others only directories of policies that tell it apart."""
+    declared = state.resources.get(("Node", node_id), Node(node_id))
+    after = Model("prod", {**state.resources, declared.key: replace(declared, labels=new)}, state.members)
+    touched, differing = affected(state, after), really(state, after)
+    assert differing <= touched
+    assert {scope for scope in touched if scope[0] == node_id} == {scope for scope in differing if scope[0] == node_id}
+    others = {scope for scope in touched if scope[0] != node_id}
+    assert {scope_type for _, scope_type in others} <= {"peer_directory"}
+    if not any(policy.peers.labels for policy in state.peer_policies):
+        assert others == set()
+
+
+def test_a_label_in_a_crowd() -> None:
+    """One node of a thousand; then the same where a service is placed by it."""
+    nodes = [*crowd(1_000), Node("out", roles=("core_mesh", "egress_service"), organizations=("acme",))]
+    service = Service("web", "acme", Selector(labels={"rack": "r1"}))
+    before = model(*nodes, service, PeerPolicy("near", peers=Selector(roles=("core_mesh",))))
+    other = replace(nodes[-1], labels={"floor": "2"})
+    assert affected(before, with_resource(before, other)) == {("out", "node_runtime")}
+    there = replace(nodes[-1], labels={"rack": "r1"})
+    assert affected(before, with_resource(before, there)) == {("out", "node_runtime"), ("out", "service_assignment")}
+
+
+def with_resource(state: Model, resource) -> Model:
+    return replace(state, resources={**state.resources, resource.key: resource})
 
 
 def crowd(count: int, **more) -> list[Node]:
