@@ -10,8 +10,9 @@ from coordinator import authority, signer, signing_key
 from coordinator.authority import Founding
 from coordinator.database import Database
 from coordinator.signing_key import SigningKey
-from tests.coordinator.daemon import Follower, Running, TlsNode, running
+from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from tests.coordinator.test_put_back import again, nodes_of_tomorrow, raise_epoch, show
 
 
 def text(follower: Follower, scope: str) -> bytes:
@@ -82,3 +83,18 @@ async def _until_round(follower: Follower, wanted: str) -> None:
     """Every head on the way is taken: a second content under a version would be `version_conflict`."""
     while wanted.encode() not in text(follower, "node_runtime"):
         await follower.sync(wait=10)
+
+
+async def test_all_stop_once_one_was_shown_the_proof(pair: tuple[Founded, Founded]) -> None:
+    """rules K41, P30, X12: what one of them knows is in the database, and the others look there."""
+    one, two = pair
+    _, ahead, head, beside = await nodes_of_tomorrow(one)
+    async with running(one) as first, running(two) as other:
+        assert await refusal(show(again(first, ahead).node, head)) == "not_ready"
+        await other.daemon.keeper.look()
+        assert (await other.probe("/probe/readiness"))[0] == 503
+        assert await refusal(again(other, beside).node.head()) == "not_ready"
+        await raise_epoch(other)
+        assert (await other.probe("/probe/readiness"))[0] == 200
+        await first.daemon.keeper.look()
+        assert (await first.probe("/probe/readiness"))[0] == 200

@@ -1,4 +1,4 @@
-"""When a node was last seen: by its reports, and by its requests for a head (rules K18, K33, K36, P19)."""
+"""When a node was last seen: by its reports, and by its requests for a head (rules K18, K33, K36)."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def last_seen(database: Database) -> dict[str, float | None]:
 
 
 def test_the_later_of_both_counts(database: Database) -> None:
-    """rules K18, K33, P19: a node that only asks for its head is seen."""
+    """rules K18, K33: a node that only asks for its head is seen."""
     found(database)
     for node_id in ("node-a", "node-b", "node-c"):
         admit(database, node_id)
