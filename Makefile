@@ -74,7 +74,7 @@ deb:
 deb-lint: deb
 	lintian --allow-root --fail-on error,warning --info $(DEB)/*.changes
 
-# Built twice under other conditions: the same bytes (root).
+# Built twice under other conditions: the same bytes.
 deb-reproducible:
 	tools/system-packages package
 	packaging/reproduce
