@@ -34,7 +34,7 @@ types: $(READY)
 # Minutes long, as root: power cuts, full and failing disks, kills.
 faults: $(READY)
 	tools/system-packages faults
-	$(BIN)/python -m pytest -m slow tests/faults $(ARGS)
+	$(BIN)/python -m pytest -m slow tests/faults tests/journeys $(ARGS)
 
 # The same code on Debian's library versions (tests/constraints/); a coordinator asks for Debian 13's.
 TEST_TOOLS := pytest pytest-trio hypothesis rfc8785 jsonpatch trustme
