@@ -30,10 +30,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A verified document, durable in its slot."""
+    """A verified document, durable in its slot, and who gave it."""
 
     verified: Verified
     slot: Pending
+    source: str
 
     @property
     def scope(self) -> str:
@@ -81,7 +82,7 @@ class Admission:
             await self.record(asked, envelope, refused.step, refused.reason, refused.detail)
             raise
         if isinstance(verdict, Verified):
-            return Candidate(verdict, slot)
+            return Candidate(verdict, slot, asked.source)
         if isinstance(verdict, NotYetValid):
             await self.node.threads.write(slot.wait, verdict.envelope.valid_from)
         else:
@@ -103,7 +104,15 @@ class Admission:
             source=asked.source,
         )
         self.node.counters.add("documents_rejected")
-        log.warning("document refused", scope=scope, reason=reason, step=step, detail=detail, source=asked.source)
+        log.warning(
+            "document refused",
+            scope=scope,
+            version=rejection.config_version or None,
+            reason=reason,
+            step=step,
+            detail=detail,
+            source=asked.source,
+        )
         await self.node.threads.write(self.node.store.rejections.record, rejection)
         self.node.tell_news()
 

@@ -58,6 +58,8 @@ class Front:
                 "regressed": facts.clock_regressed,
             },
             "sources": self.sources.report() if self.sources else [],
+            "awaited": self.update.awaited() if self.update else {},
+            "origins": {scope: one.to_value() for scope, one in node.learnt.origins.items()},
             "recovering": sorted(facts.gaps | facts.behind),
             "refresh_required": sorted(node.learnt.refresh_required),
             "passed_over": sorted(node.learnt.passed_over),
@@ -75,7 +77,7 @@ class Front:
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
         try:
-            return await self.update.take(Chunks(first, chunks), said.kind, "import")
+            return await self.update.importing.take(Chunks(first, chunks), said.kind, "import")
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
 

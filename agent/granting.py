@@ -37,7 +37,7 @@ class Granting:
         log.info("joined", outcome=grant.outcome, coordinator=grant.coordinator_id)
         for kind, data in others:
             try:
-                await self.update.take(Chunks(data), kind, "join")
+                await self.update.importing.take(Chunks(data), kind, "join")
             except Rejected:
                 continue  # recorded; the head will name it again
 

@@ -7,7 +7,7 @@
 What is learnt while running and is in no document (a check-in, a fence by the coordinator) is in `Learnt`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from agent.configuration import Settings
 from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
 from agent.join_failure import JoinFailure
 from agent.moment import Moment, Outage, Regression, guard
+from agent.origins import Origin
 from agent.standing import Facts, Standing
 from agent.telemetry import Counters
 from agent.threads import Threads
@@ -48,6 +49,7 @@ class Learnt:
     refresh_required: frozenset[str] = frozenset()  # scopes that an operator must have fetched (rules K38)
     behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # scope to what the coordinator recorded
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
+    origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
     store_fault: str = ""
     revoked: bool = False  # kept: left only by enrolment anew (rules A9)
 

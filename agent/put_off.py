@@ -38,8 +38,12 @@ class PutOffs:
         self._by_scope.clear()
 
     def holds(self, wanted: Wanted) -> bool:
+        return self.left_s(wanted) > 0
+
+    def left_s(self, wanted: Wanted) -> float:
+        """Seconds until it is asked for again; 0 where it may be now."""
         found = self._of(wanted)
-        return found is not None and trio.current_time() < found.until
+        return max(0.0, found.until - trio.current_time()) if found is not None else 0.0
 
     def rest_s(self) -> float:
         """Seconds until the next one is due."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from agent import origins
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.enrolling import roots_of
@@ -111,6 +112,7 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     node.holdings = opened.reader.read()
     health = opened.store.table(Name.HEALTH)
     node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
+    node.learnt.origins = origins.from_row(health.get(origins.ROW))
     node.learnt.revoked = health.get(REVOKED_ROW) is not None
     node.learnt.member = opened.store.enrolment is not None and TRUST_BUNDLE in node.holdings.kept.marks
     node.learnt.other_cluster = _is_for_another_cluster(settings)

@@ -9,15 +9,17 @@ Level-triggered: each round compares what the accepted head lists with what is a
 refused leaves the others alone, and is not asked for again until the head changes or some time has passed.
 """
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 import trio
 
-from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
+from agent.activating import Activating
+from agent.admission import Admission, Asked, Candidate
 from agent.chunks import Chunks
 from agent.fetching import Fetching, Outcome
+from agent.importing import Importing
 from agent.node import Node
 from agent.plan import FIRST, Plan, Wanted, plan
 from agent.put_off import AGAIN_S, PutOffs
@@ -25,18 +27,15 @@ from agent.reaction import REACTION, Reaction
 from agent.scope_reports import envelope_of
 from agent.source import Kind, Source
 from agent.sources import Sources
-from agent.start import REVOKED_ROW
 from agent.trust import TrustChain
 from agent.validation import Validation
 from agent.validators import Validators
-from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
+from snapshot.envelope import SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Rejected
-from snapshot.verify import AlreadyApplied, Verified
+from snapshot.verify import Verified
 from store.errors import StoreError
-from store.tables import Name
 from wire.client import ClientError
 
 STORE_RETRY_S = 30.0
@@ -62,6 +61,10 @@ class Update:
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
         self.validation = Validation(self.node, self.admission, self.validators, self.put_offs.give_up)
+        self.activating = Activating(self.node)
+        self.importing = Importing(
+            self.node, self.admission, self.validation, self.activating, self.lock, self.head_lock
+        )
 
     async def run(self) -> None:
         """Until cancelled: a round at each change of what the node knows, and when time makes one due."""
@@ -82,7 +85,7 @@ class Update:
             if self.node.store.unfinished:
                 await self.node.change(self.node.store.resume, self.node.now())
             if self.node.facts().revoked:
-                await self._let_all_go()
+                await self.activating.let_all_go()
                 return AGAIN_S
             due_in_s = await self._take_due()
             planned = await self._planned()
@@ -95,6 +98,19 @@ class Update:
         """A hint that it is worth asking now, also for what was put off (rules P14)."""
         self.put_offs.clear()
         self.node.tell()
+
+    def awaited(self) -> dict[str, object]:
+        """JSON, by scope: what the head lists and is not active yet, and when it is asked for again."""
+        return {
+            one.scope: {
+                "authority_epoch": one.listed.authority_epoch,
+                "config_version": one.listed.config_version,
+                "snapshot_id": one.listed.snapshot_id,
+                "below_accepted": one.below,
+                "again_in_s": int(self.put_offs.left_s(one)),
+            }
+            for one in plan(self.node.holdings).wanted
+        }
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
         """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
@@ -110,22 +126,9 @@ class Update:
                     raise
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             if isinstance(verdict, Candidate):
-                await self._activate([verdict])
+                await self.activating.activate([verdict])
                 await self._planned()
             return isinstance(verdict, Candidate)
-
-    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
-        """A document from another medium, by the same path (rules S60). Rejected, NotListedError, StoreError."""
-        async with self.head_lock if kind == HEAD else self.lock:
-            is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
-            verdict = await self.admission.receive(chunks, Asked(kind, source, is_wanted=is_wanted), self.node.holder())
-            if isinstance(verdict, Candidate):
-                envelope, outcome = verdict.verified.envelope, await self._take(verdict)
-            else:
-                envelope = verdict.envelope
-                outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
-            epoch, version = envelope.version
-            return {"outcome": outcome, "scope": envelope.scope, "authority_epoch": epoch, "config_version": version}
 
     # ---- a round
 
@@ -136,8 +139,7 @@ class Update:
             await self._refresh_trust()
             planned = plan(self.node.holdings)
         if planned.dropped:
-            await self.node.change(self.node.store.withdraw, *planned.dropped, now=self.node.now())
-            log.info("scopes withdrawn", scopes=planned.dropped)
+            await self.activating.withdraw(planned.dropped)
         return planned
 
     async def _refresh_trust(self) -> None:
@@ -166,17 +168,7 @@ class Update:
         wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
         still = [one for one in accepted if _is_wanted(one, wanted_now)]
         if still:
-            await self._activate(still)
-
-    async def _activate(self, candidates: Sequence[Candidate]) -> None:
-        moment = self.node.moment()
-        verified = [candidate.verified for candidate in candidates]
-        generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
-        scopes = [one.scope for one in verified]
-        self.node.learnt.gaps -= set(scopes)
-        self.node.learnt.refresh_required -= set(scopes)
-        self.node.counters.add("activations")
-        log.info("activated", generation=generation, scopes=scopes, versions=[one.envelope.version for one in verified])
+            await self.activating.activate(still)
 
     async def _settle(self) -> None:
         """Everything listed is active and the head is fresh: lost floors are confirmed (threats D-24)."""
@@ -184,19 +176,6 @@ class Update:
         fresh = self.node.gate_facts().head_is_fresh(self.node.now())
         if holdings.floor_lost and fresh and not plan(holdings).wanted:
             await self.node.change(self.node.store.confirm_floors)
-
-    async def _let_all_go(self) -> None:
-        """Section bytes go; identity, trust, marks and the journal stay (rules A9)."""
-        node = self.node
-        if not node.learnt.revoked:
-            node.learnt.revoked = True
-            row = {"at": int(node.now())}
-            await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
-            log.error("this node is revoked: its scopes are let go")
-        held = [scope for scope in node.holdings.scopes if scope != TRUST_BUNDLE]
-        if held:
-            await node.change(node.store.withdraw, *held, now=node.now())
-            await node.threads.write(node.store.garbage.run)
 
     # ---- what waits for its time (rules X26)
 
@@ -212,7 +191,7 @@ class Update:
         return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
 
     async def _take_waiting(self, scope: str, envelope_hash: str) -> None:
-        slot = await self.node.threads.read(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
+        slot = await self.node.threads.write(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
         if slot is None:
             return
         try:
@@ -222,27 +201,7 @@ class Update:
         if isinstance(verdict, Candidate):
             accepted = await self.validation.accepted([verdict])
             if accepted:
-                await self._activate(accepted)
-
-    def _may_be_taken(self, envelope: Envelope) -> bool:
-        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
-        holdings = self.node.holdings
-        if envelope.scope == TRUST_BUNDLE or holdings.head is None:
-            return True
-        listed = holdings.head.scopes.get(envelope.scope)
-        if self.node.gate_facts().head_is_fresh(self.node.now()):
-            return listed is not None and Wanted(envelope.scope, listed).is_met_by(envelope)
-        return listed is not None or envelope.scope in holdings.scopes
-
-    async def _take(self, candidate: Candidate) -> str:
-        if candidate.verified.kind == RECOVERY:
-            await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
-            await self.node.threads.write(candidate.slot.drop)
-            return "kept"
-        if not await self.validation.accepted([candidate]):
-            return VALIDATOR_REFUSED
-        await self._activate([candidate])
-        return "activated"
+                await self.activating.activate(accepted)
 
 
 def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:

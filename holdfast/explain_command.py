@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
-from holdfast.client import Client, NotFound, unix_seconds
-from holdfast.durations import until
-from holdfast.meanings import CAUSES, meaning
+from holdfast.client import Client, Expired, NotFound, unix_seconds
+from holdfast.durations import in_words, until
+from holdfast.meanings import CAUSES, REFRESH_REQUIRED, meaning
 
 Line = tuple[str, str]
+NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
 
 
 @click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
@@ -19,13 +20,20 @@ Line = tuple[str, str]
 def command(client: Client, scope: str) -> None:
     """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""
     status = client.status()
-    report = status["scopes"].get(scope)
+    awaited = status.get("awaited", {})
+    report = status["scopes"].get(scope) or (NOTHING if scope in awaited else None)
     if report is None:
-        known = ", ".join(status["scopes"]) or "none"
+        known = ", ".join(sorted({*status["scopes"], *awaited})) or "none"
         fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
     now = unix_seconds(status["now"])
     click.secho(scope, bold=True)
-    lines = [*_holds(scope, report, _envelope(client, scope), now), *_sources(status), *_next(status, report, now)]
+    lines = [
+        *_holds(scope, report, _envelope(client, scope), now),
+        *_origin(status.get("origins", {}).get(scope), report),
+        *_refused(report["last_rejected"], now),
+        *_sources(status),
+        *_next(scope, status, report, now),
+    ]
     for name, text in lines:
         click.echo(f"  {name:<14}{text}")
 
@@ -34,7 +42,7 @@ def _envelope(client: Client, scope: str) -> Mapping[str, Any]:
     """Empty where the scope is not active, or not for this caller to read."""
     try:
         envelope: Mapping[str, Any] = client.document(scope, expired=True)["envelope"]
-    except NotFound:
+    except (NotFound, Expired):
         return {}
     return envelope
 
@@ -58,11 +66,18 @@ def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], n
         yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous {scope})"
     for service, told in sorted(report["notified"].items()):
         yield "told", f"{service}: version {told['version']}{'' if told['ok'] else ', which failed'}"
-    if report["last_rejected"]:
-        yield from _refused(report["last_rejected"], now)
 
 
-def _refused(refused: Mapping[str, Any], now: float) -> Iterator[Line]:
+def _origin(origin: Mapping[str, Any] | None, report: Mapping[str, Any]) -> Iterator[Line]:
+    """Where the active document came from; not known of one that another agent took."""
+    active = report["active"]
+    if origin is not None and active is not None and origin["snapshot_id"] == active["snapshot_id"]:
+        yield "came from", f"{origin['source']}, as {'an increment' if origin['kind'] == 'increment' else 'a whole'}"
+
+
+def _refused(refused: Mapping[str, Any] | None, now: float) -> Iterator[Line]:
+    if refused is None:
+        return
     which = f"version {refused['config_version']} " if refused["config_version"] else ""
     yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
     yield "because", meaning(refused["reason"])
@@ -71,13 +86,18 @@ def _refused(refused: Mapping[str, Any], now: float) -> Iterator[Line]:
 def _sources(status: Mapping[str, Any]) -> Iterator[Line]:
     """Where documents are asked for, in that order."""
     for source in status.get("sources", ()):
-        error = f": {source['error']}" if source["error"] else ""
+        error = f": {source['error']}; again {_soon(source.get('again_in_s', 0))}" if source["error"] else ""
         yield "asks", f"{source['url']} ({source['kind']}){error}"
 
 
-def _next(status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> Iterator[Line]:
+def _next(scope: str, status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> Iterator[Line]:
     """What happens without anybody doing anything."""
     pending, active, head = report["pending"], report["active"], status["head"]
+    awaited = status.get("awaited", {}).get(scope)
+    if awaited is not None:
+        yield "awaited", _awaited(awaited)
+    if scope in status.get("refresh_required", ()):
+        yield "to do", REFRESH_REQUIRED
     if pending:
         yield "waits", f"version {pending['config_version']}, until its valid_from"
     cause = status.get("fence")
@@ -91,3 +111,14 @@ def _next(status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> I
         yield "then", f"it expires {until(active['expires_at'], now)} ({active['expires_at']}): nothing new on it then"
     elif active is not None:
         yield "then", "it has expired: a renewed version is taken as soon as one comes (or holdfast import FILE)"
+
+
+def _awaited(awaited: Mapping[str, Any]) -> str:
+    said = f"version {awaited['config_version']} is what the head lists"
+    if awaited["below_accepted"]:
+        return f"{said}, below what was accepted: it is not followed without a recovery"
+    return f"{said}; it is asked for {_soon(awaited['again_in_s'])}"
+
+
+def _soon(seconds: int) -> str:
+    return f"in {in_words(seconds)}" if seconds > 0 else "now"

@@ -114,7 +114,7 @@ def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int)
             place.unlink(missing_ok=True)  # it is good for one join
             click.echo(f"joined: {status['node_id']} is a member of {status['cluster_id']} ({status['state']})")
             return
-        if _tries(status) > tried and (failure := status["join"]) is not None:
+        if _tries(status) > tried and (failure := status.get("join")) is not None:
             if failure["refused"]:
                 fail(f"refused: {failure_text(failure)}", NO)
             if failure["code"] != said:

@@ -55,6 +55,11 @@ JOIN_REMEDIES = {
     "unusable_file": "put the file there, readable for the agent's account",
 }
 
+REFRESH_REQUIRED = (
+    "it must be fetched whole, and its source is not asked unattended (automatic_refresh): "
+    "systemctl reload holdfast-agent"
+)
+
 # Of the gate, where the state is not to blame (protocol.md 4).
 ANSWERS = {
     "not_in_policy": "The degraded_mode_policy does not allow it, or no active scope of this node names the resource.",

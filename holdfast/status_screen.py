@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
-from holdfast.meanings import CAUSES, failure_text, meaning
+from holdfast.meanings import CAUSES, REFRESH_REQUIRED, failure_text, meaning
 
 Status = Mapping[str, Any]
 
@@ -107,9 +107,12 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
         yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
     for name, scope in status["scopes"].items():
         yield from _problems_of_scope(name, scope, now)
+    for name in status.get("refresh_required", ()):
+        yield f"{name}: {REFRESH_REQUIRED}"
     for source in status.get("sources", ()):
         if source["error"]:
-            yield f"{source['url']} ({source['kind']}): {source['error']}"
+            again = f"again in {in_words(left)}" if (left := source.get("again_in_s", 0)) else "asked again now"
+            yield f"{source['url']} ({source['kind']}): {source['error']}; {again}"
     for name, service in status["services"].items():
         if service["answer_ok"] is False:
             yield f"{name} could not be told: {service['answer']}"

@@ -50,6 +50,9 @@ class Periphery:
     cause: str = ""
     sources: list[dict[str, object]] = field(default_factory=list)
     join: dict[str, object] | None = None
+    awaited: dict[str, object] = field(default_factory=dict)
+    origins: dict[str, object] = field(default_factory=dict)
+    refresh_required: list[str] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
     given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
     revoked: bool = False
@@ -113,6 +116,9 @@ class Periphery:
             "join": self.join,
             "counters": self.counters,
             "sources": self.sources,
+            "awaited": self.awaited,
+            "origins": self.origins,
+            "refresh_required": self.refresh_required,
         }
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:

@@ -56,6 +56,12 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         await one.until_active(ROUTES, 2)
         assert f"GET /v1/documents/{new.envelope.snapshot_id}" in storage.server.requests
         assert one.rejected(ROUTES) == "bad_container"
+        origins = (await one.status())["origins"]
+        assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, "source": storage.url, "kind": "snapshot"}
+        assert origins[STORAGE]["source"].startswith("https://127.0.0.1:")
+        await one.until(lambda: one.node.learnt.origins.keys() == one.node.holdings.scopes.keys() - {"trust_bundle"})
+    async with one.agent():
+        assert (await one.status())["origins"] == origins, "it outlives the process"
 
 
 async def test_storage_confirms_while_the_coordinator_is_gone(one, mock_clock):

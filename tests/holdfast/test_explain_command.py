@@ -9,7 +9,10 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     api.node.store.rejections.record(
         Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, "", "route-9", 9, "https://c:1")
     )
-    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3}]
+    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3, "again_in_s": 40}]
+    held = api.node.store.active("route_policy").envelope.snapshot_id
+    api.origins = {"route_policy": {"snapshot_id": held, "source": "https://c:1", "kind": "increment"}}
+    api.awaited = {"route_policy": {"config_version": 9, "below_accepted": False, "again_in_s": 75}}
     done = await holdfast("explain", "route_policy", at=api)
     assert done.status == 0
     words = " ".join(done.out.split())
@@ -17,7 +20,9 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     assert f"signed by {api.node.cluster.config.key_id}" in words
     assert "last refused version 9 2 min ago, at step 5" in words
     assert "because bad_signature. No signature by a trusted" in words
-    assert "asks https://c:1 (coordinator): timed_out" in words
+    assert "asks https://c:1 (coordinator): timed_out; again in 40 s" in words
+    assert "came from https://c:1, as an increment" in words
+    assert "awaited version 9 is what the head lists; it is asked for in 1 min 15 s" in words
     assert "the head expires in 6 d" in words
     assert "then it expires in 6 d" in words
 
@@ -26,3 +31,20 @@ async def test_a_scope_of_which_nothing_has_come(api):
     done = await holdfast("explain", "qos_policy", at=api)
     assert done.status == 4
     assert "there are: node_bootstrap, route_policy, trust_bundle" in done.err
+
+
+async def test_what_is_listed_and_has_never_arrived(api):
+    """rules S86, K38: when it is asked for, or what somebody has to do"""
+    api.awaited = {
+        "qos_policy": {"config_version": 2, "below_accepted": False, "again_in_s": 0},
+        "peer_directory": {"config_version": 2, "below_accepted": True, "again_in_s": 0},
+    }
+    api.refresh_required = ["qos_policy"]
+    done = await holdfast("explain", "qos_policy", at=api)
+    words = " ".join(done.out.split())
+    assert done.status == 0
+    assert "holds nothing that is active" in words
+    assert "awaited version 2 is what the head lists; it is asked for now" in words
+    assert "systemctl reload holdfast-agent" in words
+    below = await holdfast("explain", "peer_directory", at=api)
+    assert "not followed without a recovery" in below.out

@@ -1,0 +1,61 @@
+"""A document from another medium, by the same path as every other (rules S60, S86; protocol.md 4)."""
+
+from collections.abc import AsyncIterable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from agent.activating import Activating
+from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
+from agent.node import Node
+from agent.plan import Wanted
+from agent.validation import Validation
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD
+from snapshot.verify import AlreadyApplied
+
+
+@dataclass(frozen=True)
+class Importing:
+    """`lock`, `head_lock`: those of the update (update.py)."""
+
+    node: Node
+    admission: Admission
+    validation: Validation
+    activating: Activating
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    head_lock: trio.Lock = field(default_factory=trio.Lock)
+
+    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
+        """What became of it, as JSON. Rejected, NotListedError, StoreError."""
+        async with self.head_lock if kind == HEAD else self.lock:
+            is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
+            verdict = await self.admission.receive(chunks, Asked(kind, source, is_wanted=is_wanted), self.node.holder())
+            if isinstance(verdict, Candidate):
+                envelope, outcome = verdict.verified.envelope, await self._accepted(verdict)
+            else:
+                envelope = verdict.envelope
+                outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
+            epoch, version = envelope.version
+            return {"outcome": outcome, "scope": envelope.scope, "authority_epoch": epoch, "config_version": version}
+
+    def _may_be_taken(self, envelope: Envelope) -> bool:
+        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
+        holdings = self.node.holdings
+        if envelope.scope == TRUST_BUNDLE or holdings.head is None:
+            return True
+        listed = holdings.head.scopes.get(envelope.scope)
+        if self.node.gate_facts().head_is_fresh(self.node.now()):
+            return listed is not None and Wanted(envelope.scope, listed).is_met_by(envelope)
+        return listed is not None or envelope.scope in holdings.scopes
+
+    async def _accepted(self, candidate: Candidate) -> str:
+        if candidate.verified.kind == RECOVERY:
+            await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
+            await self.node.threads.write(candidate.slot.drop)
+            return "kept"
+        if not await self.validation.accepted([candidate]):
+            return VALIDATOR_REFUSED
+        await self.activating.activate([candidate])
+        return "activated"
