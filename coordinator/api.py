@@ -145,7 +145,7 @@ class NodeApi:
         try:
             mark = await in_library(put_back.shown, at.database, peer.node_id, data)
         except Refused as refused:
-            at.alarm("head_not_proven")
+            at.alarm(Comparison.NODE_AHEAD.value)
             await self._note(peer, HEAD, (0, 0), refused.code.value)
             raise to_peer(refused) from refused
         found = await in_library(put_back.stands, at.database, peer.node_id, mark)

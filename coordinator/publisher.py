@@ -108,15 +108,17 @@ class Publisher:
             batch: Batch = await in_compiler(
                 backlog.prepare, self._database, self._backlog, self.keys, self._settings, node_ids, self._now()
             )
-        except (Unpublishable, Refused) as fault:  # no trust bundle, no state: nothing can be made
+            self._note(batch)
+            await self._put_out([each.publication for each in batch.drafts])
+        except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was put back meanwhile
             self._cannot(str(fault))
             return False
-        self._note(batch)
-        publications = [each.publication for each in batch.drafts]
+        return not (batch.unsigned and not batch.drafts)
+
+    async def _put_out(self, publications: Sequence[Publication]) -> None:
         if publications:
             refusals = await in_database(heads.publish, self._database, publications, actor=ACTOR, now=self._now())
             self._tell(publications, refusals)
-        return not (batch.unsigned and not batch.drafts)
 
     def _cannot(self, fault: str) -> None:
         if fault != self.health.fault:

@@ -2,9 +2,10 @@
 
 import trio
 import trio.testing
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from coordinator import declarations, publisher
+from coordinator import declarations, heads, publisher, schema
 from coordinator.database import Database
 from coordinator.publisher import Publisher
 from coordinator.settings import Settings
@@ -73,6 +74,38 @@ async def test_a_database_that_fails_is_asked_again(database: Database, monkeypa
         nursery.cancel_scope.cancel()
     assert made.health.database_faults == 2
     assert press.reader().follow().holder.roles == {"core_mesh", "egress_service"}
+
+
+async def test_a_database_found_to_be_put_back_in_between_ends_nothing(database: Database) -> None:
+    """rules K41, P1: what was signed just before is not published, and the task lives to publish after the epoch."""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    times = iter(range(1_000))
+
+    def now() -> float:
+        """Asked for what is due, for preparing, and for publishing: there it has just become known."""
+        if next(times) == 2:
+            set_put_back(database, 1)
+        return press.now
+
+    made._now = now
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(20):
+            while not made.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert "holdfastctl epoch raise" in made.health.fault and board.latest("node-a") is None
+        with database.read() as transaction:
+            assert heads.published_head(transaction, "node-a") is None
+        set_put_back(database, None)
+        await published(made)
+        assert made.health.fault == ""
+        nursery.cancel_scope.cancel()
+
+
+def set_put_back(database: Database, epoch: int | None) -> None:
+    with database.record() as transaction:
+        transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
 
 
 async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Database) -> None:

@@ -108,7 +108,7 @@ async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
         assert await is_ready(at)
         assert await audited(at, "put_back") == []
         assert [entry["outcome"] for entry in await audited(at, "put_back.unproven")] == ["bad_proof"]
-        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"head_not_proven": 6}
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 6}
         await at.apply(STATE)
         assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
 
