@@ -53,7 +53,7 @@ def give_to_owner_of(directory: Path, path: Path) -> None:
 
 
 def own_directory(directory: Path) -> None:
-    """Make it (0700), or see that it is nobody else's to write in."""
+    """Make it (0700), or see that it is one account's to write in: ours, or, for root, the service's that it is for."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.lstat()
@@ -61,7 +61,8 @@ def own_directory(directory: Path) -> None:
         raise UnusableKeyError(f"{directory}: {error.strerror}; choose a directory that this user may write") from None
     if not directory.is_dir() or directory.is_symlink():
         raise UnusableKeyError(f"{directory}: not a directory; choose another path")
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o022:
+    foreign = os.geteuid() != 0 and found.st_uid not in (os.geteuid(), 0)
+    if foreign or found.st_mode & 0o022:
         raise UnusableKeyError(f"{directory}: others may write there; chown it to this user and chmod 700")
 
 

@@ -119,3 +119,17 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     assert str(closed) in failure(custody.own_directory, closed / "keys")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_root_keeps_keys_for_the_account_whose_directory_it_is(tmp_path: Path) -> None:
+    """`holdfastctl init` as root, into the service's own directory, as docs/installing.md says."""
+    place = tmp_path / "keys"
+    place.mkdir(mode=0o700)
+    os.chown(place, 4321, 4321)
+    path = custody.keep(place, CONFIG, key("custody 0"))
+    assert (path.stat().st_uid, path.stat().st_gid) == (4321, 4321)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    place.chmod(0o770)
+    assert "chmod 700" in failure(custody.keep, place, CONFIG, key("custody 1"))
