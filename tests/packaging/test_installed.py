@@ -62,7 +62,7 @@ def paragraphs():
 def depends(package):
     """Debian package -> the least version, or an empty string."""
     words = [word.strip() for word in paragraphs()[package]["Depends"].split(",")]
-    found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in words if not word.startswith("${")]
+    found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in words if not word.startswith(("${", "python3:any"))]
     return {each[1]: each[2] or "" for each in found}
 
 
