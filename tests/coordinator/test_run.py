@@ -150,9 +150,9 @@ async def test_probes_tell_liveness_from_readiness(founded: Founded) -> None:
     async with running(founded) as at:
         assert (await at.probe("/probe/startup"))[0] == 200
         assert (await at.probe("/probe/readiness"))[0] == 200
-        at.daemon.keeper._at.database.engine.dispose()
         (founded.folder / "state.db").rename(founded.folder / "away.db")
         (founded.folder / "state.db").mkdir()
+        at.daemon.keeper._at.database.engine.dispose()  # last: a connection made before it would still be good
         await at.daemon.keeper.look()
         status, said = await at.probe("/probe/readiness")
         assert status == 503 and b"database" in said
