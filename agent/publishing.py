@@ -25,7 +25,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Publishing:
-    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9)."""
+    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9). `rounds` counts, also
+    those that failed.
+    """
 
     views: Views
     projection: Projection | None
@@ -36,6 +38,7 @@ class Publishing:
     revoked: Callable[[], bool]
     failures: int = 0
     error: str = ""
+    rounds: Generation = field(default_factory=Generation)
     _started: bool = field(default=False, repr=False)
 
     async def run(self) -> None:
@@ -48,9 +51,11 @@ class Publishing:
                 self.failures += 1
                 self.error = safe_text(str(error))
                 log.warning("files not brought up to date", error=self.error)
+                self._round_done()
                 await trio.sleep(RETRY_S)
                 continue
             self.error = ""
+            self._round_done()
             with trio.move_on_after(self._rest_s(view)):
                 await self.active.wait_woken(max(seen, view.generation))
 
@@ -61,6 +66,9 @@ class Publishing:
             await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
         self.published.tell(view.generation)
         return view
+
+    def _round_done(self) -> None:
+        self.rounds.tell(self.rounds.value + 1)
 
     def _project(self, projection: Projection, view: View, now: float, elapsed: float) -> None:
         if not self._started:

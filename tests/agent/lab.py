@@ -1,6 +1,6 @@
 """What the tests of the agent's periphery share: a real store, and the local API on a real socket over it."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -173,15 +173,8 @@ async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes 
     return Answer.parse(await once(periphery.socket, "\r\n".join([*lines, "", ""]).encode() + body))
 
 
-async def until(look: Callable[[], object]) -> None:
-    """For what another process does, of which no event tells."""
-    with trio.fail_after(20):
-        while not look():  # noqa: ASYNC110 - see above
-            await trio.sleep(0.01)
-
-
 def held(expires_at: int = NOW + DAY, epoch: int = 1, **more: object) -> HeldScope:
     return HeldScope(expires_at, epoch, **more)
 
 
-__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving", "until"]
+__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from agent.commands import OUTPUT_BYTES, run_command
-from tests.agent.lab import until
+from tests.fakes.watched import until_ended, until_there
 
 
 async def python(code: str, timeout_s: float = 20.0, **more: object):
@@ -41,7 +41,7 @@ async def test_it_is_ended_at_its_limit_with_all_that_it_started(tmp_path):
     )
     outcome = await python(code, 1.5)
     assert (outcome.ok, outcome.timed_out, str(outcome)) == (False, True, "did not end in time: begun")
-    await until(lambda: not lives(pid_file.read_text()))  # it has its SIGKILL; the kernel takes its time
+    await until_ended(int(pid_file.read_text()))  # it has its SIGKILL; the kernel takes its time
 
 
 def lives(pid: str) -> bool:
@@ -83,6 +83,6 @@ async def test_cancelled_it_is_gone(tmp_path):
     code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(python, code)
-        await until(lambda: pid_file.exists() and pid_file.read_text())
+        await until_there(pid_file)
         nursery.cancel_scope.cancel()
     assert not lives(pid_file.read_text())

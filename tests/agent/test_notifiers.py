@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from agent.notifiers import Command, RequestedVerb, Verb, Watching
-from tests.agent.lab import until
 
 
 def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 5.0, **more: object) -> RequestedVerb:
@@ -19,7 +19,8 @@ def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 5.0,
 async def unit_answers(notifier: RequestedVerb, words: str, task_status=trio.TASK_STATUS_IGNORED) -> None:
     """As holdfast-reload@.path and .service do: wait for the request, write what came of it."""
     task_status.started()
-    await until(notifier.request.exists)
+    await wait_all_tasks_blocked()  # the request is there, and its writer waits
+    assert notifier.request.exists()
     notifier.answer.parent.mkdir(exist_ok=True)
     notifier.answer.write_text(f"{words}\n")
 

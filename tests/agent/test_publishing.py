@@ -4,7 +4,7 @@ import json
 
 import trio
 
-from tests.agent.lab import DAY, NOW, serving, until
+from tests.agent.lab import DAY, NOW, serving
 
 
 def index(periphery) -> dict[str, object]:
@@ -12,10 +12,12 @@ def index(periphery) -> dict[str, object]:
 
 
 async def shown(periphery, look) -> None:
+    """After the rounds that it takes."""
     with trio.fail_after(20):
         while not look():
+            done = periphery.publishing.rounds.value
             periphery.active.wake()
-            await trio.sleep(0.02)
+            await periphery.publishing.rounds.wait_above(done)
 
 
 async def test_an_activation_is_shown_and_the_head_is_none_of_the_scopes(periphery):
@@ -54,6 +56,12 @@ async def test_when_the_node_is_revoked_all_goes(periphery):
         assert index(periphery)["scopes"] == {}
 
 
+async def failed(periphery, times) -> None:
+    with trio.fail_after(20):
+        while periphery.publishing.failures < times:
+            await periphery.publishing.rounds.wait_above(periphery.publishing.rounds.value)
+
+
 async def test_a_disk_that_refuses_is_said_and_tried_again(periphery, monkeypatch):
     """rules A14, P1: the task never ends for it."""
     monkeypatch.setattr("agent.publishing.RETRY_S", 0.01)
@@ -63,7 +71,7 @@ async def test_a_disk_that_refuses_is_said_and_tried_again(periphery, monkeypatc
         link.unlink()
         link.mkdir()
         periphery.route(1, {"routes": {}})
-        await until(lambda: periphery.publishing.failures > 1)
+        await failed(periphery, 2)
         assert "move it away" in periphery.publishing.error
         link.rmdir()
         link.symlink_to(target)

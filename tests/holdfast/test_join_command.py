@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from holdfast.meanings import JOIN_REMEDIES
-from tests.agent.lab import until
+from tests.fakes.watched import until_there
 from tests.holdfast.lab import arguments, environment, holdfast
 
 TOKEN = "header.claims.signature"
@@ -46,7 +46,7 @@ async def joining(api, config, tmp_path, words, outcome, **more):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
-        await until(place.exists)
+        await until_there(place)
         kept = (place.read_text(), stat.S_IMODE(place.stat().st_mode), place.stat().st_uid)
         outcome()
     return results[0], kept
@@ -82,7 +82,7 @@ async def test_a_token_from_the_credentials_directory(api, config, tmp_path):
         arguments("join", "--config", config, "--wait", 20),
         env=environment(api.socket, api.files, CREDENTIALS_DIRECTORY=str(credentials)),
     )
-    await until((tmp_path / "join.token").exists)
+    await until_there(tmp_path / "join.token")
     api.state = "active"
     assert await process.wait() == 0
 
