@@ -5,7 +5,10 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass, field
+from pathlib import Path
 
+import pytest
 import trio
 
 from snapshot import canonical
@@ -14,71 +17,173 @@ from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.journeys.interpreter import AGENT_PYTHON
-from tests.journeys.lab import agent_toml, first_documents, put_token
-from wire.client import Call, Client, ClientError, UnixConnector
+from tests.journeys.lab import ROUTES, agent_toml, first_documents, put_token
+from wire.client import Answer, Call, Client, ClientError, UnixConnector
+from wire.endpoint import path
 
-ROUTES = "route_policy"
-KILLS = 12
-WITHIN_S = 60.0
+KILLS, MANY = 12, int(os.environ.get("HOLDFAST_AGENT_KILLS", "300"))
+WITHIN_S = 120.0
+EVERY_S = 0.4
+"""A version is published this often while the agent lives."""
+
+SERVICE = """
+[[service]]
+name = "web"
+scopes = ["route_policy"]
+notify = "command"
+command = ["/bin/sh", "-c", "cat {active}/route_policy/routes.json >> {told}; echo >> {told}"]
+[intervals]
+heartbeat_interval_s = 5
+"""
 
 
-def started(folder, offset):
-    arguments = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", str(folder / "agent.toml"), str(offset)]
-    return subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "NOTIFY_SOCKET": ""})
+@dataclass
+class Victim:
+    """The agent of one disk, and what its coordinator has published; `socket` answers while it lives."""
+
+    folder: Path
+    server: CoordinatorServer
+    offset: float
+    published: dict[int, object] = field(default_factory=dict)
+    reached: int = 0
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "run" / "agent.sock"
+
+    @property
+    def told(self) -> list[object]:
+        """What the service read from the files, each time that it was told; the last line may be cut by a kill."""
+        lines = (self.folder / "told").read_bytes().splitlines() if (self.folder / "told").exists() else []
+        return [canonical.loads(line) for line in lines if line.endswith(b"}}")]
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        file = str(self.folder / "agent.toml")
+        arguments = [AGENT_PYTHON, "-m", "tests.journeys.agent_process", file, str(self.offset)]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(arguments, cwd=ROOT, stderr=log, env={**os.environ, "NOTIFY_SOCKET": ""})
+
+    def publish(self) -> None:
+        number = self.server.cluster.versions[ROUTES] + 1
+        self.published[number] = {f"r{number}": {"padding": "x" * 50_000}}
+        self.server.snapshot({"routes": self.published[number]}, ROUTES)
+        self.server.announce()
+
+    async def publish_for(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while True:
+                self.publish()
+                await trio.sleep(EVERY_S)
+                await self.look()
+
+    async def look(self) -> int | None:
+        """The version that is served, whole, and not below one that was served; None while nobody answers."""
+        client = Client(UnixConnector())
+        target = path("v1", "scopes", ROUTES, "sections", "routes")
+        try:
+            answer: Answer = await client.fetch(self.socket, Call("GET", target))
+        except ClientError:
+            return None
+        finally:
+            await client.aclose()
+        version = int(answer.headers["holdfast-version"])
+        assert canonical.loads(answer.body) == self.published[version], "neither old nor new"
+        assert version >= self.reached, "a version that was active came back lower"
+        self.reached = version
+        return version
+
+    async def until_at(self, least: int) -> None:
+        with trio.fail_after(WITHIN_S):
+            while (await self.look() or 0) < least:  # noqa: ASYNC110 - another process
+                await trio.sleep(0.05)
+
+    async def killed_after(self, seconds: float) -> None:
+        process = self.start()
+        try:
+            await self.publish_for(seconds)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if (self.folder / "state" / "clusters" / CLUSTER_ID / "store").exists():
+            assert list(check(self.folder / "state", CLUSTER_ID)) == []
+
+    async def lives_until(self, holds) -> None:
+        """It is started, and ended in order once it is at the newest version and that holds."""
+        process = self.start()
+        try:
+            await self.until_at(self.server.cluster.versions[ROUTES])
+            with trio.fail_after(WITHIN_S):
+                while not holds():  # noqa: ASYNC110 - another process
+                    await trio.sleep(0.05)
+        finally:
+            process.terminate()
+            assert process.wait(30) in (0, -signal.SIGTERM)
+
+    def journal(self) -> set[int]:
+        """The numbers of the events that were delivered."""
+        return {event.sequence for report in self.server.heartbeats for event in report.journal}
 
 
-async def active_version(socket):
-    """What the local socket says is active; None while nobody answers."""
-    client = Client(UnixConnector())
+def whole(numbers: set[int]) -> bool:
+    return numbers == set(range(1, len(numbers) + 1))
+
+
+async def killed_again_and_again(folder: Path, kills: int) -> Victim:
+    offset = NOW - time.time()
+    server = CoordinatorServer(Cluster(), folder, lambda: time.time() + offset)
+    first_documents(server)
+    server.announce()
+    (folder / "run").mkdir()
+    put_token(folder / "join.token")
+    victim, chance = Victim(folder, server, offset, {1: {"north": {"via": "a"}}}), random.Random(7)
+    async with server.running():
+        service = SERVICE.format(active=folder / "run" / "active", told=folder / "told")
+        (folder / "agent.toml").write_text(agent_toml(folder, server) + service)
+        begun = time.monotonic()
+        await victim.lives_until(lambda: True)
+        life_s = time.monotonic() - begun
+        for number in range(kills):
+            await victim.killed_after(chance.uniform(0, 2 * life_s))
+            if number % 10 == 9:
+                await victim.lives_until(lambda: True)
+        victim.publish()
+        newest = victim.published[server.cluster.versions[ROUTES]]
+        await victim.lives_until(lambda: newest in victim.told)
+        last = await delivered(victim)
+    assert whole(last), "the journal has gaps"
+    assert list(check(folder / "state", CLUSTER_ID)) == []
+    assert all(told in victim.published.values() for told in victim.told)
+    return victim
+
+
+async def delivered(victim: Victim) -> set[int]:
+    """What has been delivered once a report had nothing more to deliver than the one before."""
+    reports = victim.server.heartbeats
+
+    def all_is() -> bool:
+        return len(reports) > 2 and not reports[-1].journal
+
+    process = victim.start()
     try:
-        answer = await client.fetch(socket, Call("GET", "/v1/scopes"))
-    except ClientError:
-        return None
+        with trio.fail_after(WITHIN_S):
+            while not all_is():  # noqa: ASYNC110 - another process
+                await trio.sleep(0.1)
     finally:
-        await client.aclose()
-    scopes = canonical.loads(answer.body)["scopes"]
-    return scopes[ROUTES]["config_version"] if ROUTES in scopes else None
-
-
-async def wait_for_version(socket, least):
-    with trio.fail_after(WITHIN_S):
-        while (found := await active_version(socket)) is None or found < least:  # noqa: ASYNC110 - another process
-            await trio.sleep(0.05)
-    return found
+        process.terminate()
+        process.wait(30)
+    return victim.journal()
 
 
 async def test_the_agent_is_killed_again_and_again(tmp_path):
     """rules P7, J47, S84, L26, S68: twelve kills while versions arrive"""
-    offset = NOW - time.time()
-    server = CoordinatorServer(Cluster(), tmp_path, lambda: time.time() + offset)
-    first_documents(server)
-    server.announce()
-    (tmp_path / "run").mkdir()
-    put_token(tmp_path / "join.token")
-    chance, reached = random.Random(7), 0
-    async with server.running():
-        (tmp_path / "agent.toml").write_text(agent_toml(tmp_path, server))
-        socket = tmp_path / "run" / "agent.sock"
-        for number in range(KILLS):
-            process = started(tmp_path, offset)
-            try:
-                if number % 3 == 0:
-                    found = await wait_for_version(socket, max(1, reached))
-                    assert found >= reached, "a version that was active came back lower"
-                    reached = found
-                server.snapshot({"routes": {f"r{number}": {"padding": "x" * 50_000}}}, ROUTES)
-                server.announce()
-                await trio.sleep(chance.uniform(0, 0.8))
-            finally:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-            if (tmp_path / "state" / "clusters" / CLUSTER_ID / "store").exists():
-                assert list(check(tmp_path / "state", CLUSTER_ID)) == []
-        process = started(tmp_path, offset)
-        try:
-            newest = server.cluster.versions[ROUTES]
-            assert await wait_for_version(socket, newest) == newest
-        finally:
-            process.terminate()
-            assert process.wait(20) in (0, -signal.SIGTERM)
-    assert list(check(tmp_path / "state", CLUSTER_ID)) == []
+    await killed_again_and_again(tmp_path, KILLS)
+
+
+@pytest.mark.slow
+async def test_the_agent_is_killed_hundreds_of_times(tmp_path):
+    """rules P7, J47, S84, L26, S68: three hundred; old or new, services told, the journal without a gap"""
+    victim = await killed_again_and_again(tmp_path, MANY)
+    print(
+        f"{MANY} kills, {len(victim.published)} versions published, {len(victim.told)} notifications,"
+        f" {len(victim.journal())} events delivered"
+    )
