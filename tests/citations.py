@@ -45,7 +45,13 @@ def proved() -> set[Citation]:
 
 def in_source(source: str) -> set[Citation]:
     """The citations in the docstrings and comments of a module."""
-    return {cited for text in (*_docstrings(source), *_comments(source)) for cited in in_text(text)}
+    return {cited for _, cited in places(source)}
+
+
+def places(source: str) -> Iterator[tuple[int, Citation]]:
+    """Each citation with the line of what it speaks of: of the definition, or of the statement below a comment."""
+    for line, text in (*_docstrings(source), *_comments(source)):
+        yield from ((line, cited) for cited in in_text(text))
 
 
 def in_text(text: str) -> Iterator[Citation]:
@@ -65,20 +71,22 @@ def _expand(item: str) -> list[str]:
     return re.findall(_ID, item)
 
 
-def _docstrings(source: str) -> Iterator[str]:
+def _docstrings(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, ast.get_docstring(node) or ""
+        elif isinstance(node, ast.Module):
+            yield 0, ast.get_docstring(node) or ""
 
 
-def _comments(source: str) -> Iterator[str]:
+def _comments(source: str) -> Iterator[tuple[int, str]]:
     """Neighbouring comment lines as one text, since a list of ids may run over a line's end."""
-    text, last = "", 0
+    text, last, own = "", 0, False
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:
             continue
         if token.start[0] != last + 1:
-            yield text
-            text = ""
+            yield last + own, text
+            text, own = "", not token.line[: token.start[1]].strip()
         text, last = f"{text} {token.string.lstrip('#').strip()}", token.start[0]
-    yield text
+    yield last + own, text
