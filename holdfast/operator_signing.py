@@ -130,10 +130,13 @@ def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequen
 
 def bring_in(asked: Asked, request: SigningRequest) -> None:
     """Hand the signed document to the coordinator, which judges it as a node would."""
-    document = base64.b64encode(request.document().to_bytes()).decode()
     where = "recoveries" if request.envelope.kind == RECOVERY else "trust"
-    answer = asked.post(where, body={"document": document})
-    asked.say(answer, f"done: {request.about}")
+    asked.say(hand_in(asked, where, request.document().to_bytes()), f"done: {request.about}")
+
+
+def hand_in(asked: Asked, where: str, document: bytes) -> dict[str, Any]:
+    """A container, by the route that takes it; its answer."""
+    return asked.post(where, body={"document": base64.b64encode(document).decode()})
 
 
 def describe(request: SigningRequest) -> None:

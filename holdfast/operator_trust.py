@@ -1,6 +1,7 @@
 """`holdfastctl trust`: trust bundles, and signing them on another machine."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 from cryptography.hazmat.primitives import serialization
 
 from coordinator import custody, signing_requests
+from coordinator.refusal import Refused
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from holdfast import operator_output as output
 from holdfast.operator_signing import (
@@ -16,6 +18,7 @@ from holdfast.operator_signing import (
     bring_in,
     carry_out,
     describe,
+    hand_in,
     missing,
     passphrase_option,
     read_request,
@@ -23,8 +26,9 @@ from holdfast.operator_signing import (
     sign,
     write_request,
 )
-from holdfast.operator_socket import Asked, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from snapshot.bundle import CONFIG, ROOT
+from snapshot.container import SUFFIX
 from snapshot.signature import ALGORITHMS, ED25519
 
 
@@ -86,14 +90,42 @@ def show_request(request: Path) -> None:
 
 
 @trust.command("import")
-@click.argument("requests", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @asks_the_coordinator
-def import_request(asked: Asked, requests: tuple[Path, ...]) -> None:
-    """Bring a signed request back. Copies that were signed on several machines are put together."""
-    request = read_request(requests[0])
-    for path in requests[1:]:
+def import_files(asked: Asked, files: tuple[Path, ...]) -> None:
+    """Bring a signed request back, or bundles (.hfs) that a database from a backup does not know any more.
+
+    Copies of a request that were signed on several machines are put together. Bundles are those of `trust export`; they
+    go in by their versions.
+    """
+    bundles = [path for path in files if path.suffix == SUFFIX]
+    if bundles and len(bundles) < len(files):
+        raise Failed("requests and bundles are brought in one after the other; nothing was changed", REFUSED)
+    if bundles:
+        _bring_bundles(asked, bundles)
+        return
+    request = read_request(files[0])
+    for path in files[1:]:
         request = request.merged(read_request(path))
     bring_in(asked, request)
+
+
+def _bring_bundles(asked: Asked, paths: Sequence[Path]) -> None:
+    """Those that are known already are passed over; of the others each is judged as its successor's base."""
+    held = asked.get("status")["trust_bundle"]
+    known = held["config_version"] if held else 0
+    found = {_version_of(path): path for path in paths}
+    added = [
+        hand_in(asked, "trust", found[version].read_bytes())["version"] for version in sorted(found) if version > known
+    ]
+    asked.say({"added": added}, f"added: {', '.join(map(str, added)) or 'nothing'}")
+
+
+def _version_of(path: Path) -> int:
+    try:
+        return signing_requests.bundle_of(path.read_bytes()).version
+    except Refused:
+        raise Failed(f"{path}: no trust bundle; use what `trust export` wrote", REFUSED) from None
 
 
 @trust.command("new-key")

@@ -95,3 +95,29 @@ def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab
     assert gateway.status["state"] == "active"
     assert gateway.status["head"]["authority_epoch"] == 2
     assert lab.good("status", "--json").json["put_back"] == ""
+
+
+def test_bundles_of_after_the_backup_are_brought_in_first(lab: Lab, tmp_path: Path):
+    """rules K41, S35: nodes hold them, so their numbers must not come again with another content."""
+    lab.stop()
+    shutil.copy(database(lab), tmp_path / "copy.db")
+    lab.start_again()
+    lab.good("rotate", "add", "--new-key-to", lab.keys, "--root-key", lab.roots, "--yes")
+    lab.good("epoch", "raise", "--root-key", lab.roots, "--yes")
+    files = lab.good("trust", "export", "--to", tmp_path / "bundles", "--json").json["files"]
+    assert len(files) == 3
+    lab.stop()
+    put_back(lab, tmp_path / "copy.db")
+    lab.start_again()
+
+    (tmp_path / "nonsense.hfs").write_bytes(b"no bundle")
+    refused = lab.ctl("trust", "import", tmp_path / "nonsense.hfs")
+    assert refused.status != 0 and "nonsense.hfs: no trust bundle" in refused.err
+    assert lab.ctl("trust", "import", *files, lab.configuration).status != 0
+    assert lab.good("trust", "import", *reversed(files), "--json").json == {"added": [2, 3]}
+    assert lab.good("trust", "import", *files, "--json").json == {"added": []}
+    status = lab.good("status", "--json").json
+    assert (status["trust_bundle"]["config_version"], status["authority_epoch"]) == (3, 2)
+    assert lab.good("trust", "export", "--to", tmp_path / "again", "--json").status == 0
+    for path in files:
+        assert (tmp_path / "again" / Path(path).name).read_bytes() == Path(path).read_bytes()
