@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test demo lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure
+.PHONY: test demo lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
@@ -83,6 +83,17 @@ deb-reproducible:
 deb-exposure:
 	tools/system-packages package
 	packaging/exposure 15
+
+# The packages on Debian 12 and 13 under systemd: machines are booted, and things broken in them (root). One line a step.
+# STEPS=--list names them, STEPS="--until NAME" ends early, STEPS=--hold leaves the machines up after a failure.
+systemd-test: deb
+	tools/system-packages systemd
+	$(PYTHON) -m tests.systemd --packages $(DEB) $(STEPS)
+
+# The same packages in an emulated machine whose power is really lost (root). Slow: no hardware helps.
+systemd-test-qemu: deb
+	tools/system-packages qemu
+	$(PYTHON) -m tests.systemd.powerloss --packages $(DEB) $(STEPS)
 
 ci:
 	.ci/run

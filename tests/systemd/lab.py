@@ -1,0 +1,227 @@
+"""The machines of the test: a coordinator, and one node for each Debian release; and how they are spoken to."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
+from tests.systemd.machines import Machine, MachineError, Ran
+from tests.systemd.network import Switch
+from tests.systemd.trees import tree
+
+CLUSTER = "prod"
+DEBIAN = {"bookworm": "12", "trixie": "13"}
+NEWEST = "trixie"  # the coordinator asks for its libraries
+MEMBER, STRANGER = "member", "stranger"
+SCOPE = "service_assignment"
+
+# One organization for each node, so that each can be given something new by itself.
+DECLARED = """\
+kind: Organization
+id: {node}
+spec: {{name: {node}}}
+---
+kind: Node
+id: {node}
+spec: {{roles: [ingress], organizations: [{node}]}}
+---
+kind: Node
+id: {node}-egress
+spec: {{roles: [egress_service], organizations: [{node}]}}
+---
+kind: Service
+id: web-{node}
+spec:
+  organization: {node}
+  runs_on: {{nodes: [{node}-egress]}}
+  endpoints:
+    - {{name: http, protocol: http, host: 127.0.0.1, port: {port}, exposed: true}}
+"""
+
+FABRIC = """\
+kind: Cluster
+id: {cluster}
+spec: {{coordinators: ["https://coordinator:{port}"]}}
+---
+kind: DegradedModePolicy
+id: base
+spec: {{allow: [continue_services, preserve_routes, report_degraded], allow_unconfirmed_start: true}}
+"""
+
+
+@dataclass
+class Control:
+    """A coordinator's side of one cluster: its operator."""
+
+    machine: Machine
+    cluster: str
+    state: str
+    port: int
+    socket: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ctl(self, *words: str) -> str:
+        """As root, on the coordinator."""
+        return self.machine.good("env", f"HOLDFAST_ADMIN_SOCKET={self.socket}", "holdfastctl", *words)
+
+    def apply(self, text: str) -> None:
+        """One at a time: an apply that meets another is refused, and rightly so."""
+        with self._lock:
+            self.machine.write("/root/declared.yaml", text)
+            self.ctl("apply", "-f", "/root/declared.yaml", "--yes")
+
+    @property
+    def ca(self) -> str:
+        return (self.machine.root / self.state.lstrip("/") / "tls" / "ca.pem").read_text()
+
+
+@dataclass
+class Agent:
+    """One agent of a node: of the main cluster, or of a further one (`holdfast-agent@NAME`)."""
+
+    machine: Machine
+    node_id: str
+    control: Control
+    instance: str = ""
+    port: int = 8000
+    _section: str = ""
+
+    @property
+    def unit(self) -> str:
+        return f"holdfast-agent@{self.instance}" if self.instance else "holdfast-agent"
+
+    @property
+    def state(self) -> str:
+        return f"/var/lib/holdfast-{self.instance}" if self.instance else "/var/lib/holdfast"
+
+    @property
+    def run_folder(self) -> str:
+        return f"/run/holdfast-{self.instance}" if self.instance else "/run/holdfast"
+
+    @property
+    def configuration(self) -> str:
+        return f"/etc/holdfast/agent-{self.instance}.toml" if self.instance else "/etc/holdfast/agent.toml"
+
+    def ask(self, *words: str, user: str = MEMBER) -> Ran:
+        """`holdfast WORDS`."""
+        place = ("env", f"HOLDFAST_SOCKET={self.run_folder}/agent.sock", f"HOLDFAST_FILES={self.run_folder}/active")
+        return self.machine.run(*place, "holdfast", *words, user=user)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        ran = self.ask("status", "--json")
+        if ran.status != 0:
+            raise MachineError(f"{self.machine.name}: holdfast status: exit {ran.status}\n{ran.err}")
+        found: dict[str, Any] = json.loads(ran.out)
+        return found
+
+    def is_in(self, state: str) -> bool:
+        """Whether it says so; no answer is a no."""
+        ran = self.ask("status", "--json")
+        return ran.status == 0 and json.loads(ran.out)["state"] == state
+
+    def until_in(self, state: str, within_s: float = 60) -> None:
+        self.machine.until(lambda: self.is_in(state), within_s, f"{self.unit} to be {state}", every_s=0.3)
+
+    def seen_port(self) -> int:
+        """Of its service, as a member of the group is told over the socket; 0 where there is no answer."""
+        section = self.section
+        ran = self.ask("get", SCOPE, section) if section else None
+        if ran is None or ran.status != 0 or "from its files" in ran.err:
+            return 0
+        return int(json.loads(ran.out)[f"web-{self.node_id}"]["endpoints"][0]["port"])
+
+    @property
+    def section(self) -> str:
+        """The one that its service is in; empty as long as there is none."""
+        if not self._section:
+            ran = self.ask("get", SCOPE)
+            self._section = next((name for name in ran.out.split() if name.startswith("services")), "")
+        return self._section
+
+    def declare_next(self) -> int:
+        """Something new for this node, declared at its coordinator."""
+        self.port += 1
+        self.control.apply(DECLARED.format(node=self.node_id, port=self.port))
+        return self.port
+
+    def until_current(self, within_s: float = 60) -> None:
+        """Until what was declared last is what services read."""
+        what = f"{self.unit} to serve port {self.port}"
+        self.machine.until(lambda: self.seen_port() == self.port, within_s, what, every_s=0.3)
+
+    def main_pid(self) -> int:
+        return int(self.machine.good("systemctl", "show", "--property=MainPID", "--value", self.unit))
+
+
+@dataclass
+class Node:
+    """A machine with agents: `agent` is of the main cluster."""
+
+    machine: Machine
+    debian: str
+    agent: Agent
+    further: Agent | None = None
+
+
+@dataclass
+class Lab:
+    """`folder` is the run's own, on this machine; `stopping` is set when it is to end."""
+
+    packages: Packages
+    folder: Path
+    stopping: threading.Event
+    coordinator: Machine
+    control: Control
+    nodes: tuple[Node, ...]
+    further: Control | None = None
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        return (self.coordinator, *(node.machine for node in self.nodes))
+
+    def end(self) -> None:
+        """Whoever waits for something here stops to."""
+        self.stopping.set()
+        for machine in self.machines:
+            machine.end()
+
+
+@contextmanager
+def laboratory(packages: Packages, folder: Path) -> Iterator[Lab]:
+    """The machines' disks and the switch between them; nothing is booted yet, and at the end nothing is left."""
+    stopping = threading.Event()
+    trees = {suite: tree(suite, packages.depends(_roles(suite))) for suite in DEBIAN}
+    with ExitStack() as at_the_end:
+        switch = Switch()
+        at_the_end.callback(switch.close)
+        names = {"coordinator": NEWEST, **{f"node{number}": suite for suite, number in DEBIAN.items()}}
+        machines = {}
+        for index, (name, suite) in enumerate(names.items(), start=1):
+            machine = Machine(name, trees[suite], f"10.77.0.{index}", switch, folder / name, stopping)
+            at_the_end.callback(machine.remove)
+            machines[name] = machine
+        at_the_end.callback(stopping.set)
+        hosts = "".join(f"{machine.address} {machine.name}\n" for machine in machines.values())
+        for machine in machines.values():
+            machine.make(hosts)
+        yield _lab(packages, folder, stopping, machines)
+
+
+def _roles(suite: str) -> tuple[str, ...]:
+    return (AGENT, CLIENT, COORDINATOR) if suite == NEWEST else (AGENT, CLIENT)
+
+
+def _lab(packages: Packages, folder: Path, stopping: threading.Event, machines: dict[str, Machine]) -> Lab:
+    coordinator = machines["coordinator"]
+    socket = "/run/holdfast-coordinator/admin.sock"
+    control = Control(coordinator, CLUSTER, "/var/lib/holdfast-coordinator", 7443, socket)
+    nodes = tuple(
+        Node(machines[f"node{debian}"], debian, Agent(machines[f"node{debian}"], f"node{debian}", control))
+        for debian in DEBIAN.values()
+    )
+    return Lab(packages, folder, stopping, coordinator, control, nodes)

@@ -1,0 +1,120 @@
+"""Who on a node reads what, how services are told, and what the unit's sandbox is worth."""
+
+import json
+
+from tests.systemd import arrival
+from tests.systemd.lab import MEMBER, SCOPE, STRANGER, Agent, Lab, Node
+from tests.systemd.step import Each, check
+
+GREATEST_EXPOSURE = 15  # tenths, of 100
+AGENT_DOWN, NOT_FOUND = 3, 4
+OTHER = "other"  # a member of the socket's group that [access] leaves out of one scope
+READER = "import sys, holdfast.client as c; print(c.Client().get('service_assignment', sys.argv[1]).facts.source)"
+
+# What an operator adds for a service that is reloaded, and for a scope that not everybody reads.
+MORE = f"""
+[access."*"]
+users = ["{MEMBER}"]
+expired = true
+
+[access."node_bootstrap"]
+users = ["{OTHER}"]
+
+[[service]]
+name = "web"
+scopes = ["service_assignment"]
+notify = "reload"
+unit = "web.service"
+timeout_s = 5
+"""
+WEB = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c 'date +%%s%%N > /run/web-reloaded'\n"
+LATE = """\
+[Unit]
+Requires=holdfast-agent-wait.service
+After=holdfast-agent-wait.service
+[Service]
+Type=oneshot
+User=member
+ExecStart=/usr/bin/holdfast get service_assignment {section}
+"""
+
+
+def ordinary_user_of_the_group_reads(lab: Lab, node: Node) -> None:
+    """By the command, by the library, with curl's means, and from the files."""
+    agent = node.agent
+    check(agent.seen_port() == agent.port, f"{agent.seen_port()}, not {agent.port}")
+    said = node.machine.good("python3", "-c", READER, agent.section, user=MEMBER)
+    check(said.strip() == "agent", said)
+    file = f"{agent.run_folder}/active/service_assignment/{agent.section}.json"
+    check(str(agent.port) in node.machine.good("cat", file, user="holdfast"), file)
+    check(node.machine.run("test", "-w", f"{agent.run_folder}/active", user=MEMBER).status != 0, "files are writable")
+
+
+def user_without_access_is_kept_out(lab: Lab, node: Node) -> None:
+    agent = node.agent
+    ran = agent.ask("status", user=STRANGER)
+    check(ran.status == AGENT_DOWN and "may not be opened" in ran.err, f"holdfast status as {STRANGER}: {ran}")
+    ran = agent.ask("get", SCOPE, agent.section, user=STRANGER)
+    check(ran.status != 0 and str(agent.port) not in ran.out, f"holdfast get as {STRANGER}: {ran}")
+    for path in (agent.state, f"{agent.run_folder}/active/service_assignment"):
+        check(node.machine.run("ls", f"{path}/", user=STRANGER).status != 0, f"{path} is open")
+
+
+def access_table_hides_a_scope_from_one_of_the_group(lab: Lab, node: Node) -> None:
+    agent = node.agent
+    node.machine.good("useradd", "--groups", "holdfast", "--user-group", OTHER)
+    node.machine.write("/etc/systemd/system/web.service", WEB)
+    node.machine.good("systemctl", "daemon-reload")
+    node.machine.good("systemctl", "start", "web.service")
+    node.machine.good("systemctl", "enable", "--now", "holdfast-reload@web.service.path")
+    arrival.configure(agent, MORE)
+    node.machine.good("systemctl", "restart", agent.unit)
+    agent.until_current()
+    ran = agent.ask("get", SCOPE, agent.section, user=OTHER)
+    check(ran.status == NOT_FOUND, f"holdfast get as {OTHER}: {ran}")
+    ran = agent.ask("get", "node_bootstrap", user=OTHER)
+    check(ran.status == 0, f"holdfast get as {OTHER}: {ran}")
+
+
+def another_unit_is_reloaded_by_way_of_a_path_unit(lab: Lab, node: Node) -> None:
+    machine, agent = node.machine, node.agent
+    machine.run("rm", "/run/web-reloaded")
+    agent.declare_next()
+    machine.until(lambda: machine.run("test", "-s", "/run/web-reloaded").status == 0, 40, "web.service to be reloaded")
+    machine.until(lambda: _was_told(agent), 20, "the agent to know that web.service was reloaded", every_s=0.3)
+    machine.good("systemctl", "is-active", "web.service")
+
+
+def service_that_must_wait_starts_once_its_configuration_is_active(lab: Lab, node: Node) -> None:
+    machine = node.machine
+    machine.write("/etc/systemd/system/late.service", LATE.format(section=node.agent.section))
+    machine.good("systemctl", "daemon-reload")
+    machine.good("systemctl", "stop", "holdfast-agent-wait.service", "holdfast-agent.service")
+    machine.good("systemctl", "start", "late.service")
+    read = machine.good("journalctl", "--unit=late.service", "--output=cat", "--no-pager")
+    check(str(node.agent.port) in read, read)
+
+
+def sandbox_leaves_little_exposed(lab: Lab, node: Node) -> None:
+    worst = f"--threshold={GREATEST_EXPOSURE}"
+    node.machine.good("systemd-analyze", "security", "--no-pager", worst, f"{node.agent.unit}.service")
+    status = f"/proc/{node.agent.main_pid()}/status"
+    facts = dict(line.split(":\t", 1) for line in node.machine.good("cat", status).splitlines() if ":\t" in line)
+    check(int(facts["CapEff"], 16) == 0 and int(facts["CapBnd"], 16) == 0, f"capabilities: {facts['CapEff']}")
+    check(facts["NoNewPrivs"] == "1" and facts["Seccomp"] == "2", json.dumps(facts))
+    check(facts["Uid"].split()[0] != "0", facts["Uid"])
+
+
+STEPS = (
+    Each(ordinary_user_of_the_group_reads),
+    Each(user_without_access_is_kept_out),
+    Each(access_table_hides_a_scope_from_one_of_the_group),
+    Each(another_unit_is_reloaded_by_way_of_a_path_unit),
+    Each(service_that_must_wait_starts_once_its_configuration_is_active),
+    Each(sandbox_leaves_little_exposed),
+)
+
+
+def _was_told(agent: Agent) -> bool:
+    web = agent.status["services"]["web"]
+    return bool(web["answer_ok"] and web["up_to_date"])
