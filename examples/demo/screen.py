@@ -36,7 +36,7 @@ class Screen:
         self.console.print(Rule(f"{number}  {text}  ({self.seconds:.0f} s)", align="left", style="bold"))
 
     def say(self, text: str) -> None:
-        self.console.print(Text(text))
+        self.console.print(Text(text), soft_wrap=True)
 
     def did(self, command: str, printed: str = "", lines: int = 6) -> None:
         """A command as a user would type it, and the end of what it printed."""

@@ -1,0 +1,105 @@
+"""`make demo`, as a user runs it: the main job from end to end, what it leaves running, and what it leaves behind."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.citations import ROOT
+
+COMMAND = [sys.executable, "-m", "examples.demo"]
+LIMIT_S = 300  # it takes a minute on a quiet machine; tests assert no times
+
+
+@pytest.fixture
+def place():
+    """Where the demonstration makes its folder: a short path, since sockets lie in it."""
+    folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
+    yield folder
+    for stop in folder.glob("*/stop"):
+        subprocess.run(["sh", stop], check=False)
+    shutil.rmtree(folder)
+
+
+def start(place, *options):
+    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(place), "HOME": str(place), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*COMMAND, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def of_ours(place):
+    """Processes that name the folder: the daemons, the gateway."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if f"{place}/holdfast-demo-" in line]
+
+
+def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
+    """rules S5, S36, S55, S55f, S57, S71, S72, A6, A15, K28: on real daemons, by the commands that a user has."""
+    demo = start(place, "--keep")
+    printed, _ = demo.communicate(timeout=LIMIT_S)
+    assert demo.returncode == 0, printed
+    assert "NOT PROVED" not in printed
+    proved, claimed = re.search(r"(\d+) of (\d+) in", printed).groups()
+    assert proved == claimed
+    for claim in ("40 nodes at 3 sites", "unknown_key", "bad_signature", "serves from its store", "journal of the outage"):
+        assert claim in printed, printed
+
+    [request] = re.findall(r"^  (curl -H .*)$", printed, re.MULTILINE)
+    answer = subprocess.run(["sh", "-c", request], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "the intranet, on fra-svc-aurora-1"
+    [looking] = re.findall(r"^  (export .*)$", printed, re.MULTILINE)
+    fleet = f"{looking}; {Path(sys.executable).parent}/holdfastctl fleet"
+    assert "members" in subprocess.run(["sh", "-c", fleet], capture_output=True, text=True, check=True).stdout
+
+    [stop] = place.glob("*/stop")
+    subprocess.run(["sh", stop], check=True)
+    until(lambda: not of_ours(place))
+    assert list(place.iterdir()) == []
+
+
+def test_what_is_interrupted_leaves_nothing_behind(place):
+    demo = start(place)
+    for line in demo.stdout:
+        if "a cluster was made" in line:
+            break
+    assert of_ours(place)
+    demo.send_signal(signal.SIGINT)
+    rest = demo.stdout.read()
+    assert demo.wait(60) == 130, rest
+    assert "Traceback" not in rest
+    assert of_ours(place) == []
+    assert list(place.iterdir()) == []
+
+
+def test_a_step_that_does_not_hold_is_the_end(place):
+    """The coordinator is killed too early: the demonstration says what is wrong, and fails."""
+    demo = start(place)
+    for line in demo.stdout:
+        if "Three nodes join" in line:
+            break
+    [pid] = [line for line in pids(place) if "holdfast-coordinator" in line[1]]
+    subprocess.run(["kill", "-9", pid[0]], check=True)
+    rest = demo.stdout.read()
+    assert demo.wait(LIMIT_S) == 1, rest
+    assert "NOT PROVED: " in rest
+    assert "Traceback" not in rest
+    assert list(place.iterdir()) == []
+
+
+def pids(place):
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split(maxsplit=1)) for line in listed.splitlines() if f"{place}/holdfast-demo-" in line]
+
+
+def until(holds):
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)  # another program's processes end when they end
