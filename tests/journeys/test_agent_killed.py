@@ -119,6 +119,10 @@ class Victim:
             process.terminate()
             assert process.wait(30) in (0, -signal.SIGTERM)
 
+    def service_knows(self) -> bool:
+        """It was told, also of what became active just before a kill."""
+        return self.published[self.server.cluster.versions[ROUTES]] in self.told
+
     def journal(self) -> set[int]:
         """The numbers of the events that were delivered."""
         return {event.sequence for report in self.server.heartbeats for event in report.journal}
@@ -145,10 +149,9 @@ async def killed_again_and_again(folder: Path, kills: int) -> Victim:
         for number in range(kills):
             await victim.killed_after(chance.uniform(0, 2 * life_s))
             if number % 10 == 9:
-                await victim.lives_until(lambda: True)
+                await victim.lives_until(victim.service_knows)
         victim.publish()
-        newest = victim.published[server.cluster.versions[ROUTES]]
-        await victim.lives_until(lambda: newest in victim.told)
+        await victim.lives_until(victim.service_knows)
         last = await delivered(victim)
     assert whole(last), "the journal has gaps"
     assert list(check(folder / "state", CLUSTER_ID)) == []
