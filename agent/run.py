@@ -149,12 +149,16 @@ def main(arguments: list[str] | None = None) -> None:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
     telemetry.set_up_logging(settings.log.level)
     serving = partial(unconfigured.serve if nobody else serve, settings, notifier=notifier)
+    # What `except*` raises, Python 3.11.2 (Debian 12) wraps into a group, whose trace would hide the words.
+    ended: list[tuple[str, int]] = []
     try:
         trio.run(_until_told_to_stop, serving, notifier, strict_exception_groups=True)
     except* ConfigurationError as errors:
-        _end(_words(errors), EXIT_CONFIGURATION)
+        ended.append((_words(errors), EXIT_CONFIGURATION))
     except* (StoreError, SocketError) as errors:
-        _end(_words(errors), EXIT_STORE)
+        ended.append((_words(errors), EXIT_STORE))
+    if ended:
+        _end(*ended[0])
 
 
 def _words(errors: BaseExceptionGroup[BaseException]) -> str:
