@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 @dataclass
 class Upkeep:
     node: Node
-    _collected_at: float = float("-inf")
+    collected_at: float = float("-inf")
 
     async def run(self) -> None:
         """Until cancelled: small steps, so that nothing else waits long for the disk."""
@@ -26,7 +26,7 @@ class Upkeep:
             await trio.sleep(PAUSE_S)
             try:
                 await self._scrub()
-                await self._collect()
+                await self.collect()
             except StoreError as error:
                 log.warning("upkeep put off", fault=error.fault, detail=error.detail)
 
@@ -37,12 +37,12 @@ class Upkeep:
             log.error("damage found", scopes=sorted(step.happened))
             await self.node.reload()
 
-    async def _collect(self) -> None:
+    async def collect(self) -> None:
         """A cycle an hour, or as soon as the map fills."""
         node, now = self.node, trio.current_time()
-        due = now - self._collected_at >= GARBAGE_EVERY_S
+        due = now - self.collected_at >= GARBAGE_EVERY_S
         if not due and await node.threads.read(node.store.filled) < CROWDED:
             return
         while not (step := await node.threads.write(node.store.garbage.step)).done:
             node.counters.add("blobs_collected", step.removed)
-        self._collected_at = now
+        self.collected_at = now

@@ -83,6 +83,7 @@ class Periphery:
             self.now, lambda low, high: high, self.settle_s, self._told,
         )  # fmt: skip
         self._recorded = trio.Event()
+        self._looked = 0
         self.api = LocalApi(
             self, self.views, self.threads, self.access, self.telling, self.publishing, self.watching, self.now
         )
@@ -103,6 +104,11 @@ class Periphery:
         return found
 
     # agent.local_api.Node
+
+    def changes(self) -> int:
+        """A test changes what it likes, and tells nobody."""
+        self._looked += 1
+        return self._looked
 
     def gate_facts(self) -> Facts:
         return self.given

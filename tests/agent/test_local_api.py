@@ -37,6 +37,24 @@ async def test_a_section_is_served_byte_for_byte_with_all_that_is_known_of_it(ap
     assert {name: answer.headers[name] for name in expected} == expected
 
 
+async def test_a_section_that_is_asked_for_again_needs_no_disk_and_expires_all_the_same(api):
+    """rules S29, S5, L29: what is in memory was hashed, is of this version, and is over when its scope is"""
+    first = await ask(api, f"{PATH}/sections/routes")
+    api.views.all()
+    api.threads.read = None  # whoever needs a thread now fails
+    second = await ask(api, f"{PATH}/sections/routes")
+    assert (second.status, second.body) == (200, first.body)
+    assert {name: value for name, value in second.headers.items() if name != "date"} == {
+        name: value for name, value in first.headers.items() if name != "date"
+    }
+    del api.threads.read
+    api.at = NOW + 8 * DAY
+    assert (await ask(api, f"{PATH}/sections/routes?expired=no")).status == 410
+    api.at = NOW
+    api.route(2, {**ROUTES, "routes": {}})
+    assert (await ask(api, f"{PATH}/sections/routes")).body == b"{}"
+
+
 async def test_an_etag_spares_the_bytes(api):
     first = await ask(api, f"{PATH}/sections/routes")
     etag = first.headers["etag"]

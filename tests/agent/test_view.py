@@ -58,3 +58,18 @@ def test_one_scope_alone(periphery):
     assert alone.scopes.keys() == {"route_policy"}
     assert alone.head is not None
     assert Views(periphery.node.store).scope("qos_policy").scopes == {}
+
+
+def test_what_is_at_hand_is_what_a_reading_would_give(periphery):
+    """rules P3, P4: whatever is committed, a head too, takes it away"""
+    views = periphery.views
+    periphery.route(1, {"routes": {}})
+    assert views.at_hand() is None
+    seen = views.all()
+    assert views.at_hand() is seen
+    assert views.scope("route_policy").generation == seen.generation
+    periphery.apply(periphery.node.cluster.head(2))
+    assert views.at_hand() is None
+    assert views.all().head.document.envelope.config_version == 2
+    periphery.node.store.journal.record("degraded", NOW)
+    assert views.at_hand() is None

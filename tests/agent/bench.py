@@ -1,0 +1,79 @@
+"""An agent with all its parts and none of its tasks: each is called by itself, on a real store, over real TLS."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from agent import local, start, upstream
+from agent.admission import Asked, Candidate
+from agent.chunks import Chunks
+from agent.local import Local
+from agent.node import Node
+from agent.source import Source
+from agent.upstream import Upstream
+from snapshot.identifiers import HEAD
+from store.disk import Disk
+from tests.fakes.clock import threads
+from tests.journeys.lab import Lab
+from wire.messages import JoinGrant
+
+
+@dataclass
+class Bench:
+    """`lab` has the coordinator, which runs, the clock and the settings."""
+
+    lab: Lab
+    node: Node
+    inside: Local
+    outside: Upstream
+    disk: Disk
+
+    @property
+    def server(self):
+        return self.lab.server
+
+    @property
+    def coordinator(self) -> Source:
+        (source,) = self.outside.sources.coordinators()
+        return source
+
+    async def enrol(self) -> None:
+        """A member with the first trust bundle, and nothing else yet."""
+        pair = self.outside.joining.identity.ensure(self.node.settings.node, self.node.now())
+        self.server.pins.add(pair.der, self.node.settings.node.node_id)
+        await self.outside.joining.granting.accept(JoinGrant("admitted", "coord-1", (self.server.bundles[0],)))
+        self.node.learnt.member = True
+
+    async def take(self, document) -> None:
+        """A document, by the update's own path."""
+        envelope = document.envelope
+        scope = HEAD if envelope.kind == HEAD else envelope.scope
+        asked = Asked(envelope.kind, "bench", scope)
+        admission = self.outside.update.admission
+        verdict = await admission.receive(Chunks(document.to_bytes()), asked, self.node.holder())
+        assert isinstance(verdict, Candidate), verdict
+        await self.outside.update.activating.activate([verdict])
+
+    async def settle(self) -> None:
+        """Enrolled, the head taken, and everything that it lists active."""
+        await self.enrol()
+        await self.outside.refresh.ask(self.coordinator)
+        await self.outside.update.bring_up()
+
+
+@asynccontextmanager
+async def bench(lab: Lab) -> AsyncIterator[Bench]:
+    """On the lab's disk. What was started is ended with the block."""
+    opened = start.open_store(lab.settings, lab.clock.read())
+    try:
+        node = start.make_node(lab.settings, lab.clock, threads(lab.mock), opened)
+        inside = local.build(lab.settings, node, opened.views, opened.store.paths.temporary / "candidates")
+        inside.validators.start()
+        outside = upstream.build(node, opened, inside, lambda low, high: high)
+        lab.node = node
+        try:
+            yield Bench(lab, node, inside, outside, opened.root.disk)
+        finally:
+            await outside.aclose()
+    finally:
+        opened.close()

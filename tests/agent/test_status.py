@@ -1,0 +1,91 @@
+"""Changes of state are written down once, told to systemd, and timers only wake who looks."""
+
+import pytest
+import trio
+
+from agent.start import OUTAGE_ROW
+from agent.status import LOOK_EVERY_S, Status
+from store.tables import Name
+from tests.agent.bench import bench
+from tests.fakes.cluster import HOUR
+
+
+class Listening:
+    """As a `Notifier` towards systemd."""
+
+    def __init__(self):
+        self.said = []
+
+    def status(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture
+async def made(one, mock_clock):
+    async with bench(one) as found:
+        await found.settle()
+        yield found
+
+
+def changes(made):
+    return [event.detail for event in made.node.store.journal.events(most=100) if event.event == "state_changed"]
+
+
+async def test_a_change_of_state_is_written_down_once(made, mock_clock):
+    """rules A13: time, from, to, reason"""
+    told = Listening()
+    status = Status(made.node, told)
+    news = made.node.news.value
+    await status.look()
+    await status.look()
+    assert changes(made) == ["started -> active"]
+    assert told.said == ["active"]
+    assert made.node.news.value == news + 1, "the next report should not wait for it"
+    made.node.fence()
+    await status.look()
+    made.node.learnt.fenced_at = None
+    await status.look()
+    assert changes(made)[1:] == ["active -> fenced: revoked_by_coordinator", "fenced -> active"]
+    assert told.said[1:] == ["fenced revoked_by_coordinator", "active"]
+
+
+async def test_time_alone_changes_the_state_when_it_is_due(made, mock_clock):
+    """rules X25, A6: the timer wakes at the head's expiry, not before, not long after"""
+    told = Listening()
+    expires_at = made.node.holdings.head_expires_at
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Status(made.node, told).run)
+        await trio.sleep(expires_at - made.node.now() - 1)
+        assert told.said == ["active"]
+        await trio.sleep(1.1)
+        assert told.said == ["active", "degraded head_expired"]
+        await trio.sleep(2 * HOUR + 1)
+        assert told.said[2:] == ["fenced degraded_limit"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_wall_clock_that_jumps_is_noticed_soon(made, mock_clock):
+    """rules A18"""
+    told = Listening()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Status(made.node, told).run)
+        await trio.sleep(1)
+        made.lab.clock.wall_offset_s = -2 * HOUR
+        await trio.sleep(LOOK_EVERY_S + 1)
+        assert told.said[-1] == "fenced clock_regressed"
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_outage_outlives_the_process(made, mock_clock):
+    """rules J38: kept while it lasts, forgotten when it is over"""
+    health = made.node.store.table(Name.HEALTH)
+    status = Status(made.node, Listening())
+    await status.look()
+    assert health.get(OUTAGE_ROW) is None
+    await trio.sleep(HOUR)
+    await status.look()
+    kept = health.get(OUTAGE_ROW)
+    assert kept["about"] == made.node.holdings.head_hash
+    await made.take(made.server.cluster.head(**made.server.times()))
+    await status.look()
+    assert health.get(OUTAGE_ROW) is None
