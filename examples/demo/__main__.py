@@ -19,7 +19,8 @@ FAILED, INTERRUPTED = 1, 130
 
 def main() -> int:
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us has them ignored
+        signal.signal(number, _as_interrupt)
     screen = Screen()
     nginx = "" if arguments.without_nginx else find_nginx()
     if not nginx:

@@ -33,7 +33,7 @@ LONGEST_ID = 64
 
 @dataclass(frozen=True)
 class Suffix:
-    """`form` is `is` for the name itself, `below` for every name right below it, `except` for what is none after all."""
+    """`form`: `is` for the name itself, `below` for every name right below it, `except` for what is none after all."""
 
     name: str  # as DNS has it: ASCII
     form: str

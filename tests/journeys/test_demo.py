@@ -1,5 +1,6 @@
 """`make demo`, as a user runs it: the main job from end to end, what it leaves running, and what it leaves behind."""
 
+import os
 import re
 import shutil
 import signal
@@ -35,20 +36,22 @@ def start(place, *options):
 
 
 def of_ours(place):
-    """Processes that name the folder: the daemons, the gateway."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if f"{place}/holdfast-demo-" in line]
+    """Processes that name the folder, the daemons and the gateway: pid -> command."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    found = (line.split(maxsplit=1) for line in listed.splitlines() if f"{place}/holdfast-demo-" in line)
+    return {int(pid): command for pid, command in found}
 
 
 def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     """rules S5, S36, S55, S55f, S57, S71, S72, A6, A15, K28: on real daemons, by the commands that a user has."""
-    demo = start(place, "--keep")
-    printed, _ = demo.communicate(timeout=LIMIT_S)
+    with start(place, "--keep") as demo:
+        printed, _ = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 0, printed
     assert "NOT PROVED" not in printed
     proved, claimed = re.search(r"(\d+) of (\d+) in", printed).groups()
     assert proved == claimed
-    for claim in ("40 nodes at 3 sites", "unknown_key", "bad_signature", "serves from its store", "journal of the outage"):
+    claims = ("40 nodes at 3 sites", "unknown_key", "bad_signature", "serves from its store", "journal of the outage")
+    for claim in claims:
         assert claim in printed, printed
 
     [request] = re.findall(r"^  (curl -H .*)$", printed, re.MULTILINE)
@@ -65,37 +68,36 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
 
 
 def test_what_is_interrupted_leaves_nothing_behind(place):
-    demo = start(place)
-    for line in demo.stdout:
-        if "a cluster was made" in line:
-            break
-    assert of_ours(place)
-    demo.send_signal(signal.SIGINT)
-    rest = demo.stdout.read()
-    assert demo.wait(60) == 130, rest
+    with start(place) as demo:
+        read_until(demo, "a cluster was made")
+        assert of_ours(place)
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
+    assert demo.returncode == 130, rest
     assert "Traceback" not in rest
-    assert of_ours(place) == []
+    assert of_ours(place) == {}
     assert list(place.iterdir()) == []
 
 
 def test_a_step_that_does_not_hold_is_the_end(place):
     """The coordinator is killed too early: the demonstration says what is wrong, and fails."""
-    demo = start(place)
-    for line in demo.stdout:
-        if "Three nodes join" in line:
-            break
-    [pid] = [line for line in pids(place) if "holdfast-coordinator" in line[1]]
-    subprocess.run(["kill", "-9", pid[0]], check=True)
-    rest = demo.stdout.read()
-    assert demo.wait(LIMIT_S) == 1, rest
+    with start(place) as demo:
+        read_until(demo, "Three nodes join")
+        [coordinator] = [pid for pid, command in of_ours(place).items() if "holdfast-coordinator" in command]
+        os.kill(coordinator, signal.SIGKILL)
+        rest = demo.stdout.read()
+    assert demo.returncode == 1, rest
     assert "NOT PROVED: " in rest
     assert "Traceback" not in rest
+    assert of_ours(place) == {}
     assert list(place.iterdir()) == []
 
 
-def pids(place):
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [tuple(line.split(maxsplit=1)) for line in listed.splitlines() if f"{place}/holdfast-demo-" in line]
+def read_until(demo, words):
+    for line in demo.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"it ended before it said: {words}")
 
 
 def until(holds):
