@@ -59,8 +59,8 @@ def changed_members(before: Model, after: Model) -> set[str]:
 
 
 def _own(before: Model, after: Model, old: Subject | None, new: Subject | None) -> Iterator[Scope]:
-    """All of its scopes where it comes, goes, or has other roles or organizations, which every envelope names; else
-    those that say something else.
+    """All of its scopes where it comes, goes, has another entry (rules K21), or other roles or organizations, which
+    every envelope names; else those that say something else.
     """
     stays = old is not None and new is not None and _standing(old) == _standing(new)
     for subject in (old, new):
@@ -74,7 +74,7 @@ def _scopes(subject: Subject | None) -> list[Scope]:
 
 
 def _standing(subject: Subject) -> tuple[object, ...]:
-    return subject.member.kind, subject.roles, subject.organizations
+    return subject.member, subject.roles, subject.organizations
 
 
 def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Subject | None) -> bool:
@@ -87,7 +87,7 @@ def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Su
 
 def _face(subject: Subject) -> tuple[object, ...]:
     """What others are shown of it, and what makes it a peer at all (peers.py); who is selected is asked apart."""
-    return _standing(subject), subject.member, subject.declared.addresses
+    return _standing(subject), subject.declared.addresses
 
 
 def _directories(model: Model, subject: Subject | None) -> Iterator[Scope]:
