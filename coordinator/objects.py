@@ -30,12 +30,16 @@ def object_key(kind: str, value: bytes) -> str:
 
 def get(transaction: Transaction, key: str) -> bytes:
     _check_key(key)
-    address = _OBJECT_KEY.fullmatch(key)
-    table = schema.pointers if address is None else schema.objects
+    table = schema.objects if _OBJECT_KEY.fullmatch(key) else schema.pointers
     row = transaction.row(select(table.c.value).where(table.c.key == key))
-    if row is None:
+    return checked(key, None if row is None else row.value)
+
+
+def checked(key: str, value: bytes | None) -> bytes:
+    """What was read under a key, by whatever statement: `not_found` for None, `hash_mismatch` for another object."""
+    if value is None:
         raise Refused(Code.NOT_FOUND, f"nothing is kept under {key}")
-    value = bytes(row.value)
+    address, value = _OBJECT_KEY.fullmatch(key), bytes(value)
     if address is not None and hashlib.sha256(value).hexdigest() != address[1]:
         raise Refused(Code.HASH_MISMATCH, f"{key} does not hold what its name says", remedy="restore the database")
     return value
