@@ -62,7 +62,8 @@ def paragraphs():
 def depends(package):
     """Debian package -> the least version, or an empty string."""
     words = [word.strip() for word in paragraphs()[package]["Depends"].split(",")]
-    found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in words if not word.startswith(("${", "python3:any"))]
+    libraries = [word for word in words if not word.startswith(("${", "python3:any"))]
+    found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in libraries]
     return {each[1]: each[2] or "" for each in found}
 
 
