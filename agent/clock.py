@@ -16,6 +16,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SYNCHRONISED_MARK = Path("/run/systemd/timesync/synchronized")
 
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _TIMEX_BYTES = 512  # more than struct timex has anywhere; `modes` 0 is its first member: only read
 
 
@@ -44,6 +45,5 @@ def is_synchronised() -> bool | None:
 
 def _adjtimex() -> int | None:
     """The state of the kernel's clock; None where it may not be asked."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    state = int(libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    state = int(_LIBC.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     return None if state < 0 else state

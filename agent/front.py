@@ -30,6 +30,9 @@ class Front:
     update: "Update | None" = None
     sources: "Sources | None" = None
 
+    def changes(self) -> int:
+        return self.node.changed.value
+
     def gate_facts(self) -> Facts:
         return self.node.gate_facts()
 

@@ -50,6 +50,9 @@ log = structlog.get_logger(__name__)
 class Node(Protocol):
     """What the API asks of the node itself."""
 
+    def changes(self) -> int:
+        """Differs once the node knows something that it did not."""
+
     def gate_facts(self) -> Facts:
         """What the gate goes by, now."""
 
@@ -60,7 +63,7 @@ class Node(Protocol):
         """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class LocalApi:
     node: Node
     views: Views
@@ -71,6 +74,10 @@ class LocalApi:
     watching: Watching
     now: Callable[[], float]
     limits: Limits = DEFAULT
+    _last_status: tuple[object, Response] | None = None
+
+    def __post_init__(self) -> None:
+        self._answers = ScopeAnswers(self.views, self.threads, self.access)
 
     def routes(self) -> Routes:
         scopes = "/v1/scopes/{scope}"
@@ -97,7 +104,14 @@ class LocalApi:
     # ---- the node
 
     async def status(self, request: Request) -> Response:
-        return await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), self.now())
+        """As it is now; counters and sources may be of the second that is running."""
+        now = self.now()
+        files = self.publishing.published.value, self.publishing.error
+        of = (self.views.store.committed, self.node.changes(), int(now), files)
+        if self._last_status is None or self._last_status[0] != of:
+            answer = await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), now)
+            self._last_status = of, answer
+        return self._last_status[1]
 
     async def alive(self, request: Request) -> Response:
         """The event loop runs, and no more is meant (rules A12, X13, H19)."""
@@ -165,10 +179,6 @@ class LocalApi:
             raise HttpError(422, str(refused.reason), message, step=refused.step) from refused
 
     # ---- inside; what has an underscore and reads runs on a reading thread
-
-    @property
-    def _answers(self) -> ScopeAnswers:
-        return ScopeAnswers(self.views, self.threads, self.access)
 
     def _import_bytes(self) -> int:
         """The limits of format.md 10 hold while it is read; this one only ends what goes on for ever."""

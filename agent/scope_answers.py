@@ -5,10 +5,11 @@ time, so that its size costs no memory.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.access import Access
 from agent.scope_reports import envelope_of
+from agent.small import SmallSections
 from agent.threads import Threads
 from agent.view import Grade, View, Views
 from snapshot import canonical
@@ -66,11 +67,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class ScopeAnswers:
-    """Each answer is made in one go on a reading thread, from one view."""
+    """Each answer is made in one go from one view: on a reading thread, or at once where all of it is at hand."""
 
     views: Views
     threads: Threads
     access: Access
+    small: SmallSections = field(default_factory=SmallSections)
 
     async def scope(self, request: Request, now: float) -> Response:
         """Envelope, manifest and all sections as one JSON object."""
@@ -78,7 +80,22 @@ class ScopeAnswers:
 
     async def section(self, request: Request, now: float) -> Response:
         """The section's bytes, verbatim."""
-        return await self.threads.read(self._section, Asked.of(request, self.access), request.parameters["name"], now)
+        asked, name = Asked.of(request, self.access), request.parameters["name"]
+        at_hand = self._at_hand(asked, name, now)
+        if at_hand is not None:
+            return at_hand
+        return await self.threads.read(self._section, asked, name, now)
+
+    def _at_hand(self, asked: Asked, name: str, now: float) -> Response | None:
+        """The answer that the threads would give, if it needs no disk and is none of the rare ones."""
+        view = self.views.at_hand() if asked.may_read and asked.slot == ACTIVE else None
+        active = view.scopes.get(asked.scope) if view is not None else None
+        entry = (active.document.sections_at_hand or {}).get(name) if active is not None else None
+        data = self.small.get(entry.sha256) if entry is not None else None
+        if view is None or active is None or entry is None or data is None or now >= active.expires_at:
+            return None
+        headers = scope_headers(view, active.document.envelope, now)
+        return _of_section(entry, data, headers, asked)
 
     def _scope(self, asked: Asked, now: float) -> Response:
         shown, headers = self._found(asked, now)
@@ -97,11 +114,9 @@ class ScopeAnswers:
         entry = shown.sections.get(name)
         if entry is None:
             raise HttpError(404, "not_found", "this scope has no such section", headers=headers)
-        etag = f'"sha256:{entry.sha256}"'
-        headers.append(("etag", etag))
-        if _is_known(etag, asked):
-            return Response(304, headers)
-        return Response(200, [JSON, *headers], shown.read(name))
+        data = shown.read(name)
+        self.small.keep(entry.sha256, data)
+        return _of_section(entry, data, headers, asked)
 
     async def _whole(self, start: bytes, shown: Shown) -> AsyncIterator[bytes]:
         yield start
@@ -113,7 +128,7 @@ class ScopeAnswers:
 
     def _found(self, asked: Asked, now: float) -> tuple[Shown, Headers]:
         """What was asked for and its headers; HttpError 404, or 410 where it has expired."""
-        view = self.views.scope(asked.scope)
+        view = self.views.at_hand() or self.views.all()
         shown = self._load(view, asked) if asked.may_read else None
         if shown is None:
             raise HttpError(404, "not_found", "there is no such scope here", headers=node_headers(view, now))
@@ -144,6 +159,14 @@ class ScopeAnswers:
         entries = parse_state(manifest)
         bodies = tuple(waiting.parts.sections([entry.size for entry in entries.values()]))
         return Shown(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
+
+
+def _of_section(entry: Entry, data: bytes, headers: Headers, asked: Asked) -> Response:
+    etag = f'"sha256:{entry.sha256}"'
+    headers.append(("etag", etag))
+    if _is_known(etag, asked):
+        return Response(304, headers)
+    return Response(200, [JSON, *headers], data)
 
 
 def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 
     Views.all()         every active scope, with the generation
     Views.scope(name)   one of them
+    Views.at_hand()     what `all` gave last, while nothing else was committed: nothing is read for it
 
 The documents may be kept and read from after the block: their blobs are hashed at each read.
 """
@@ -88,6 +89,7 @@ class Views:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
+        self._last: tuple[int, View] | None = None
 
     @property
     def store(self) -> Store:
@@ -95,7 +97,14 @@ class Views:
 
     def all(self) -> View:
         with self._store.read() as reading:
-            return self._view(reading, reading.scopes())
+            view = self._view(reading, reading.scopes())
+            self._last = reading.committed, view
+            return view
+
+    def at_hand(self) -> View | None:
+        """Also for the event loop."""
+        last = self._last
+        return last[1] if last is not None and last[0] == self._store.committed else None
 
     def scope(self, name: str) -> View:
         """A view that holds this scope alone, if it is active, and the head."""

@@ -100,6 +100,12 @@ class StoredDocument:
         """The full state: every section's hash and size. A head has none."""
         return {} if self.kind == HEAD else state_of(self.state_bytes, self.scope)
 
+    @property
+    def sections_at_hand(self) -> Mapping[str, Entry] | None:
+        """The same if they have been read; nothing is read for it."""
+        found: Mapping[str, Entry] | None = vars(self).get("sections")
+        return found
+
     def read(self, name: str) -> bytes:
         """The bytes of a section, hashed now; KeyError where there is none, StoreError where they are damaged."""
         return self.fetch(bytes.fromhex(self.sections[name].sha256))
@@ -116,6 +122,11 @@ class Reading:
     def generation(self) -> int:
         """The number of activations and withdrawals, rebuilt stores included; `set_id` of the rules."""
         return self._meta.generation
+
+    @property
+    def committed(self) -> int:
+        """The number of the commit that is seen; it never repeats while the store is open."""
+        return self._transaction.number
 
     @property
     def incarnation(self) -> str:

@@ -161,6 +161,14 @@ class Environment:
             self._open()
             return self.lmdb.begin(write=write)
 
+    @property
+    def committed(self) -> int:
+        """The number of the last commit. It begins no transaction, so that it may be asked anywhere."""
+        try:
+            return int(self.lmdb.info()["last_txnid"])
+        except lmdb.Error:  # closed, or opened anew at this moment
+            return -1
+
     def filled(self) -> float:
         """The share of the map that is in use, 0..1; free pages are not counted."""
         with self.read() as transaction:
@@ -183,6 +191,11 @@ class Transaction:
         self.put_blobs = put_blobs
         self._databases = databases
         self._most_bytes = most_bytes
+
+    @property
+    def number(self) -> int:
+        """Of a reading one: of the commit that it sees."""
+        return int(self.lmdb.id())
 
     def get(self, database: str, key: bytes) -> bytes | None:
         value: bytes | None = self.lmdb.get(key, db=self._databases[database])

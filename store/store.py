@@ -124,6 +124,11 @@ class Store:
         with self._environment.read() as transaction:
             yield Reading(transaction)
 
+    @property
+    def committed(self) -> int:
+        """The number of the last commit: what was read at that number is what a reading would give now. Begins none."""
+        return self._environment.committed
+
     def active(self, scope: str) -> StoredDocument | None:
         """The active document; it may be kept and read from after the next swap, until its blobs are garbage."""
         with self.read() as reading:
