@@ -25,9 +25,9 @@ from agent.join_codes import EXPECTED, TOKEN_CODES, UnusableFileError, code_of, 
 from agent.join_failure import JoinFailure
 from agent.node import Node
 from agent.sources import deadlines
+from agent.start import is_member
 from agent.token import BadTokenFileError, find_tokens
 from agent.update import Update
-from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from wire.backoff import BackOff
 from wire.certificate import KeyPair
 from wire.client import Client, ClientError, HttpsConnector
@@ -76,7 +76,7 @@ class Joining:
         self._woken = trio.Event()
 
     def _is_member(self) -> bool:
-        return self.node.store.enrolment is not None and TRUST_BUNDLE in self.node.holdings.kept.marks
+        return is_member(self.node.store, self.node.holdings)
 
     # ---- one attempt after the other
 

@@ -114,10 +114,15 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
     node.learnt.origins = origins.from_row(health.get(origins.ROW))
     node.learnt.revoked = health.get(REVOKED_ROW) is not None
-    node.learnt.member = opened.store.enrolment is not None and TRUST_BUNDLE in node.holdings.kept.marks
+    node.learnt.member = is_member(opened.store, node.holdings)
     node.learnt.other_cluster = _is_for_another_cluster(settings)
     node.facts()  # from now on the outage is timed, and a fresh head is one that was seen
     return node
+
+
+def is_member(store: Store, holdings: Holdings) -> bool:
+    """rules A2: it has an identity, roots that are pinned, and a trust bundle that they lead to."""
+    return store.paths.identity_file.exists() and store.enrolment is not None and TRUST_BUNDLE in holdings.kept.marks
 
 
 def _stopwatch(row: object) -> Stopwatch | None:

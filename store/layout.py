@@ -35,6 +35,11 @@ class ClusterPaths:
         return self.home / "identity"
 
     @property
+    def identity_file(self) -> Path:
+        """The node's certificate, and its key unless that is a credential (rules L40)."""
+        return self.identity / "node.pem"
+
+    @property
     def store(self) -> Path:
         return self.home / "store"
 

@@ -237,3 +237,22 @@ async def test_a_node_joins_with_the_key_that_systemd_gave(one, mock_clock, monk
         assert not any(b"PRIVATE KEY" in data for data in kept)
         (pin,) = one.server.pins.of_node("node-a")
         assert is_proven(pin.der, b"", prove(key_pem, b""))
+
+
+async def test_a_lost_key_is_a_node_outside(one, mock_clock):
+    """rules A2, X8: what it holds authorises nothing; a new key needs the operator, and nothing else is lost"""
+    async with one.agent():
+        await one.settled()
+        enrolled = one.node.store.enrolment
+        one.node.store.paths.identity_file.unlink()
+    one.server.refuse = "identity_conflict"
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert (one.state, one.cause) == ("unenrolled", "identity_conflict")
+        assert not (await one.may("continue_services", scope=ROUTES))["allowed"]
+        assert one.version(ROUTES) == 1
+        assert one.node.counters.of("task_faults") == 0
+        one.server.refuse = ""
+        await one.settled()
+        assert one.node.store.enrolment == enrolled
+        assert len(one.server.pins.of_node("node-a")) == 2

@@ -17,8 +17,9 @@ from agent.degraded import Facts
 from agent.notifiers import Told
 from agent.services import Service
 from holdfast.agent_options import AGENT_DOWN
+from holdfast.client import unix_seconds
 from holdfast.command import main
-from holdfast.meanings import CAUSES
+from holdfast.meanings import CAUSES, JOIN_REMEDIES
 from holdfast.status_screen import problems_of
 from store.records import Rejection
 from tests.agent.lab import NOW, serving
@@ -64,6 +65,18 @@ async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api)
     assert "raw_secret, 5 s ago" in words  # in the table it stays
     assert "was refused" not in words
     assert "https://c:1 (coordinator): tls_failed" in words
+
+
+async def test_a_join_that_fails_is_said_with_its_remedy_and_the_next_try(api):
+    """rules A3, K15"""
+    at, again_at = ("2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z")
+    api.at, api.state, api.cause = unix_seconds(at) + 10.0, "joining", "joining"
+    api.join = {"code": "tls_failed", "detail": "c:1: self-signed certificate", "refused": False, "at": at,
+                "again_at": again_at}  # fmt: skip
+    words = " ".join((await holdfast("status", at=api)).out.split())
+    assert words.startswith("JOINING")
+    assert f"not a member yet: tls_failed: c:1: self-signed certificate: {JOIN_REMEDIES['tls_failed']}" in words
+    assert "tried 10 s ago, again in 50 s" in words
 
 
 async def test_everything_for_a_program(api):
