@@ -53,7 +53,7 @@ def cited() -> Cited:
             symbols[each].append(".".join((module.name, name)).rstrip("."))
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name, each in _named(path.read_text()):
-            place = path.relative_to(ROOT / "tests").as_posix()
+            place = path.relative_to(ROOT).as_posix()
             tests[each].append(f"{place}::{name}" if name else place)
     return Cited(
         {each: _unique(found) for each, found in symbols.items()},
@@ -114,7 +114,7 @@ def _seed_row(name: str, row: dict[str, Any]) -> str:
     if "instead" in row:
         return f"| {name} | {row['instead']} | |\n"
     note = f"{row['note']} " if "note" in row else ""
-    return f"| {name} | {note}{_code(row['symbols'])} | {_code(row['tests'])} |\n"
+    return f"| {name} | {note}{_code(row['symbols'])} | {_code(f'tests/{place}' for place in row['tests'])} |\n"
 
 
 def _section(section: str, pages: dict[str, Any]) -> str:
@@ -151,7 +151,7 @@ def _stands(key: Citation) -> str:
 @cache
 def _mirror(test: str) -> str:
     """The module that a test's file is about: the longest whose name is in the file's; "" for journeys."""
-    path = Path(test.partition("::")[0])
+    path = Path(test.partition("::")[0]).relative_to("tests")
     known = [name for name in _defined() if name.count(".") == 1 and name.startswith(f"{path.parts[0]}.")]
     fitting = [name for name in known if f"_{name.partition('.')[2]}_" in f"_{path.stem}_"]
     return max(fitting, key=len, default="")
