@@ -202,17 +202,23 @@ def record(
         _write(
             transaction, schema.events, _event_rows([each for each in batch if each.node_id in rows], now), keep=True
         )
-        doubts = doubtful(transaction, news)
-    return [_doubted(answer, each.node_id, doubts) for answer, each in zip(answers, batch, strict=True)]
+        doubts = _by_node(doubtful(transaction, news))
+    return [_doubted(answer, doubts.get(each.node_id)) for answer, each in zip(answers, batch, strict=True)]
 
 
 def _risen(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> Iterator[tuple[str, Mark]]:
     return ((scope, mark) for scope, mark in after.items() if before.get(scope) != mark)
 
 
-def _doubted(answer: Answer, node_id: str, doubts: Mapping[Line, Comparison]) -> Answer:
-    mine = {scope: doubt for (node, scope), doubt in doubts.items() if node == node_id}
-    return replace(answer, comparisons={**answer.comparisons, **mine}) if mine else answer
+def _by_node(doubts: Mapping[Line, Comparison]) -> dict[str, dict[str, Comparison]]:
+    found: dict[str, dict[str, Comparison]] = {}
+    for (node_id, scope), doubt in doubts.items():
+        found.setdefault(node_id, {})[scope] = doubt
+    return found
+
+
+def _doubted(answer: Answer, doubts: Mapping[str, Comparison] | None) -> Answer:
+    return answer if doubts is None else replace(answer, comparisons={**answer.comparisons, **doubts})
 
 
 def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Record | None, int]]:
