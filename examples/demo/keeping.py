@@ -20,13 +20,21 @@ It is left running in {folder}. Some things to try:
   sh {stop}        ends it and removes it
 """
 
+# A pid may be another's by the time that somebody runs this: ours were started where the logs are.
+STOP = """\
+#!/bin/sh
+ours() {{ [ "$(readlink /proc/$1/cwd)" = "{logs}" ]; }}
+for pid in {pids}; do ours $pid && kill $pid; done
+for pid in {pids}; do while ours $pid; do sleep 0.1; done; done
+rm -rf "{folder}"
+"""
+
 
 def keep(world: World, programs: Path) -> str:
     """Writes a script that ends it; the text to show."""
     stop = world.folder / "stop"
-    pids = [str(process.pid) for process in reversed(world.processes.running.values())]
-    lines = ["#!/bin/sh", f"kill {' '.join(pids)}", "sleep 2", f"rm -rf {world.folder}"]
-    stop.write_text("\n".join(lines) + "\n")
+    pids = " ".join(str(process.pid) for process in reversed(world.processes.running.values()))
+    stop.write_text(STOP.format(pids=pids, logs=world.processes.folder, folder=world.folder))
     return LOOK_AROUND.format(
         folder=world.folder,
         socket=world.ingress.socket,

@@ -27,6 +27,7 @@ class Processes:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                cwd=self.folder,
                 env={**os.environ, **(environment or {})},
             )
 

@@ -71,7 +71,7 @@ class Screen:
 
     def nodes(self, nodes: Sequence[Node]) -> RenderableType:
         """Node, state, scope, version, age, expiry."""
-        table = _table("NODE", "STATE", "SCOPE", "VERSION", "AGE", "EXPIRES IN", "GRADE", "REFUSED")
+        table = _table("NODE", "STATE", "SCOPE", "VERSION", "AGE", "EXPIRES", "GRADE", "REFUSED")
         low = self.console.is_terminal and self.console.height < 12 + 9 * len(nodes)
         for node in nodes:
             status = node.status()

@@ -1,0 +1,165 @@
+"""examples/gateway: what stands in the agent's files becomes a gateway's configuration, or is refused before that."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from examples.demo.processes import free_ports
+from tests.citations import ROOT
+
+GATEWAY = ROOT / "examples" / "gateway" / "gateway.py"
+PYTHON_GATEWAY = GATEWAY.with_name("python_gateway.py")
+WORKLOAD = ROOT / "examples" / "demo" / "workload.py"
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
+
+
+def route(service="web", host="www.example", prefix="/", protocol="http"):
+    match = {"protocol": protocol, "hosts": [host], "path_prefix": prefix, "port": 0}
+    return {"organization_id": "acme", "service_id": service, "match": match, "ttl_s": 60}
+
+
+def service(*ports, exposed=True):
+    each = {"name": "a", "protocol": "http", "host": "127.0.0.1", "exposed": exposed}
+    return {"organization_id": "acme", "endpoints": [{**each, "port": port} for port in ports]}
+
+
+class Files:
+    """As the agent lays them out, and the scripts run over them."""
+
+    def __init__(self, folder, program):
+        self.folder, self.program, self.home = folder, program, folder / "home"
+        self.home.mkdir()
+        [self.port] = free_ports(1)
+
+    def put(self, routes, services):
+        for scope, parts in (("route_policy", routes), ("service_assignment", services)):
+            shutil.rmtree(self.folder / scope, ignore_errors=True)
+            (self.folder / scope).mkdir()
+            for number, (name, entry) in enumerate(parts.items()):  # one a file: sections come in parts
+                (self.folder / scope / f"part.{number:02x}.json").write_text(json.dumps({name: entry}))
+
+    def run(self, what):
+        command = [sys.executable, GATEWAY, what, "--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--files", self.folder, *self.program]
+        environment = {"PATH": os.environ["PATH"], "HOLDFAST_STAGED": str(self.folder)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+PROGRAMS = {"python": ["--python-gateway", PYTHON_GATEWAY], "nginx": ["--nginx", NGINX]}
+
+
+@pytest.fixture(params=PROGRAMS)
+def files(request, tmp_path):
+    if request.param == "nginx" and NGINX is None:
+        pytest.skip("NO NGINX: apt-get install nginx-light")
+    return Files(tmp_path, PROGRAMS[request.param])
+
+
+def test_what_can_be_served_is_accepted(files):
+    files.put(
+        {"a": route(), "b": route(prefix="/pictures/"), "c": route(service="nowhere", host="gone.example")},
+        {"web": service(8081, 8082)},
+    )
+    assert files.run("check").returncode == 0
+    assert not (files.home / "gateway.conf").exists()  # a check changes nothing that is in use
+
+
+def test_two_routes_in_one_place_are_refused(files):
+    files.put({"a": route(), "b": route()}, {"web": service(8081)})
+    refused = files.run("check")
+    assert refused.returncode == 1
+    assert "duplicate location" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        route(prefix="/; return 200 x; #"),
+        route(prefix="/a b"),
+        route(prefix="/{"),
+        route(prefix="../etc"),
+        route(host="a;b"),
+        route(host="a b"),
+        route(host="$host"),
+    ],
+    ids=str,
+)
+def test_nothing_reaches_a_configuration_that_is_more_than_a_name(files, bad):
+    files.put({"a": bad}, {"web": service(8081)})
+    refused = files.run("check")
+    assert refused.returncode == 1
+    assert "is no plain host name or path" in refused.stderr
+
+
+def test_routes_of_other_protocols_and_endpoints_that_are_not_exposed_are_passed_over(files):
+    files.put({"a": route(), "ssh": route(protocol="tcp")}, {"web": service(8081, exposed=False)})
+    assert files.run("check").returncode == 0
+
+
+def test_a_gateway_that_does_not_run_is_said_to_be_down(files):
+    files.put({"a": route()}, {"web": service(8081)})
+    told = files.run("apply")
+    assert told.returncode == 1
+    assert "is not running" in told.stderr
+
+
+def test_requests_follow_the_files(files, tmp_path):
+    """Started without routes, told of them, told of others; a file that is not good changes nothing."""
+    ports = free_ports(2)
+    files.put({}, {})
+    files.run("apply")
+    nginx = files.program[0] == "--nginx"
+    serve = ["--listen", f"127.0.0.1:{files.port}", "--home", files.home]
+    own = [NGINX, "-c", files.home / "gateway.conf", "-p", files.home, "-e", files.home / "log", "-g", "daemon off;"]
+    started = [
+        subprocess.Popen(own if nginx else [sys.executable, PYTHON_GATEWAY, *serve], start_new_session=True),
+        *(subprocess.Popen([sys.executable, WORKLOAD, str(port), f"at {port}"]) for port in ports),
+    ]
+    try:
+        follows(files, (404, None))
+        files.put({"a": route(), "b": route(service="nowhere", prefix="/gone/")}, {"web": service(ports[0])})
+        assert files.run("apply").returncode == 0
+        follows(files, (200, f"at {ports[0]}"))
+        assert ask(files.port, "/gone/x")[0] == 503
+        assert ask(files.port, "/", "other.example")[0] == 404
+
+        files.put({"a": route(), "b": route()}, {"web": service(ports[1])})
+        assert files.run("apply").returncode == 1
+        assert ask(files.port) == (200, f"at {ports[0]}")
+
+        files.put({"a": route()}, {"web": service(ports[1])})
+        assert files.run("apply").returncode == 0
+        follows(files, (200, f"at {ports[1]}"))
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait(20)
+
+
+def ask(port, path="/", host="www.example"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        body = answer.read().decode().strip()
+        return answer.status, body if answer.status == 200 else None
+    except OSError as error:
+        return 0, str(error)
+    finally:
+        connection.close()
+
+
+def follows(files, wanted):
+    """A gateway takes a new file in its own time."""
+    end = time.monotonic() + 30
+    while (found := ask(files.port)) != wanted:
+        assert time.monotonic() < end, found
+        time.sleep(0.05)  # another program's signal handler
