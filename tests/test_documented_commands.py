@@ -1,9 +1,10 @@
 """Every command that a page shows can be given: its subcommand, options and arguments exist."""
 
+import click
 import pytest
 
 from tests.citations import ROOT
-from tests.documented_commands import fault, mentioned, shown
+from tests.documented_commands import PROGRAMS, fault, mentioned, shown
 
 PAGES = sorted(path for pattern in ("*.md", "docs/*.md", "examples/**/*.md") for path in ROOT.glob(pattern))
 
@@ -45,3 +46,18 @@ def test_calls_are_found_in_blocks_of_both_kinds(tmp_path):
     )
     assert list(shown(page)) == ["holdfastctl init a --url b", "holdfast status", "holdfast watch"]
     assert list(mentioned(page)) == ["holdfast get SCOPE"]
+
+
+def every(found: click.Command, name: str):
+    yield name, found
+    if isinstance(found, click.Group):
+        for inner in found.list_commands(click.Context(found)):
+            yield from every(found.get_command(click.Context(found), inner), f"{name} {inner}")
+
+
+def test_nothing_can_be_forced():
+    """rules P12: there is no such path; what needs more rights asks for root keys, and stands in the audit log"""
+    commands = [pair for name, program in PROGRAMS.items() for pair in every(program, name)]
+    assert len(commands) > 60
+    options = {(name, option) for name, found in commands for each in found.params for option in each.opts}
+    assert [(name, option) for name, option in options if "force" in option] == []

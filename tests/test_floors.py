@@ -56,7 +56,7 @@ def test_the_store_is_synchronous_and_alone_knows_lmdb():
 
 
 def test_only_the_coordinator_signs_documents():
-    """What the agent's process loads holds no signing code; a proof of possession is no document."""
+    """rules X2: what the agent's process loads holds no signing code; a proof of possession is no document."""
     assert floors.signings(without(SIGNS, "snapshot", "wire", "store", "agent")) == []
     assert floors.imports_of(modules("snapshot", "wire", "store", "agent"), "coordinator") == []
 

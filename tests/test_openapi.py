@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from agent.standing import State
+from snapshot.secrets import is_forbidden_name
 from tests.citations import ROOT
 from tests.pages import APIS, openapi
 from tests.pages.openapi import admin, coordinator, local, parts
@@ -103,3 +104,22 @@ def test_a_schema_follows_the_annotations():
     assert schema["properties"]["states"] == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert schema["properties"]["stragglers"]["items"]["title"] == "Straggler"
     assert schema["additionalProperties"] is False
+
+
+def names_in(schema: object):
+    """Every member name in a schema."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+        for value in schema.values():
+            yield from names_in(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from names_in(value)
+
+
+def test_no_interface_hands_out_a_secret(name):
+    """rules X11: signed public documents, and nothing that a secret could stand in but a new token, shown once"""
+    document = openapi.document(APIS[name]())
+    answers = [operation["responses"] for path in document["paths"].values() for operation in path.values()]
+    found = {each for each in names_in([answers, document["components"]["schemas"]]) if is_forbidden_name(each)}
+    assert found <= ({"token"} if name == "admin" else set())

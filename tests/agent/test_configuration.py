@@ -171,3 +171,11 @@ def test_modes_are_octal_words():
     for wrong in (432, "660", "0o660", "0888", True):
         with pytest.raises(ValueError, match="octal"):
             file_mode(wrong)
+
+
+def test_no_setting_lets_an_unsigned_document_in():
+    """rules L16: what is pinned is asked for, and nothing switches that off"""
+    tables = (*configuration._SINGLE.values(), configuration.MapEntry, configuration.ServiceTable)
+    names = {name for table in tables for name in table.__dataclass_fields__}
+    words = {word for name in names for word in name.split("_")}
+    assert words.isdisjoint({"insecure", "unsigned", "unverified", "skip", "verify", "signature", "force", "trusted"})

@@ -77,7 +77,7 @@ async def test_a_grant_that_is_spoilt_is_none(one, mock_clock):
 
 
 async def test_pinned_roots_refuse_another_authoritys_bundle(tmp_path, mock_clock):
-    """format.md 8, D-19: the configuration's roots come before the first bundle's own"""
+    """rules L16; format.md 8, D-19: the configuration's roots come before the first bundle's own"""
     pinned = key("root-of-another-cluster").key_id
     async with lab(tmp_path, mock_clock, text=f'[trust]\nroot_key_ids = ["{pinned}"]\n') as one:
         async with one.agent():

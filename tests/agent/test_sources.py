@@ -52,7 +52,7 @@ async def test_coordinators_then_storage_then_pinned_peers(one, mock_clock):
 
 
 async def test_what_is_revoked_is_not_asked(one, mock_clock):
-    """rules S61: endpoints and peers, by a head"""
+    """rules K49, S61: endpoints and peers, by a head"""
     async with one.agent():
         await one.until_active(PEERS, 1)
         gone = Revocations(

@@ -40,7 +40,7 @@ def report(node: TlsNode, **other: object) -> bytes:
 
 
 async def test_a_join_and_again(founded: Founded) -> None:
-    """rules J12, J9, J10, K31: admitted first, then already_member, each with a full grant."""
+    """rules X19, J12, J9, J10, K31: admitted first, then already_member, each with a full grant."""
     async with running(founded) as at:
         node = await at.admit("node-a")
         first = node.grant
@@ -112,7 +112,7 @@ async def test_joins_from_one_address_are_limited(tmp_path: Path) -> None:
 
 
 async def test_a_certificate_that_is_not_pinned_does_not_get_in(founded: Founded) -> None:
-    """threats M01; rules J46: on the fleet listener there is nothing without a proven identity."""
+    """rules X3; threats M01; rules J46: on the fleet listener there is nothing without a proven identity."""
     async with running(founded) as at:
         await at.admit("node-a")
         forged = TlsNode(at, "node-a")
@@ -230,7 +230,7 @@ async def test_a_head_request_out_of_form_is_refused(founded: Founded, query: st
 
 
 async def test_a_node_is_served_only_what_is_for_it(founded: Founded) -> None:
-    """protocol 1; rules L19: everything else does not exist."""
+    """rules L17; protocol 1; rules L19: everything else does not exist."""
     async with running(founded) as at:
         mine, other = Follower(await at.admit("node-a")), await at.admit("node-b")
         await mine.sync()

@@ -49,7 +49,7 @@ async def faults(at: Running) -> float:
 
 
 async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgresql.Server) -> None:
-    """rules P1, P23, H19: nobody is refused, nothing is lost, and the first request after it goes well."""
+    """rules P5, P1, P23, H19: nobody is refused, nothing is lost, and the first request after it goes well."""
     founded = Founded(tmp_path, server.url.format("postgres"))
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))

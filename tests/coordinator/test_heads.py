@@ -190,7 +190,7 @@ def test_a_readmitted_node_goes_on_from_its_generation(cluster: Database) -> Non
 
 
 def test_two_coordinators_never_publish_two_contents(database_url: str) -> None:
-    """rules X16, H38, K21: many writers over one database, each with its own content for the next version."""
+    """rules X1, X16, H38, K21: many writers over one database, each with its own content for the next version."""
     database = Database(database_url)
     found(database)
     admit(database, "node-a")

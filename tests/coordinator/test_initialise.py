@@ -76,6 +76,16 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     assert not (given.state / NOTE).exists()
 
 
+def test_no_key_follows_from_anything(tmp_path: Path) -> None:
+    """rules P11: the same wishes give other keys, so knowing one secret, or the wishes, gives no key"""
+    keys = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        run(wanted(tmp_path / name))
+        keys += [data for data in tree(tmp_path / name).values() if b"PRIVATE KEY" in data]
+    assert len(keys) >= 10 and len(set(keys)) == len(keys)
+
+
 def test_root_keys_under_a_passphrase(tmp_path: Path) -> None:
     made = run(wanted(tmp_path, passphrase=b"secret", roots=1, threshold=1))
     ((_, path),) = made.root_keys

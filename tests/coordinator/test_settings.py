@@ -39,7 +39,7 @@ def test_a_number_out_of_its_range_is_refused_by_name(each) -> None:
     ],
 )
 def test_numbers_at_odds_are_refused(values) -> None:
-    """rules J39"""
+    """rules X22, J39"""
     with pytest.raises(Refused) as refused:
         Settings.from_mapping(values)
     assert refused.value.code is Code.INVALID_SETTINGS

@@ -150,6 +150,7 @@ def test_peers_are_bounded() -> None:
 
 
 def test_peers_share_an_organization_or_serve_none() -> None:
+    """rules X21"""
     state = model(
         node("a", "core_mesh"), node("b", "core_mesh"), node("c", "core_mesh", organizations=("umbrella",)),
         node("d", "core_mesh", organizations=()), node("e", "core_mesh", organizations=()), Node("w", kind="witness"),

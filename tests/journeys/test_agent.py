@@ -109,7 +109,7 @@ async def test_a_rollback_is_refused(one, mock_clock):
 
 
 async def test_a_version_gap_triggers_a_full_resync(one, mock_clock):
-    """rules S77, S27: the increment at hand starts elsewhere, so the whole is asked for at once"""
+    """rules K46, S77, S27: the increment at hand starts elsewhere, so the whole is asked for at once"""
     async with one.agent():
         await one.settled()
         base = one.cluster.states[ROUTES]
@@ -155,7 +155,7 @@ async def test_a_wrong_role_is_refused(one, mock_clock):
 
 
 async def test_an_increment_applies_to_its_base_only(one, mock_clock):
-    """rules S81, S25: from the base as an increment, and from nothing else"""
+    """rules X15, S81, S25: from the base as an increment, and from nothing else"""
     async with one.agent():
         await one.settled()
         made = one.server.publish_increment(

@@ -73,7 +73,7 @@ async def test_a_lost_store_is_filled_again_from_pinned_roots(one, mock_clock):
 
 
 async def test_without_a_token_nobody_is_asked(one, mock_clock):
-    """rules K29, A2, P14: and a token that is put there later is found"""
+    """rules X5, K29, A2, P14: and a token that is put there later is found"""
     (one.folder / "join.token").rename(one.folder / "elsewhere")
     async with one.agent():
         await trio.sleep(HOUR)
@@ -157,7 +157,7 @@ async def test_a_frozen_head_degrades_though_somebody_answers(one, mock_clock):
 
 
 async def test_a_head_of_an_old_generation_is_not_followed(one, mock_clock):
-    """rules K32, J40"""
+    """rules X30, K32, J40"""
     async with one.agent():
         await one.settled()
         old = one.server.announce()
@@ -185,6 +185,23 @@ async def test_a_revoked_node_lets_everything_go_but_what_proves_it(one, mock_cl
         await trio.sleep(HOUR / 4)
         assert one.state == "revoked"
         assert one.version(ROUTES) is None
+
+
+async def test_a_node_that_was_revoked_while_it_was_away_lets_go_as_soon_as_it_hears(one, mock_clock):
+    """rules A9, K22, S60, J40: it starts with what it holds, hears of it by the first head, and tells its services"""
+    async with one.agent():
+        await one.settled()
+        trusted, marks = one.node.holdings.bundle.version, one.node.holdings.kept.marks
+    one.server.announce(revocations=Revocations(version=1, node_ids=frozenset({NODE_ID})))
+    async with one.agent():
+        await one.until(lambda: one.state == "revoked" and one.version(ROUTES) is None)
+        kept = one.node.holdings
+        assert kept.bundle.version == trusted
+        assert {name: kept.kept.marks[name] for name in marks if name != "head"} == {
+            name: mark for name, mark in marks.items() if name != "head"
+        }
+        assert (await one.may("continue_services"))["reason"] == "revoked"
+        await one.until(lambda: not (one.folder / "run" / "active" / ROUTES).exists())
 
 
 async def test_an_unsigned_revocation_fences_and_ends_nothing(one, mock_clock):

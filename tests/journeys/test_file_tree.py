@@ -81,7 +81,7 @@ def declare(lab: Lab, port: int, url: str) -> None:
 
 
 def test_files_feed_a_node_whose_coordinator_is_gone(lab, gateway, tmp_path):
-    """rules S2, S64, L14, S55e: a published tree, a plain file server, and nobody else"""
+    """rules X1, S2, S64, L14, S55e: a published tree, a plain file server, and nobody else"""
     tree = tmp_path / "tree"
     tree.mkdir()
     with file_server(tree, lab.folder / "state" / "tls", own_address()) as url:

@@ -170,7 +170,7 @@ def test_several_scopes_are_one_transaction(node, cluster):
 
 
 def test_several_scopes_or_none(node, cluster):
-    """rules X17: one of two conflicts, neither is swapped"""
+    """rules K46, X17: one of two conflicts, neither is swapped"""
     one = node.verified(cluster.snapshot(1, {"a": 1}))
     two = node.verified(cluster.snapshot(1, {"q": 2}, scope="qos_policy"))
     node.store.activate(two, now=NOW, boot=BOOT)

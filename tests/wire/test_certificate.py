@@ -160,3 +160,11 @@ def test_certificates_of_every_release_are_accepted(file: Path) -> None:
 
 def test_there_is_a_release() -> None:
     assert RELEASED
+
+
+def test_a_name_in_another_order_is_another_name() -> None:
+    """rules M13: so a certificate is compared by its bytes, never by its names"""
+    common, unit = x509.NameAttribute(NameOID.COMMON_NAME, "n"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "o")
+    one, other = x509.Name([common, unit]), x509.Name([unit, common])
+    assert one != other
+    assert one.rfc4514_string() != other.rfc4514_string()
