@@ -207,7 +207,8 @@ def record(
 
 
 def _risen(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> Iterator[tuple[str, Mark]]:
-    return ((scope, mark) for scope, mark in after.items() if before.get(scope) != mark)
+    """What is not risen is still the same object (see merge)."""
+    return ((scope, mark) for scope, mark in after.items() if before.get(scope) is not mark)
 
 
 def _by_node(doubts: Mapping[Line, Comparison]) -> dict[str, dict[str, Comparison]]:
