@@ -310,7 +310,7 @@ def parse(value: Mapping[str, object]) -> Settings:
         given["manual"] = _manual(value["manual"], problems)
     given["access"] = _access(value.get("access", {}), problems)
     given["services"] = tables(ServiceTable, value.get("service", []), "service", problems)
-    problems += [] if "node" in value else ["[node] is missing"]
+    problems += [] if "node" in value else ["[node] is missing: it says which node of which cluster this is"]
     if problems:
         raise ConfigurationError(problems)
     settings = Settings(**given)  # type: ignore[arg-type]
