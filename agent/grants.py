@@ -6,9 +6,10 @@
 What is malformed there authorises nothing, and is no fault of the document.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from agent.names import compact
 from snapshot import canonical
 from snapshot.identifiers import is_endpoint, is_id, is_integer
 
@@ -45,11 +46,11 @@ class Policy:
 class Grants:
     """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`."""
 
-    services: frozenset[str] = frozenset()
-    routes: frozenset[str] = frozenset()
-    peers: frozenset[str] = frozenset()
+    services: Container[str] = frozenset()
+    routes: Container[str] = frozenset()
+    peers: Container[str] = frozenset()
     endpoints: frozenset[str] = frozenset()
-    secrets: frozenset[str] = frozenset()
+    secrets: Container[str] = frozenset()
 
 
 # Scope type -> the kind of what it grants, which is also the stem of the sections that say so.
@@ -90,7 +91,9 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
         secrets.update(_references(value))
         if kind is not None and grants_here:
             named.update(_named(kind, value))
-    return Grants(**({kind: frozenset(named)} if kind else {}), secrets=frozenset(secrets))
+    if kind == "endpoints":
+        return Grants(endpoints=frozenset(named), secrets=compact(secrets))
+    return Grants(**({kind: compact(named)} if kind else {}), secrets=compact(secrets))  # type: ignore[arg-type]
 
 
 def _holds(name: str, kind: str) -> bool:

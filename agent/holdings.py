@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.degraded import HeldScope
 from agent.grants import POLICY_SCOPE, POLICY_SECTION, Grants, Policy, parse_policy, read_grants
+from agent.names import together
 from agent.view import View, Views
 from snapshot import bundle as bundles
 from snapshot import manifest as manifests
@@ -147,9 +148,8 @@ class HoldingsReader:
         scope_type = parse_scope(document.scope)[0]
         found = [self._grants_in(scope_type, name, entry, document) for name, entry in document.sections.items()]
         used.update((scope_type + "/" + name, entry.sha256) for name, entry in document.sections.items())
-        return Grants(
-            **{kind: frozenset().union(*(getattr(one, kind) for one in found)) for kind in Grants.__dataclass_fields__}
-        )
+        kinds = Grants.__dataclass_fields__
+        return Grants(**{kind: together([getattr(one, kind) for one in found]) for kind in kinds})  # type: ignore[arg-type]
 
     def _grants_in(self, scope_type: str, name: str, entry: Entry, document: StoredDocument) -> Grants:
         key = scope_type + "/" + name, entry.sha256
