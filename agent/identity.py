@@ -42,6 +42,15 @@ class IdentityFile:
         """The pair, made if there is none."""
         return self.present() or self._write(FILE, self._made(node, now))
 
+    def candidate(self, node: NodeTable, now: float) -> KeyPair:
+        """To join with: the pair, else one that becomes it once it was `admitted`, the same at each attempt (J12)."""
+        return self.present() or self.successor(node, now)
+
+    def admitted(self) -> None:
+        """There is a grant for the candidate. Before that the node has no identity, also after a crash (rules A2)."""
+        if not (self.folder / FILE).exists():
+            self.succeed()
+
     def successor(self, node: NodeTable, now: float) -> KeyPair:
         """The pair of a renewal that goes on, made if there is none: a retry shows the same certificate."""
         return self._read(NEXT) or self._write(NEXT, self._made(node, now))

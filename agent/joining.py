@@ -95,7 +95,7 @@ class Joining:
     async def _try(self) -> bool:
         """Whether there was anything to try with; it has succeeded then."""
         if self.node.settings.coordinator is None:
-            await self._pair()  # sources may ask for a certificate, too
+            await self._own_pair()  # sources may ask for a certificate, too
             await self.granting.install()
             return True
         token = await self._token()
@@ -124,13 +124,14 @@ class Joining:
         """One attempt at each coordinator in turn, until one grants. A refusal is raised rather than a silence."""
         settings = self.node.settings
         assert settings.coordinator is not None  # noqa: S101 - the caller looked
-        pair = await self._pair()
+        pair = await self.node.threads.write(self.identity.candidate, settings.node, self.node.now())
         failed: list[Exception] = []
         async with _client(self.node) as client:
             for url in settings.coordinator.join_urls or settings.coordinator.urls:
                 try:
                     endpoint = Endpoint.parse(url, configured=True)
                     await self.granting.accept(await self.handshake.ask(client, endpoint, pair, token))
+                    await self.node.threads.write(self.identity.admitted)
                 except EXPECTED as error:
                     log.debug("no grant", url=url, code=code_of(error), detail=detail_of(error))
                     failed.append(error)
@@ -138,7 +139,7 @@ class Joining:
                     return
         raise next(filter(is_refusal, failed), failed[-1])
 
-    async def _pair(self) -> KeyPair:
+    async def _own_pair(self) -> KeyPair:
         return await self.node.threads.write(self.identity.ensure, self.node.settings.node, self.node.now())
 
     def _failed(self, error: Exception, wait_s: float) -> None:
@@ -169,7 +170,7 @@ class Joining:
         node = self.node
         while True:
             try:
-                pair = await self._pair()
+                pair = await self._own_pair()
                 due_in_s = renew_at(pair, node.settings.node) - node.now()
                 if due_in_s > 0 or node.settings.coordinator is None:
                     await trio.sleep(min(LONGEST_SLEEP_S, max(1.0, due_in_s)))

@@ -92,6 +92,18 @@ def test_a_damaged_file_is_never_replaced_silently(file):
         file.ensure(NODE, NOW)
 
 
+def test_a_candidate_is_the_identity_once_it_was_admitted(file):
+    """rules A2, J12: the same at each attempt; until then there is none"""
+    candidate = file.candidate(NODE, NOW)
+    assert file.candidate(NODE, NOW) == candidate
+    assert file.present() is None
+    file.admitted()
+    assert file.present() == candidate == file.candidate(NODE, NOW)
+    successor = file.successor(NODE, NOW)
+    file.admitted()
+    assert file.present() == candidate != successor, "a renewal is another matter"
+
+
 # ---- the key as a credential
 
 

@@ -252,6 +252,9 @@ async def test_a_lost_key_is_a_node_outside(one, mock_clock):
         assert not (await one.may("continue_services", scope=ROUTES))["allowed"]
         assert one.version(ROUTES) == 1
         assert one.node.counters.of("task_faults") == 0
+    async with one.agent():  # a key that nobody has admitted makes no member
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert one.state == "unenrolled"
         one.server.refuse = ""
         await one.settled()
         assert one.node.store.enrolment == enrolled
