@@ -91,8 +91,8 @@ def _face(subject: Subject) -> tuple[object, ...]:
 
 
 def _directories(model: Model, subject: Subject | None) -> Iterator[Scope]:
-    """Those that it may stand in."""
-    if subject is None:
+    """Those that it may stand in. A new member has no roles yet: nobody need be asked."""
+    if subject is None or not peers.is_candidate(subject):
         return
     for other in model.subjects.values():
         if "peer_directory" in scope_types(other) and peers.could_choose(model, other, subject):

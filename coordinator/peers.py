@@ -47,7 +47,7 @@ def could_choose(model: Model, subject: Subject, other: Subject) -> bool:
     It is taken only from a point behind which, on every ring, all members up to it are taken already; and so only from
     a point among its nearest predecessors. That is cheap to ask of thousands of nodes.
     """
-    if not _is_candidate(other) or other.node_id == subject.node_id:
+    if not is_candidate(other) or other.node_id == subject.node_id:
         return False
     policy = policy_of(model, subject)
     if policy is not None and not selects(policy.peers, other):
@@ -58,6 +58,11 @@ def could_choose(model: Model, subject: Subject, other: Subject) -> bool:
     rings = (_ring(model, policy, organization) for organization in _seen(subject))
     reach = min(_reach(ring, place, bound + 2) for ring in rings)
     return any((place - point) % _CIRCLE <= reach for point in _points(subject.node_id, bound))
+
+
+def is_candidate(subject: Subject) -> bool:
+    """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
+    return subject.member.kind != "witness" and bool(subject.roles)
 
 
 def _reach(ring: Ring, place: int, count: int) -> int:
@@ -75,18 +80,13 @@ def _home(subject: Subject) -> tuple[str, ...]:
     return subject.organizations or (NOBODYS,)
 
 
-def _is_candidate(subject: Subject) -> bool:
-    """A witness carries no traffic, and a member without roles nothing at all: they are nobody's peers."""
-    return subject.member.kind != "witness" and bool(subject.roles)
-
-
 def _ring(model: Model, policy: PeerPolicy | None, organization: str) -> Ring:
     key = (policy.id if policy else "", organization)
     if key not in model.rings:
         members = sorted(
             (_place(each.node_id), each.node_id)
             for each in model.subjects.values()
-            if _is_candidate(each) and organization in _home(each) and (not policy or selects(policy.peers, each))
+            if is_candidate(each) and organization in _home(each) and (not policy or selects(policy.peers, each))
         )
         model.rings[key] = Ring([place for place, _ in members], [node_id for _, node_id in members])
     return model.rings[key]
