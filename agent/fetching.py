@@ -78,6 +78,7 @@ class Fetching:
         except ClientError as error:
             if error.status == NOT_FOUND:
                 return Outcome.LATER
+            log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
             source.failed(error)
             return None
         except NotListedError as error:
@@ -100,7 +101,13 @@ class Fetching:
                 return None
             case Reaction.ALARM:
                 self.node.counters.add("alarms")
-                log.error("a document that must not be", scope=wanted.scope, reason=refused.reason, source=str(source))
+                log.error(
+                    "a document that must not be",
+                    scope=wanted.scope,
+                    version=wanted.listed.config_version,
+                    reason=refused.reason,
+                    source=str(source),
+                )
             case _:
                 pass
         return Outcome.GIVEN_UP

@@ -4,6 +4,7 @@ server.publish(document)     it can be fetched
 server.announce()            the next head lists what was published last; waiting polls are answered
 server.running()             for a block, and again on the same ports after it; `connects`: when the fleet connected
 server.spoil                 what becomes of an answer's bytes; `refuse`: the code of every refusal
+server.instead               what is answered in place of a document
 """
 
 import time
@@ -59,6 +60,7 @@ class CoordinatorServer:
     proof_code: str = ""  # the refusal of every proof; `not_ready` is a 503
     hang: str = ""  # a path that is not answered while it stands here
     spoil: Spoil = lambda _, data: data
+    instead: Callable[[str, bytes], Response] | None = None
     authority: KeyPair | None = None
     pins: PinTable = field(default_factory=PinTable)
     limits: ListenerLimits = REMOTE
@@ -259,7 +261,10 @@ class CoordinatorServer:
         self._met(request)
         while request.path == self.hang:  # noqa: ASYNC110 - the test changes it
             await trio.sleep(0.5)
-        return self._answer(request, self.documents.get(request.parameters["id"]))
+        found = self.documents.get(request.parameters["id"])
+        if self.instead is not None and found is not None:
+            return self.instead(request.path, found)
+        return self._answer(request, found)
 
     async def _increment(self, request: Request) -> Response:
         self._met(request)
