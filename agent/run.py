@@ -137,7 +137,12 @@ async def _serve_and_end(serving: Callable[[], Awaitable[None]], scope: trio.Can
     scope.cancel()
 
 
+def _heard(number: int, frame: object) -> None:
+    """A hangup before anybody waits for one: it ends nothing. Not ignored, since commands would inherit that."""
+
+
 def main(arguments: list[str] | None = None) -> None:
+    signal.signal(signal.SIGHUP, _heard)
     parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
     asked = parser.parse_args(arguments)

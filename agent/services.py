@@ -125,7 +125,14 @@ class Services:
         await self.published.wait_above(view.generation - 1)
         told = await service.notifier.tell(service.name, view.generation)
         await self._record(service, Notified(view.generation, versions, told.ok, told.detail, self.now()))
-        log.info("service told", service=service.name, generation=view.generation, ok=told.ok, detail=told.detail)
+        log.info(
+            "service told",
+            service=service.name,
+            generation=view.generation,
+            versions={scope: version for scope, (_, version, _) in versions.items()},
+            ok=told.ok,
+            detail=told.detail,
+        )
         return self._after(told, back_off)
 
     async def _record(self, service: Service, notified: Notified) -> None:

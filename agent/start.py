@@ -71,10 +71,12 @@ def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]
     """The scopes that had to leave their active document. What serves afterwards has been verified just now."""
     left: list[str] = []
     for _ in range(MOST_ROUNDS):
-        damaged = _damaged(reader.read(), now)
+        holdings = reader.read()
+        damaged = _damaged(holdings, now)
         for scope, cause in damaged.items():
             store.fall_back(scope, now=now, cause=cause)
-            log.error("active document is damaged", scope=scope, cause=cause)
+            version = holdings.kept.active[scope].version
+            log.error("active document is damaged", scope=scope, version=version, cause=cause)
         left += damaged
         if not damaged:
             break
