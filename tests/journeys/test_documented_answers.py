@@ -1,8 +1,10 @@
 """What both daemons really answer is what docs/openapi-*.yaml say: no member more, none less."""
 
+import base64
 import http.client
 import json
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.citations import ROOT
 from tests.journeys.test_two_daemons import Gateway, Lab, declare, gateway, lab
+from wire.certificate import make_identity
 
 __all__ = ["gateway", "lab"]  # fixtures
 
@@ -123,6 +126,11 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     api.ask("GET", "/v1/nodes/{node_id}", node_id="gateway")
     api.ask("GET", "/v1/nodes/{node_id}", node_id="nobody")
     api.ask("GET", "/v1/nodes/{node_id}/explain", node_id="gateway")
+    assert api.ask("GET", "/v1/nodes/{node_id}/events", node_id="gateway")["events"]
+    certificate = base64.b64encode(make_identity("alice", time.time()).der).decode()
+    api.ask("POST", "/v1/operators/{name}", {"certificate": certificate}, name="alice")
+    assert len(api.ask("GET", "/v1/operators")["operators"]) == 1
+    api.ask("DELETE", "/v1/operators/{name}", name="alice")
     api.ask("GET", "/v1/nodes/{node_id}/versions/{scope}", node_id="gateway", scope="route_policy")
     api.ask("POST", "/v1/allowlist/{node_id}", {"kind": "data"}, node_id="other")
     token = api.ask("POST", "/v1/tokens", {"node_id": "other"})

@@ -6,14 +6,16 @@ import pkgutil
 from types import SimpleNamespace
 
 import coordinator as package
-from coordinator import admin_api, authority_api, ceremony_api
+from coordinator import admin_api, authority_api, ceremony_api, operator_api
 from coordinator.admission import Entry, TokenEntry
 from coordinator.catalog import NodeEntry
 from coordinator.documents import Entry as BundleEntry
 from coordinator.drafts import PublishedVersion
+from coordinator.events import ReportedEvent
 from coordinator.explain import Explanation
 from coordinator.fleet import Fleet
 from coordinator.history import AuditEntry
+from coordinator.operators import Operator
 from coordinator.requests import Member
 from coordinator.rotation import Step
 from coordinator.static_tree import Written
@@ -142,6 +144,7 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
             }
         ),
     ),
+    ("POST", "/v1/operators/{name}"): (operator_api._CERTIFICATE, closed({"certificate": BASE64})),
     ("POST", "/v1/publish"): (authority_api._PUBLISH, closed({"to": {"type": "string", "pattern": "^/"}})),
     ("POST", "/v1/trust/requests"): (
         ceremony_api._WISHES,
@@ -257,6 +260,28 @@ OPERATIONS = {
             query("action", TEXT, "Only these."),
         ),
     ),
+    ("GET", "/v1/nodes/{node_id}/events"): Operation(
+        "What a node has told of itself, the newest first",
+        _ok("Events.", closed({"node_id": TEXT, "events": several(ref("Event"))})),
+        (400, 403, 404, 503),
+        query=(query("most", {"type": "integer", "minimum": 1}, "How many; 100 unless said."),),
+    ),
+    ("GET", "/v1/operators"): Operation(
+        "Who may ask over TLS", _ok("Until when.", closed({"operators": several(ref("Operator"))})), (403, 503)
+    ),
+    ("POST", "/v1/operators/{name}"): Operation(
+        "Let an operator in",
+        _ok("The entry.", ref("Operator")),
+        (400, 403, 409, 503),
+        body=_asks(("POST", "/v1/operators/{name}")),
+        description="On the Unix socket alone. The certificate is DER in base64.",
+    ),
+    ("DELETE", "/v1/operators/{name}"): Operation(
+        "Shut an operator out",
+        _ok("Open connections end.", closed({"name": TEXT})),
+        (403, 404, 503),
+        description="On the Unix socket alone.",
+    ),
     ("GET", "/v1/status"): Operation("The coordinator", _ok("This replica.", ref("Status")), (403, 503)),
     ("GET", "/v1/keys"): Operation(
         "The config keys that this replica holds, and for what each signs now",
@@ -353,6 +378,10 @@ def api() -> Api:
                 "url": "http://localhost",
                 "description": "the Unix socket /run/holdfast-coordinator/admin.sock",
             },
+            {
+                "url": "https://coordinator.example:7445",
+                "description": "listen.admin: operators' own client certificates",
+            },
         ),
         routes(),
         OPERATIONS,
@@ -365,6 +394,8 @@ def api() -> Api:
             "Explanation": of(Explanation),
             "Fleet": fleet,
             "Audit": of(AuditEntry),
+            "Event": of(ReportedEvent),
+            "Operator": of(Operator),
             "Status": STATUS,
             "TrustBundle": bundle,
             "Revocations": REVOCATIONS,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from agent.local_api import LocalApi
+from agent.origins import Origin
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,
@@ -18,6 +19,7 @@ from tests.pages.openapi.parts import (
     header,
     named,
     nullable,
+    of,
     query,
     ref,
     several,
@@ -67,8 +69,21 @@ STATUS = closed(
         "clock": closed(
             {"synchronised": nullable(BOOLEAN), "offset_floor_s": {"type": "integer"}, "regressed": BOOLEAN}
         ),
-        "sources": several(closed({"kind": TEXT, "url": TEXT, "error": TEXT, "failures": COUNT})),
+        "sources": several(closed({"kind": TEXT, "url": TEXT, "error": TEXT, "failures": COUNT, "again_in_s": COUNT})),
+        "awaited": named(
+            closed(
+                {
+                    "authority_epoch": VERSION,
+                    "config_version": VERSION,
+                    "snapshot_id": TEXT,
+                    "below_accepted": BOOLEAN,
+                    "again_in_s": COUNT,
+                }
+            )
+        ),
+        "origins": named(of(Origin)),
         "recovering": several(TEXT),
+        "refresh_required": several(TEXT),
         "passed_over": several(TEXT),
         "store": closed({"fault": TEXT, "floor_lost": BOOLEAN}),
         "counters": named(COUNT),
@@ -142,8 +157,6 @@ TAKEN = closed(
     }
 )
 
-REFUSED = closed({"code": TEXT, "message": TEXT, "step": {"type": "integer", "minimum": 0, "maximum": 12}})
-
 READY = closed({"ready": BOOLEAN, "mode": MODE, "cause": nullable(TEXT)})
 
 OPERATIONS = {
@@ -212,7 +225,7 @@ OPERATIONS = {
         "A document from another medium, through the same verification",
         {
             200: answer("What became of it.", ref("Taken")),
-            422: answer("Refused; nothing changed.", ref("Refused")),
+            422: answer("Refused; nothing changed. `step` of format.md 7.", ref("Error")),
         },
         (403, 409, 503),
         body=body(
@@ -260,7 +273,6 @@ def api() -> Api:
             "MayRequest": dict(record(MayRequest).schema),
             "MayAnswer": dict(record(MayAnswer).schema),
             "Taken": TAKEN,
-            "Refused": REFUSED,
             "Ready": READY,
         },
     )

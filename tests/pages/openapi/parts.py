@@ -30,7 +30,7 @@ ERROR = {
 
 PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "scope": (SCOPE.schema, "A scope type, or `scope_type/ids`; `/` is written `%2F`."),
-    "name": ({"type": "string", "maxLength": 128}, "A section."),
+    "name": ({"type": "string", "maxLength": 128}, "The name of a section, or of an operator."),
     "snapshot_id": (IDENTIFIER.schema, "A document's id, as the head lists it."),
     "node_id": (IDENTIFIER.schema, "A node."),
     "site_id": (IDENTIFIER.schema, "A site."),
