@@ -6,7 +6,7 @@ from this file, and the coordinator compiles nothing but what stands here and wh
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import ClassVar
 
 from coordinator.forms import (
@@ -163,6 +163,16 @@ class Service(Resource):
         Several(Record(ServiceEndpoint), 32, is_set=False), "where it answers", ()
     )
     settings: Mapping[str, object] = member(Open(16 << 10), "the service's own configuration", {})
+
+    def __eq__(self, other: object) -> bool:
+        """1 and true are two settings, though Python takes them for one."""
+        if not isinstance(other, Service):
+            return NotImplemented
+        mine, theirs = ([getattr(each, one.name) for one in fields(Service)] for each in (self, other))
+        return mine == theirs and canonical.dumps(self.settings) == canonical.dumps(other.settings)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.kinds import Resource
 from coordinator.model import Key
+from snapshot import canonical
 
 
 @dataclass(frozen=True)
@@ -64,5 +65,5 @@ def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted(old.keys() | new.keys(), key=str):
             yield from differences(old.get(name), new.get(name), f"{path}.{name}")
-    elif old != new:
+    elif canonical.dumps(old) != canonical.dumps(new):  # 1 and true are two values
         yield path, old, new

@@ -127,6 +127,20 @@ def test_a_declaration_may_not_contradict_the_catalog(cluster: Database) -> None
     assert refused.value.code is Code.CONTRADICTION
 
 
+def test_one_and_true_are_two_settings(cluster: Database) -> None:
+    """rules S6, S22: as a node's service reads them."""
+    text = BASE.replace("core_mesh", "egress_service") + (
+        "---\nkind: Service\nid: web\nspec: {organization: acme, runs_on: {nodes: [node-a]}, settings: {verbose: 1}}\n"
+    )
+    apply(cluster, text)
+    admit(cluster, "node-a")
+    assert apply(cluster, text).changes == ()
+    plan = apply(cluster, text.replace("verbose: 1", "verbose: true"))
+    assert [change.key for change in plan.changes] == [("Service", "web")]
+    assert ("node-a", "service_assignment") in plan.touched
+    assert plan.lines()[1] == "    spec.settings.verbose: 1 -> True"
+
+
 def test_every_change_is_in_the_audit_log(cluster: Database) -> None:
     apply(cluster, BASE)
     apply(cluster, BASE.replace("core_mesh", "thin"))
