@@ -6,6 +6,7 @@ from pathlib import Path
 from examples.demo import forgery
 from examples.demo.commands import CommandFailed
 from examples.demo.coordinator import CLUSTER
+from examples.demo.proof import Seen
 from examples.demo.screen import now
 from examples.demo.world import INTRANET, TEAM, World
 
@@ -37,9 +38,9 @@ def a_mistake_is_refused(world: World) -> None:
         _wait(world, "the mistake is refused", lambda: node.refused("route_policy") == "validator_refused")
     claim = f"rightly signed, and refused by {world.gateway.what}'s own check before it became active"
     world.proof.that(claim, node.version("route_policy") == before, node.version("route_policy"))
-    _wait(world, "the coordinator is told why", lambda: _what_the_gateway_said(world))
-    world.screen.did(f"holdfastctl nodes events {node.node_id} --most 1", _what_the_gateway_said(world))
-    world.proof.that("the operator can read why at the coordinator", "duplicate" in _what_the_gateway_said(world))
+    said = _wait(world, "the coordinator is told why", lambda: _what_the_gateway_said(world))
+    world.screen.did(f"holdfastctl nodes events {node.node_id}", said[0])
+    world.proof.that("the operator can read why at the coordinator", "duplicate" in said[0], said)
     _traffic_went_on(world)
 
 
@@ -65,9 +66,9 @@ def _is_refused(world: World, path: Path, reason: str, what: str) -> None:
     world.proof.that("traffic goes where it went", (status, body) == (200, "the intranet, on fra-svc-aurora-1"), body)
 
 
-def _what_the_gateway_said(world: World) -> str:
+def _what_the_gateway_said(world: World) -> list[str]:
     events = world.coordinator.ask("nodes", "events", world.ingress.node_id, "--most", 5)["events"]
-    return next((str(each["detail"]) for each in events if "validator_refused" in each["detail"]), "")
+    return [str(each["detail"]) for each in events if "validator_refused" in each["detail"]]
 
 
 def _traffic_went_on(world: World) -> None:
@@ -75,5 +76,5 @@ def _traffic_went_on(world: World) -> None:
     world.proof.that(f"traffic goes on: {sent} requests, none failed", not failed, failed[:3])
 
 
-def _wait(world: World, what: str, holds: Callable[[], object]) -> None:
-    world.proof.wait(what, holds, ARRIVES_S, lambda: world.ingress.status().get("scopes"))
+def _wait(world: World, what: str, holds: Callable[[], Seen]) -> Seen:
+    return world.proof.wait(what, holds, ARRIVES_S, lambda: world.ingress.status().get("scopes"))

@@ -1,6 +1,7 @@
 """The coordinator of the demonstration: made by `holdfastctl init`, run by `holdfast-coordinator`, on SQLite."""
 
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -75,10 +76,9 @@ class Coordinator:
         self.processes.start(NAME, [commands.program("holdfast-coordinator"), "--config", self._configuration])
 
     def answers(self) -> bool:
-        try:
-            return bool(self.ask("status"))
-        except commands.CommandFailed:
-            return False
+        """Whether somebody listens where operators ask."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            return asking.connect_ex(str(self.socket)) == 0
 
     def kill(self) -> None:
         self.processes.kill(NAME)

@@ -83,11 +83,12 @@ def the_journal_is_delivered(world: World) -> None:
         events = world.coordinator.ask("nodes", "events", INGRESS)["events"]
         return [each for each in reversed(events) if each["received_at"] > world.ended]
 
-    def delivered() -> bool:
-        return any("degraded" in each["detail"] for each in told())
+    def delivered() -> list[Any]:
+        found = told()
+        return found if any("degraded" in each["detail"] for each in found) else []
 
-    world.proof.wait("the journal arrives", delivered, RETURNS_S, told)
-    lines = (f"{each['at']}  {each['event']:18} {each['scope']:20} {each['detail']}" for each in told())
+    found = world.proof.wait("the journal arrives", delivered, RETURNS_S, told)
+    lines = (f"{each['at']}  {each['event']:18} {each['scope']:20} {each['detail']}" for each in found)
     world.screen.did(f"holdfastctl nodes events {INGRESS}", "\n".join(lines), lines=10)
     world.proof.that("the node's journal of the outage was delivered to the coordinator", True)
 

@@ -3,8 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 LOOK_EVERY_S = 0.15
+
+Seen = TypeVar("Seen")
 
 
 class NotProved(Exception):
@@ -29,11 +32,12 @@ class Proof:
         self.wait(claim, holds, within_s, seen)
         self.that(claim, True)
 
-    def wait(self, what: str, holds: Callable[[], object], within_s: float, seen: Callable[[], object]) -> None:
-        """The same without a claim: something that has to come first."""
+    def wait(self, what: str, holds: Callable[[], Seen], within_s: float, seen: Callable[[], object]) -> Seen:
+        """The same without a claim: something that has to come first. What `holds` answered."""
         end = time.monotonic() + within_s
-        while not holds():
+        while not (found := holds()):
             if time.monotonic() > end:
                 raise NotProved(f"{what} (waited {within_s:g} s); seen: {seen()}")
             self.look()
             time.sleep(LOOK_EVERY_S)
+        return found
