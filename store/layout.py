@@ -83,8 +83,10 @@ class Root:
             root.require_known_format()
             _make(path / "agent", disk)
             _make(path / "clusters", disk)
-            root._mark("install-id", str(uuid.uuid4()))
-            root._mark("format", str(FORMAT))
+            if not root._read_mark("install-id"):  # an empty one is what a lost write leaves
+                root._mark("install-id", str(uuid.uuid4()))
+            if root._read_mark("format") != str(FORMAT):  # before a store is taken there: never behind one
+                root._mark("format", str(FORMAT))
             for entry in walk(path / "agent"):
                 require_ours(entry)
         except OSError as error:
@@ -162,10 +164,9 @@ class Root:
             return ""
 
     def _mark(self, name: str, text: str) -> None:
-        """Write a small file of the root where there is none; an empty one is what a lost write leaves."""
+        """Write a small file of the root."""
         target = self.path / "agent" / name
-        if not self._read_mark(name):
-            self.disk.replace_file(target, f"{text}\n".encode(), target.with_suffix(".new"))
+        self.disk.replace_file(target, f"{text}\n".encode(), target.with_suffix(".new"))
 
 
 def require_ours(path: Path, *, directory: bool | None = None) -> None:

@@ -216,6 +216,16 @@ def test_a_newer_layout_is_refused_and_left_alone(tmp_path, cluster):
     refused(Node(tmp_path / "root", cluster).open, StoreFault.STORE_FORMAT_NEWER)
 
 
+def test_the_mark_of_an_older_layout_is_raised(tmp_path):
+    """rules L37: what refuses a downgrade, the package among it, reads the mark and no store"""
+    with Root.open(tmp_path / "root"):
+        pass
+    mark = tmp_path / "root" / "agent" / "format"
+    mark.write_text(f"{FORMAT - 1}\n")
+    with Root.open(tmp_path / "root"):
+        assert mark.read_text() == f"{FORMAT}\n"
+
+
 def test_a_cluster_is_not_a_fixture_of_another(tmp_path):
     """rules L24: a store that belongs to another cluster is not taken for ours"""
     with Node(tmp_path / "root", Cluster()) as node:
