@@ -95,7 +95,10 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a node: the highest mark that it ever reported for each scope, and what was acknowledged."""
+    """What is kept of a node: the highest mark that it ever reported for each scope, and what was acknowledged.
+
+    At most MAX_SCOPES of them, as in one report.
+    """
 
     incarnation: str = ""
     recorded: Mapping[str, Mark] = field(default_factory=dict)
@@ -165,6 +168,8 @@ def merge(previous: Record | None, heartbeat: Heartbeat) -> tuple[Record, Mappin
     for scope, mark in heartbeat.active.items():
         if mark.pair > marks.get(scope, Mark(0, 0)).pair:
             marks[scope] = mark
+    if len(marks) > MAX_SCOPES:  # no honest node comes there: what it does not name any more is forgotten
+        marks = {scope: marks[scope] for scope in heartbeat.active}
     is_same = record.incarnation == heartbeat.incarnation
     acknowledged = [record.acknowledged_event] if is_same else [0]
     acknowledged += [sequence for sequence, _ in heartbeat.journal]

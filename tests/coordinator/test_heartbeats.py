@@ -1,6 +1,7 @@
 """What nodes report (protocol 3; rules K30, K41, K53, P23, J42)."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from coordinator import heartbeats, revocation
 from coordinator.checkin import Comparison, Mark
 from coordinator.database import Database
-from coordinator.heartbeats import History, Record, merge, parse
+from coordinator.heartbeats import MAX_SCOPES, History, Record, merge, parse
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.reports import body, events, heartbeat, mark, scope, value
@@ -92,6 +93,17 @@ def test_marks_on_record_never_go_down() -> None:
     assert compared == {"route_policy": Comparison.NODE_BEHIND}
     record, compared = merge(record, heartbeat(versions={"route_policy": 8, "qos_policy": 1}))
     assert compared == {}
+
+
+def test_what_is_on_record_of_a_node_is_bounded() -> None:
+    """rules K53, P23: a member that reports ever new scopes does not grow its row; what it reports now is on record."""
+    record = None
+    for turn in range(4):
+        claims = {f"made-up-{turn}-{number}": Mark(1, 1, "sha256:" + "ab" * 32) for number in range(400)}
+        report = replace(heartbeat(), active=claims)
+        record, _ = merge(record, report)
+        assert len(record.recorded) <= MAX_SCOPES
+        assert record.recorded.items() >= claims.items()
 
 
 def test_one_version_with_two_contents() -> None:
