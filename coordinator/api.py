@@ -149,7 +149,7 @@ class NodeApi:
             await self._note(peer, HEAD, (0, 0), refused.code.value)
             raise to_peer(refused) from refused
         found = await in_library(put_back.stands, at.database, peer.node_id, mark)
-        if found in NOT_ON_RECORD:
+        if found is Comparison.PUT_BACK or (found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")):
             await self._proven(peer, await in_database(put_back.keep, at.database, peer.node_id, mark, now=at.now()))
         return Response(204, [self._issuer()])
 
@@ -197,14 +197,17 @@ class NodeApi:
     async def _ahead(self, peer: TlsPeer, held: Pair, ours: Pair) -> None:
         """It holds more than we ever signed: it gets nothing, and somebody should look (rules K37, K41)."""
         self._at.alarm(Comparison.NODE_AHEAD.value)
-        _log.warning("a node is ahead of us", node=peer.node_id, held=held, published=ours)
-        await self._note(peer, HEAD, held, Comparison.NODE_AHEAD.value)
+        await self._note(peer, HEAD, held, Comparison.NODE_AHEAD.value, published=ours)
 
-    async def _note(self, peer: TlsPeer, scope: str, held: Pair, outcome: str) -> None:
-        """Once in a while for each node and outcome: who claims without end does not fill the audit log."""
+    async def _note(self, peer: TlsPeer, scope: str, held: Pair, outcome: str, **known: object) -> None:
+        """Once in a while for each node and outcome: who claims without end fills neither the log nor the audit log."""
         at = self._at
-        if self._claims.refused((peer.node_id, outcome), trio.current_time()) is None:
+        if self._is_new(peer, outcome):
+            _log.warning("a node holds what is not on record", node=peer.node_id, scope=scope, held=held, **known)
             await in_database(put_back.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
+
+    def _is_new(self, peer: TlsPeer, outcome: str) -> bool:
+        return self._claims.refused((peer.node_id, outcome), trio.current_time()) is None
 
     # ---- documents
 

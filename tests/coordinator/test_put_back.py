@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from coordinator import schema
 from coordinator.database import Database
@@ -250,6 +250,22 @@ async def test_a_node_that_joins_again_is_not_ahead(founded: Founded) -> None:
         assert (await show(follower.node, head)).status == 204
         assert (await follower.node.head(follower.generation, 1, wait=10)).status == 200
         assert await is_ready(at)
+
+
+async def test_a_conflict_shown_again_and_again_is_noted_once(founded: Founded) -> None:
+    """rules X16, K41: it alarms and stops nothing, and whoever shows it without end does not fill the audit log."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        head = (await node.head(wait=10)).body
+        heads = schema.documents.c.kind == "head"
+        with at.daemon.coordinator.database.record() as transaction:
+            transaction.run(update(schema.documents).where(heads).values(content_hash="sha256:" + "ab" * 32))
+        for _ in range(3):
+            assert (await show(node, head)).status == 204
+        assert [entry["outcome"] for entry in await audited(at, "put_back")] == ["conflict"]
+        assert await is_ready(at)
+        await at.apply(STATE)
+        assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
 
 
 async def test_who_waits_is_told_too(founded: Founded) -> None:
