@@ -23,11 +23,11 @@ async def until_there(path: Path) -> None:
     await until_changed(path.parent, lambda: path.exists() and path.stat().st_size > 0)
 
 
-async def until_changed(path: Path, look: Callable[[], object]) -> None:
+async def until_changed(path: Path, look: Callable[[], object], within_s: float = WITHIN_S) -> None:
     """`path` exists; a folder stands for what lies in it."""
     descriptor = _watching(path)
     try:
-        with trio.fail_after(WITHIN_S):
+        with trio.fail_after(within_s):
             while not look():
                 await trio.lowlevel.wait_readable(descriptor)
                 os.read(descriptor, 64 * struct.calcsize("iIII256s"))

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from store.check import check
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer
+from tests.fakes.watched import until_changed
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.journeys.lab import ROUTES, agent_toml, first_documents, put_token
 from wire.client import Answer, Call, Client, ClientError, UnixConnector
@@ -78,24 +80,40 @@ class Victim:
 
     async def look(self) -> int | None:
         """The version that is served, whole, and not below one that was served; None while nobody answers."""
-        client = Client(UnixConnector())
-        target = path("v1", "scopes", ROUTES, "sections", "routes")
-        try:
-            answer: Answer = await client.fetch(self.socket, Call("GET", target))
-        except ClientError:
+        answer = await self.ask("v1", "scopes", ROUTES, "sections", "routes")
+        if answer is None:
             return None
-        finally:
-            await client.aclose()
         version = int(answer.headers["holdfast-version"])
         assert canonical.loads(answer.body) == self.published[version], "neither old nor new"
         assert version >= self.reached, "a version that was active came back lower"
         self.reached = version
         return version
 
+    def answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as caller:
+            return caller.connect_ex(str(self.socket)) == 0
+
+    async def ask(self, *segments: str, wait_s: int = 0, **query: int) -> Answer | None:
+        """None while nobody answers, or not with this."""
+        client = Client(UnixConnector())
+        try:
+            return await client.fetch(self.socket, Call("GET", path(*segments, **query), wait_s=wait_s))
+        except ClientError:
+            return None
+        finally:
+            await client.aclose()
+
     async def until_at(self, least: int) -> None:
+        """The agent says when it has another generation; the kernel, when there is a new socket."""
         with trio.fail_after(WITHIN_S):
-            while (await self.look() or 0) < least:  # noqa: ASYNC110 - another process
-                await trio.sleep(0.05)
+            while True:
+                await until_changed(self.socket.parent, self.answers, WITHIN_S)
+                seen = await self.ask("v1", "scopes")
+                if (await self.look() or 0) >= least:
+                    return
+                if seen is not None:
+                    generation = int(seen.headers["holdfast-generation"])
+                    await self.ask("v1", "watch", after=generation, wait=60, wait_s=60)
 
     async def killed_after(self, seconds: float) -> None:
         process = self.start()
@@ -112,9 +130,7 @@ class Victim:
         process = self.start()
         try:
             await self.until_at(self.server.cluster.versions[ROUTES])
-            with trio.fail_after(WITHIN_S):
-                while not holds():  # noqa: ASYNC110 - another process
-                    await trio.sleep(0.05)
+            await until_changed(self.folder, holds, WITHIN_S)
         finally:
             process.terminate()
             assert process.wait(30) in (0, -signal.SIGTERM)
@@ -169,8 +185,8 @@ async def delivered(victim: Victim) -> set[int]:
     process = victim.start()
     try:
         with trio.fail_after(WITHIN_S):
-            while not all_is():  # noqa: ASYNC110 - another process
-                await trio.sleep(0.1)
+            while not all_is():
+                await victim.server.wait_heartbeat()
     finally:
         process.terminate()
         process.wait(30)
