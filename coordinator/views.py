@@ -8,6 +8,7 @@ root keys sign it, the coordinator passes it on.
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 
 from coordinator import peers
 from coordinator.kinds import DegradedModePolicy, Route, Service
@@ -23,9 +24,15 @@ WITNESS_SCOPES = frozenset({"node_bootstrap", "degraded_mode_policy"})
 
 def scope_types(subject: Subject) -> tuple[str, ...]:
     """The scope types that are compiled for this member, sorted."""
-    if subject.member.kind == "witness":
+    return _scope_types(subject.member.kind, subject.roles)
+
+
+@lru_cache(maxsize=1_024)
+def _scope_types(kind: str, roles: tuple[str, ...]) -> tuple[str, ...]:
+    """Thousands of members are asked at each change, and few differ in this."""
+    if kind == "witness":
         return tuple(sorted(WITNESS_SCOPES))
-    return tuple(sorted(allowed_scope_types(subject.roles) - {"trust_bundle"}))
+    return tuple(sorted(allowed_scope_types(roles) - {"trust_bundle"}))
 
 
 def sections(model: Model, node_id: str, scope_type: str) -> Sections:
