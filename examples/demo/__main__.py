@@ -13,6 +13,7 @@ from examples.demo.gateway import find_nginx
 from examples.demo.proof import NotProved
 from examples.demo.screen import Screen
 from examples.demo.world import World
+from holdfast.client import HoldfastError
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -32,7 +33,7 @@ def main() -> int:
         story.tell(there)
         _summary(there)
         kept = bool(arguments.keep)
-    except (NotProved, CommandFailed) as failed:
+    except (NotProved, CommandFailed, HoldfastError) as failed:
         _say_what_failed(there, failed)
         return FAILED
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from examples.demo.proof import Seen
 from examples.demo.screen import now
 from examples.demo.world import INTRANET, TEAM, World
 
-ARRIVES_S = 25
+ARRIVES_S = 60
 
 
 def forgeries_are_refused(world: World) -> None:

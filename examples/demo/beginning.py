@@ -9,8 +9,8 @@ from examples.demo.node import Node
 from examples.demo.processes import Processes
 from examples.demo.world import CORE, EGRESS, FABRIC, INGRESS, INTRANET, World
 
-START_S = 30
-JOIN_S = 30
+START_S = 60
+JOIN_S = 60
 SESSION_TTL_S = 7
 
 

@@ -2,7 +2,7 @@
 
 from examples.demo.world import EGRESS, INTRANET, PORTAL, World
 
-ARRIVES_S = 25
+ARRIVES_S = 60
 
 
 def a_route_comes(world: World) -> None:

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 class CommandFailed(Exception):
     """`said`: what the command said on the way out."""
 
-    def __init__(self, command: list[str], done: "subprocess.CompletedProcess[str]") -> None:
-        words = " ".join([Path(command[0]).name, *command[1:]])
-        self.said = (done.stderr or done.stdout).strip()
-        super().__init__(f"{words}: exit {done.returncode}: {self.said}")
+    def __init__(self, command: list[str], said: str) -> None:
+        super().__init__(f"{' '.join([Path(command[0]).name, *command[1:]])}: {said}")
+        self.said = said
 
 
 def program(name: str) -> str:
@@ -28,17 +27,20 @@ def program(name: str) -> str:
 def run(name: str, *arguments: object, environment: Mapping[str, str] | None = None) -> str:
     """What the command prints; CommandFailed for any exit status but 0."""
     command = [program(name), *map(str, arguments)]
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(environment or {})},
-        timeout=LIMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(environment or {})},
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CommandFailed(command, f"no end in {LIMIT_S} s") from None
     if done.returncode:
-        raise CommandFailed(command, done)
+        raise CommandFailed(command, f"exit {done.returncode}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 

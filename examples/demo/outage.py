@@ -12,7 +12,7 @@ from examples.demo.screen import answers, now
 from examples.demo.world import HELPDESK, INGRESS, INTRANET, World
 from holdfast.client import Permission
 
-RETURNS_S = 60
+RETURNS_S = 90
 SERVICE, ROUTE = "aurora-intranet", "aurora-portal"
 QUESTIONS: tuple[tuple[str, str], ...] = (
     ("continue_services", SERVICE),

@@ -27,7 +27,7 @@ STEPS: tuple[tuple[str, Callable[[World], None]], ...] = (
 
 
 def tell(world: World) -> None:
-    """All of it; NotProved or CommandFailed where a step does not hold."""
+    """All of it; NotProved, CommandFailed or HoldfastError where a step does not hold."""
     for number, (title, step) in enumerate(STEPS, 1):
         world.screen.heading(number, title)
         step(world)
