@@ -29,7 +29,7 @@ from agent.start import is_member
 from agent.token import BadTokenFileError, find_tokens
 from agent.update import Update
 from wire.backoff import BackOff
-from wire.certificate import KeyPair
+from wire.certificate import BadCertificateError, KeyPair
 from wire.client import Client, ClientError, HttpsConnector
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
@@ -65,6 +65,7 @@ class Joining:
                 await self._reason_to_try(seen)
                 back_off.succeeded()
         self.node.learnt.member, self.node.learnt.joining = True, False
+        await self._key_is_held()
         self.node.learnt.join_failure = None
         self.node.tell()
         self.joined.set()
@@ -74,6 +75,17 @@ class Joining:
         """A hint that it is worth trying now (rules P14)."""
         self._woken.set()
         self._woken = trio.Event()
+
+    async def _key_is_held(self) -> None:
+        """A member whose credential was not given, or is another one, speaks to nobody, and says so (rules L40)."""
+        while True:
+            try:
+                await self._own_pair()
+            except BadCertificateError as error:
+                self._failed(error, LOOK_AGAIN_S)
+            else:
+                return
+            await trio.sleep(LOOK_AGAIN_S)
 
     def _is_member(self) -> bool:
         return is_member(self.node.store, self.node.holdings)

@@ -15,6 +15,7 @@ import trio
 
 from agent import degraded
 from agent.configuration import Settings
+from agent.connecting import LateConnector
 from agent.degraded import Question
 from agent.node import Node
 from agent.peers import Peers
@@ -163,13 +164,15 @@ class Sources:
         settings = self.node.settings
         key: object = pins or authority_of(settings, endpoint)
         if key not in self._clients:
-            connector = (
-                HttpsConnector.to_node(pins, self.identity)
-                if pins
-                else HttpsConnector.to_authority(authority_of(settings, endpoint), self.identity)
-            )
-            self._clients[key] = Client(connector, deadlines(settings))
+            self._clients[key] = Client(self._connector(pins, authority_of(settings, endpoint)), deadlines(settings))
         return self._clients[key]
+
+    def _connector(self, pins: Pins, authority: Path) -> LateConnector:
+        identity = self.identity
+        if pins:
+            return LateConnector(lambda: HttpsConnector.to_node(pins, identity), str(identity.certificate))
+        files = f"{authority} and {identity.certificate}"
+        return LateConnector(lambda: HttpsConnector.to_authority(authority, identity), files)
 
 
 def configured_endpoints(settings: Settings) -> Iterator[Endpoint]:

@@ -99,7 +99,7 @@ def _table(*columns: str) -> Table:
 def problems_of(status: Status, now: float) -> Iterator[str]:
     """Each with its remedy, the most urgent first."""
     if (failure := status.get("join")) is not None:
-        yield f"not a member yet: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
+        yield f"{_not_joined(status)}: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
             until(failure["again_at"], now)
         )
     cause = status.get("fence") or status.get("cause")
@@ -118,6 +118,10 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
             yield f"{name} could not be told: {service['answer']}"
     if status["files"]["error"]:
         yield f"the files are not up to date: {status['files']['error']}"
+
+
+def _not_joined(status: Status) -> str:
+    return "not a member yet" if status["state"] in ("unenrolled", "joining") else "it speaks to no coordinator"
 
 
 def _problems_of_scope(name: str, scope: Mapping[str, Any], now: float) -> Iterator[str]:

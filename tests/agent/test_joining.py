@@ -259,3 +259,42 @@ async def test_a_lost_key_is_a_node_outside(one, mock_clock):
         await one.settled()
         assert one.node.store.enrolment == enrolled
         assert any(pin.der != lost.der for pin in one.server.pins.of_node("node-a"))
+
+
+async def test_a_member_without_its_credential_says_so(one, mock_clock, monkeypatch):
+    """rules L40, A14, A15: it serves on from its store, speaks to nobody, and goes on once the key is there again"""
+    given = one.folder / "credentials"
+    given.mkdir()
+    (given / "holdfast.node-key").write_bytes(make_identity("anybody", time.time()).key_pem)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
+    async with one.agent():
+        await one.settled()
+    one.server.requests.clear()
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY")
+    async with one.agent():
+        await one.until(lambda: one.node.learnt.join_failure is not None)
+        status = await one.status()
+        assert (status["state"], status["join"]["code"]) == ("active", "bad_identity")
+        assert "was not given it" in status["join"]["detail"]
+        await trio.sleep(300)
+        assert one.server.requests == []
+        assert one.node.counters.of("task_faults") == 0
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
+    async with one.agent():
+        await one.until(lambda: one.node.learnt.checked_in)
+        assert (await one.status())["join"] is None
+
+
+async def test_a_member_whose_ca_file_is_gone_says_so(one, mock_clock):
+    """rules A14, P1: an error of that source, with its back-off; put back, it goes on by itself"""
+    async with one.agent():
+        await one.settled()
+    one.server.ca_file.rename(one.folder / "elsewhere")
+    async with one.agent():
+        await trio.sleep(600)
+        (source,) = (await one.status())["sources"]
+        assert f"{one.server.ca_file} and" in source["error"]
+        assert "No such file" in source["error"]
+        assert one.node.counters.of("task_faults") == 0
+        (one.folder / "elsewhere").rename(one.server.ca_file)
+        await one.until(lambda: one.node.learnt.checked_in)
