@@ -96,6 +96,23 @@ def listener(local: LocalTable) -> Iterator[trio.SocketListener]:
         yield made
 
 
+async def serve(
+    server: Server,
+    listener: trio.SocketListener,
+    stop: trio.Event,
+    scope: trio.CancelScope,
+    *,
+    task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Once `stop` is set nobody new is let in, whoever has asked is answered, and then `scope` is cancelled."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve, listener)
+        task_status.started()
+        await stop.wait()
+        server.stop()
+    scope.cancel()
+
+
 def probes(local: Local) -> Server:
     """For the operator's tools, on a listener of their own (rules J46)."""
     from wire.tls import PlainTransport  # noqa: PLC0415 - it loads X.509, which the first answer does not wait for

@@ -148,7 +148,7 @@ class LocalApi:
         wait_s = request.query_integer("wait", WAIT_S, 0, WAIT_MOST_S)
         start = self.watching.seen.value if after is None else after
         answer = None
-        with request.waiting(), trio.move_on_after(wait_s):
+        with request.waiting(yields=True), trio.move_on_after(wait_s):
             answer = await self.watching.next_change(start, readable)
         headers = await self.threads.read(self._headers)
         if answer is None:

@@ -44,10 +44,15 @@ async def serve(
     clock: Clock | None = None,
     threads: Threads | None = None,
     notifier: Notifier | None = None,
+    stop: trio.Event | None = None,
     task_status: "trio.TaskStatus[Node]" = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Until cancelled. StoreError, SocketError and ConfigurationError before anything is served; nothing later."""
+    """Until cancelled, or until `stop` is set and whoever has asked is answered.
+
+    StoreError, SocketError and ConfigurationError before anything is served; nothing later.
+    """
     clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or Notifier()
+    stop = trio.Event() if stop is None else stop
     with local.listener(settings.local) as listener:
         opened = await threads.write(open_store, settings, clock.read())
         try:
@@ -55,7 +60,7 @@ async def serve(
             inside = _build(settings, node, opened)
             with following(opened.store.watch, inside.active):
                 async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
-                    await nursery.start(inside.server.serve, listener)
+                    await nursery.start(local.serve, inside.server, listener, stop, nursery.cancel_scope)
                     notifier.ready()
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
@@ -121,14 +126,18 @@ async def _wake_on_hangup(wake: Callable[[], None]) -> None:
             wake()
 
 
-async def _until_told_to_stop(serving: Callable[[], Awaitable[None]], notifier: Notifier) -> None:
+async def _until_told_to_stop(serving: Callable[..., Awaitable[None]], notifier: Notifier) -> None:
+    """The first signal lets callers be answered; a second one does not wait for that."""
+    stop = trio.Event()
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-            nursery.start_soon(_serve_and_end, serving, nursery.cancel_scope)
+            nursery.start_soon(_serve_and_end, partial(serving, stop=stop), nursery.cancel_scope)
             async for number in received:
                 log.info("stopping", signal=signal.Signals(number).name)
-                break
-            notifier.stopping()
+                notifier.stopping()
+                if stop.is_set():
+                    break
+                stop.set()
             nursery.cancel_scope.cancel()
 
 

@@ -47,11 +47,12 @@ def settings_without_a_node(path: Path) -> Settings | None:
     return parse({**value, **_NOBODY})
 
 
-async def serve(settings: Settings, *, notifier: Notifier) -> None:
-    """Until cancelled. SocketError before anything is served."""
+async def serve(settings: Settings, *, notifier: Notifier, stop: trio.Event) -> None:
+    """Until `stop` is set. SocketError before anything is served."""
     with local.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
-            await nursery.start(Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS).serve, listener)
+            server = Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS)
+            await nursery.start(local.serve, server, listener, stop, nursery.cancel_scope)
             log.warning("not configured", remedy=REMEDY)
             notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")
             nursery.start_soon(notifier.watchdog)

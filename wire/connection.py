@@ -59,6 +59,8 @@ class Connection:
         self._limits = service.limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=service.limits.head_bytes)
         self._scope = trio.CancelScope()
+        self._wait = self._scope
+        self._asked = False
         self._due = math.inf
         self._phase = Phase.IDLE
         self._cause = Cause.DEADLINE
@@ -93,18 +95,26 @@ class Connection:
         if now >= self._due:
             self.end(Cause.DEADLINE)
 
-    @property
-    def unoccupied(self) -> bool:
-        """Nothing is lost if it ends: it is between requests, or its request waits for news."""
-        return self._phase in (Phase.IDLE, Phase.WAITING)
+    def wind_down(self) -> None:
+        """The listener stops. Between requests it ends; a wait ends; what runs, or has only just come, goes on."""
+        if self._phase is Phase.WAITING and self._wait is not self._scope:
+            self._wait.cancel()
+        elif self._phase is Phase.WAITING or (self._phase is Phase.IDLE and self._asked):
+            self.end(Cause.STOPPING)
+
+    def end_if_idle(self) -> None:
+        """Also if it has said nothing so far."""
+        if self._phase is Phase.IDLE:
+            self.end(Cause.STOPPING)
 
     async def _requests(self) -> None:
-        while not self._service.stopping:
+        while not (self._service.stopping and self._asked):
             try:
                 head = await self._next_head()
             except h11.RemoteProtocolError as error:
                 await self._refuse_head(error)
                 return
+            self._asked = True
             if head is None or not await self._answer(head) or not await self._next_cycle():
                 return
 
@@ -254,14 +264,16 @@ class Connection:
         await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self, *, yields: bool) -> Iterator[None]:
         self._watch()
-        if self._service.stopping:
-            self.end(Cause.STOPPING)
         phase, self._phase = self._phase, Phase.WAITING
+        self._wait = trio.CancelScope() if yields else self._scope
+        if self._service.stopping:
+            self.wind_down()
         self._occupy(-1)
         try:
-            yield
+            with self._wait if yields else contextlib.nullcontext():
+                yield
         finally:
             self._occupy(1)
             self._phase = phase

@@ -73,7 +73,7 @@ class Incoming(Protocol):
     async def receive(self) -> bytes:
         """The next piece of the body; empty at its end."""
 
-    def waiting(self) -> AbstractContextManager[None]: ...
+    def waiting(self, *, yields: bool) -> AbstractContextManager[None]: ...
 
 
 class Request:
@@ -160,9 +160,10 @@ class Request:
     async def body(self, limit: int | None = None) -> bytes:
         return b"".join([piece async for piece in self.chunks(limit)])
 
-    def waiting(self) -> AbstractContextManager[None]:
+    def waiting(self, *, yields: bool = False) -> AbstractContextManager[None]:
         """`with request.waiting(): await news` for a long poll: meanwhile the request holds no slot.
 
         If the caller goes away, the handler is cancelled; if the listener stops, it is too, and the caller is told.
+        With `yields` the wait alone ends then, as if its time were over, and the handler answers.
         """
-        return self._incoming.waiting()
+        return self._incoming.waiting(yields=yields)

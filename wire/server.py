@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 import trio
 
-from wire.connection import Cause, Connection
+from wire.connection import Connection
 from wire.limits import ListenerLimits, Tally
 from wire.peer import Peer
 from wire.routes import Routes
@@ -27,6 +27,7 @@ from wire.shedding import Gate
 
 CAPACITY = 256
 TICK_S = 1.0
+SILENT_S = 1.0  # for a caller that has got in as the listener stops, and has not said anything yet
 
 log = structlog.get_logger(__name__)
 
@@ -138,9 +139,12 @@ class Server:
     async def _wind_down(self) -> None:
         self._service.stopping = True
         for connection in self._connections:
-            if connection.unoccupied:
-                connection.end(Cause.STOPPING)
+            connection.wind_down()
         with trio.move_on_after(self._limits.grace_s):
+            with trio.move_on_after(SILENT_S):
+                await self.wait_empty()
+            for connection in self._connections:
+                connection.end_if_idle()
             await self.wait_empty()
 
     async def _connected(self, raw: trio.SocketStream) -> None:

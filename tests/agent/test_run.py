@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -77,6 +78,26 @@ def test_it_is_ready_without_anybody_and_ends_when_told(folder, notified):
     _, words = process.communicate(timeout=30)
     assert process.returncode == 0, words
     assert not (folder / "run" / "agent.sock").exists()
+
+
+def test_whoever_asked_before_the_end_is_answered(folder, notified):
+    """rules A14, A15: an upgrade refuses no local request: not the one that waits, and not the one that just came"""
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "READY=1")
+    with socket.socket(socket.AF_UNIX) as watcher, socket.socket(socket.AF_UNIX) as fresh:
+        for caller in (watcher, fresh):
+            caller.settimeout(20)
+            caller.connect(str(folder / "run" / "agent.sock"))
+        watcher.sendall(b"GET /v1/watch?wait=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        time.sleep(0.5)  # its handler waits; there is nothing to see it by from outside
+        process.send_signal(signal.SIGTERM)
+        wait_for(notified, "STOPPING=1")
+        fresh.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answers = [b"".join(iter(partial(caller.recv, 65536), b"")) for caller in (watcher, fresh)]
+    assert answers[0].startswith(b"HTTP/1.1 204 ")
+    assert answers[1].startswith(b"HTTP/1.1 200 ")
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 0, words
 
 
 def test_logs_are_one_object_a_line(folder, notified):

@@ -425,6 +425,48 @@ async def test_stopping_lets_running_requests_finish_and_tells_waiting_ones(tmp_
             await stream.aclose()
 
 
+async def test_stopping_answers_who_has_just_come(tmp_path: Path) -> None:
+    """rules A14: a caller that got in before the end, and had no time to say anything yet, is no idle one."""
+    async with unix_server(tmp_path, get("/t", text("words"))) as (server, path):
+        fresh = await trio.open_unix_socket(path)
+        silent = await trio.open_unix_socket(path)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert server.connections == 2
+        server.stop()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await fresh.send_all(head("/t"))
+        with trio.fail_after(5):
+            answer = await fresh.receive_some(4096)
+            assert answer.endswith(b"words")
+            assert b"connection: close" in answer.lower()
+            assert await silent.receive_some(4096) == b""
+            await server.wait_empty()
+        await fresh.aclose()
+        await silent.aclose()
+
+
+async def test_stopping_ends_a_wait_that_yields_as_if_its_time_were_over(tmp_path: Path) -> None:
+    begun = trio.Event()
+
+    async def poll(request: Request) -> Response:
+        with request.waiting(yields=True):
+            begun.set()
+            await trio.sleep_forever()
+        return Response(204)
+
+    async with unix_server(tmp_path, get("/poll", poll)) as (server, path):
+        waiting, late = await trio.open_unix_socket(path), await trio.open_unix_socket(path)
+        await waiting.send_all(head("/poll"))
+        await begun.wait()
+        server.stop()
+        with trio.fail_after(5):
+            assert b" 204 " in await waiting.receive_some(4096)
+            await late.send_all(head("/poll"))
+            assert b" 204 " in await late.receive_some(4096)
+        await waiting.aclose()
+        await late.aclose()
+
+
 async def test_stopping_has_a_deadline(tmp_path: Path, autojump_clock: MockClock) -> None:
     async def forever(request: Request) -> Response:
         await trio.sleep_forever()
