@@ -23,6 +23,12 @@ poll_wait_s = 10
 backoff_cap_s = 30
 {more}"""
 
+LOCAL_TOML = """
+[local]
+socket_path = "{folder}/agent.sock"
+projection_directory = "{folder}"
+"""
+
 
 def machines_boot(lab: Lab) -> None:
     for machine in lab.machines:
@@ -111,11 +117,17 @@ def until_serving(control: Control) -> None:
     control.machine.until(lambda: control.machine.run(*asked).status == 0, 30, "the coordinator to serve")
 
 
-def configure(agent: Agent, more: str = "") -> None:
+def configure(agent: Agent, more: str = "", *, token_file: str = "") -> None:
+    """As docs/installing.md says, for a first cluster or a further one; `more` is further tables."""
     control = agent.control
     text = AGENT_TOML.format(
         cluster=control.cluster, node=agent.node_id, port=control.port, join_port=control.port + 1, more=more
     )
+    if agent.instance:
+        text = text.replace("[node]\n", f'[node]\nstate_directory = "{agent.state}"\n')
+        text += LOCAL_TOML.format(folder=agent.run_folder)
+    if token_file:
+        text = text.replace("[coordinator]\n", f'[coordinator]\ntoken_file = "{token_file}"\n')
     tomllib.loads(text)
     agent.machine.write(agent.configuration, text)
     agent.machine.write(f"/etc/holdfast/{control.cluster}-ca.pem", control.ca)

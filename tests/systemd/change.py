@@ -43,11 +43,12 @@ def further_cluster_has_an_agent_of_its_own(lab: Lab, node: Node) -> None:
     """Joined the other way than the first one: each way is gone on each Debian."""
     assert lab.further is not None
     agent = node.further = Agent(node.machine, f"{node.machine.name}-{FURTHER}", lab.further, instance=FURTHER)
-    arrival.configure(agent)
     agent.control.ctl("allow", "add", agent.node_id)
     if node is lab.nodes[0]:
+        arrival.configure(agent)
         arrival.join_by_credential(agent)
     else:
+        arrival.configure(agent, token_file=f"/etc/holdfast/join-{FURTHER}.token")
         node.machine.good("systemctl", "enable", "--now", f"{agent.unit}.socket", f"{agent.unit}.service")
         arrival.join_by_command(agent)
     agent.declare_next()
@@ -77,12 +78,12 @@ def upgrade_under_load_refuses_no_request_and_loses_nothing(lab: Lab, node: Node
     with ThreadPoolExecutor(1) as pool:
         polling = pool.submit(machine.good, "python3", "/srv/poll.py", str(CLIENTS), str(WATCHERS), user=MEMBER)
         try:
-            machine.until((machine.root / "tmp/polling").exists, 20, "the clients to begin")
+            machine.until(lambda: machine.run("test", "-e", "/tmp/polling").status == 0, 30, "the clients to begin")
             agent.declare_next()
             arrival.install(machine, packages, AGENT, CLIENT)
             agent.until_current()
         finally:
-            machine.write("/tmp/polled-enough", "")
+            machine.good("touch", "/tmp/polled-enough")
         answers = json.loads(polling.result())
     check(answers["failed"] == {}, f"{answers}")
     check(answers["answered"] > 2 * CLIENTS, f"{answers}")
@@ -160,7 +161,7 @@ STEPS = (
 def _later_format(lab: Lab, node: Node) -> Packages:
     into = lab.folder / f"{STORE_FORMAT_LATER}-{node.debian}"
     if into.exists():
-        return Packages.found(into)
+        return Packages(into)
     return lab.packages.issued_again((AGENT, CLIENT), STORE_FORMAT_LATER, into, _know_a_later_format)
 
 

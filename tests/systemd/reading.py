@@ -8,6 +8,7 @@ from tests.systemd.step import Each, check
 
 GREATEST_EXPOSURE = 15  # tenths, of 100
 AGENT_DOWN, NOT_FOUND = 3, 4
+CONFIGURATION_IS_WRONG = "78"  # sysexits(3)
 OTHER = "other"  # a member of the socket's group that [access] leaves out of one scope
 READER = "import sys, holdfast.client as c; print(c.Client().get('service_assignment', sys.argv[1]).facts.source)"
 
@@ -76,6 +77,20 @@ def access_table_hides_a_scope_from_one_of_the_group(lab: Lab, node: Node) -> No
     check(ran.status == 0, f"holdfast get as {OTHER}: {ran}")
 
 
+def agent_that_cannot_start_says_why(lab: Lab, node: Node) -> None:
+    """In one line, with an exit status of its own; and its caller is not left without an answer for ever."""
+    agent, machine = node.agent, node.machine
+    arrival.configure(agent, '[access."*"]\ngroups = ["not-a-group"]\n')
+    check(machine.run("systemctl", "restart", agent.unit).status != 0, "it started all the same")
+    journal = machine.good("journalctl", "--no-pager", "--output=cat", "--lines=20", f"--unit={agent.unit}")
+    check("not-a-group" in journal and "Traceback" not in journal, journal)
+    status = machine.good("systemctl", "show", "--property=ExecMainStatus", "--value", agent.unit)
+    check(status.strip() == CONFIGURATION_IS_WRONG, f"exit status {status}")
+    arrival.configure(agent, MORE)
+    machine.good("systemctl", "restart", agent.unit)
+    agent.until_current()
+
+
 def another_unit_is_reloaded_by_way_of_a_path_unit(lab: Lab, node: Node) -> None:
     machine, agent = node.machine, node.agent
     machine.run("rm", "/run/web-reloaded")
@@ -109,6 +124,7 @@ STEPS = (
     Each(ordinary_user_of_the_group_reads),
     Each(user_without_access_is_kept_out),
     Each(access_table_hides_a_scope_from_one_of_the_group),
+    Each(agent_that_cannot_start_says_why),
     Each(another_unit_is_reloaded_by_way_of_a_path_unit),
     Each(service_that_must_wait_starts_once_its_configuration_is_active),
     Each(sandbox_leaves_little_exposed),
