@@ -1,0 +1,44 @@
+"""The air gap of docs/operating.md: what is published travels as files, and a node without a network takes them."""
+
+import hashlib
+from pathlib import Path
+
+from tests.journeys.test_two_daemons import Gateway, Lab, declare, gateway, lab
+
+__all__ = ["gateway", "lab"]  # fixtures
+
+
+def carried(lab: Lab) -> Path:
+    """All that is published, as `holdfastctl publish` writes it once nothing is left to publish."""
+    tree = lab.folder / "tree"
+    tree.mkdir()
+    while lab.good("diff", "--json").json["nodes"]:
+        pass  # each look is a process, and takes its time
+    lab.good("publish", "--to", tree)
+    return tree
+
+
+def test_a_node_without_a_network_is_fed_by_files(lab: Lab, gateway: Gateway):
+    """rules S60, S64: bundles, the head, then all documents; those of others do no harm"""
+    declare(lab, 8081)
+    lab.good("allow", "add", "gateway")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.start()
+    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.kill()
+    declare(lab, 8082)
+    tree = carried(lab)
+    lab.stop()
+
+    gateway.start()
+    assert gateway.port() == 8081
+    documents = sorted((tree / "documents").glob("*.hfs"))
+    early = [gateway.ask("import", str(file)).status for file in documents]
+    assert gateway.port() == 8081, "its head does not list what is new"
+    head = tree / "heads" / f"{hashlib.sha256(b'gateway').hexdigest()}.hfs"
+    assert gateway.ask("import", str(head)).status == 0
+    again = [gateway.ask("import", str(file)).status for file in documents]
+    assert again.count(0) > early.count(0)
+    gateway.until(lambda: gateway.port() == 8082)
+    gateway.until(lambda: gateway.status["state"] == "active")
+    assert gateway.status["awaited"] == {}
