@@ -106,7 +106,7 @@ def install(machine: Machine, packages: Packages, *names: str, more: tuple[str, 
 
 def begin(control: Control, *more: str) -> None:
     """`holdfastctl init` as root: the service's account is given what it is to read, and no root key."""
-    roots = f"/root/roots-{control.cluster}"
+    roots = f"/srv/roots-{control.cluster}"
     url = f"https://coordinator:{control.port}"
     command = ("holdfastctl", "init", control.cluster, "--url", url, "--state", control.state)
     control.machine.good(*command, "--root-keys-to", roots, *more)
@@ -134,7 +134,7 @@ def configure(agent: Agent, more: str = "", *, token_file: str = "") -> None:
 
 
 def token_for(agent: Agent) -> str:
-    place = f"/root/{agent.node_id}.token"
+    place = f"/srv/{agent.node_id}.token"
     agent.control.ctl("tokens", "create", "--node", agent.node_id, "--out", place)
     return (agent.control.machine.root / place.lstrip("/")).read_text()
 

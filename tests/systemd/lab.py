@@ -72,10 +72,10 @@ class Control:
     def apply(self, text: str) -> None:
         """One at a time. One that a node's join comes between is refused, and rightly so: it is made again."""
         with self._lock:
-            self.machine.write("/root/declared.yaml", text)
+            self.machine.write("/srv/declared.yaml", text)
             for _ in range(APPLIES):
                 try:
-                    self.ctl("apply", "-f", "/root/declared.yaml", "--yes")
+                    self.ctl("apply", "-f", "/srv/declared.yaml", "--yes")
                     return
                 except MachineError as error:
                     refused = error

@@ -102,7 +102,7 @@ def _make(packages: Packages, folder: Path) -> None:
         _inside(root, "dpkg", "--install", *(f"/srv/{packages.file(name).name}" for name in names))
         (root / "usr/sbin/policy-rc.d").unlink()
         begin = ("holdfastctl", "init", CLUSTER, "--url", "https://coordinator:7443")
-        _inside(root, *begin, "--root-keys-to", "/root/roots")
+        _inside(root, *begin, "--root-keys-to", "/srv/roots")
         _write_files(root)
 
 
