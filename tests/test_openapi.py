@@ -12,6 +12,7 @@ from snapshot.secrets import is_forbidden_name
 from tests.citations import ROOT
 from tests.pages import APIS, openapi
 from tests.pages.openapi import admin, coordinator, local, parts
+from tests.source import modules
 from wire.forms import BadMessageError, record
 from wire.messages import ClockReport, JoinNonce, MayAnswer, MayRequest, WatchAnswer
 
@@ -123,3 +124,9 @@ def test_no_interface_hands_out_a_secret(name):
     answers = [operation["responses"] for path in document["paths"].values() for operation in path.values()]
     found = {each for each in names_in([answers, document["components"]["schemas"]]) if is_forbidden_name(each)}
     assert found <= ({"token"} if name == "admin" else set())
+
+
+def test_schemas_are_for_readers_and_tests_alone():
+    """threats D-29: no message and no document is judged by a JSON Schema"""
+    imported = {use.name.partition(".")[0] for module in modules() for use in module.imports}
+    assert imported.isdisjoint({"jsonschema", "fastjsonschema", "openapi_spec_validator", "pydantic"})

@@ -118,7 +118,7 @@ def edge(question: Question, facts: Facts, last: float, then: str) -> None:
 
 
 def test_the_snapshots_expiry_as_the_tightest():
-    """rules S57, S29, S75."""
+    """threats A18; rules S57, S29, S75."""
     facts = scope(DARK, "service_assignment", expires_at=NOW + 60)
     edge(Question("continue_services", resource="web"), facts, NOW + 60, "scope_expired")
     edge(Question("continue_services", scope="service_assignment"), facts, NOW + 60, "scope_expired")
@@ -166,7 +166,7 @@ def test_a_known_epoch_as_the_tightest():
 
 
 def test_durations_run_on_the_boot_clock_alone():
-    """rules J38: a wall clock that jumps neither stretches nor shortens them."""
+    """threats V22; rules J38: a wall clock that jumps neither stretches nor shortens them."""
     jumped = NOW + 3 * DAY
     assert reason("continue_services", DARK, jumped) == "ok"
     assert reason("continue_services", replace(DARK, head_expired_for_s=7.0 * HOUR), NOW) == "degraded_limit"
@@ -259,7 +259,7 @@ def test_a_revoked_role_takes_what_only_it_grants():
 
 
 def test_a_revoked_signer_authorises_nothing_new():
-    """rules S61, S82: signing keys. What runs goes on while the head is fresh, which brings a full resync."""
+    """threats D-41; rules S61, S82: signing keys. What runs goes on while the head is fresh; a full resync follows."""
     fresh = scope(FRESH, "service_assignment", signer_revoked=True)
     assert reason(Question("start_service", resource="web"), fresh) == "signer_revoked"
     assert reason(Question("start_service", resource="web", running_since=BEFORE), fresh) == "ok"

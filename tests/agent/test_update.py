@@ -91,7 +91,7 @@ async def test_a_head_is_taken_while_a_download_hangs(tmp_path, mock_clock):
 
 
 async def test_a_missing_document_is_asked_for_less_and_less(tmp_path, mock_clock):
-    """rules X27: and it arrives as soon as it is there"""
+    """threats V11; rules X27: and it arrives as soon as it is there"""
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
             await one.settled()

@@ -146,7 +146,7 @@ async def test_a_scope_of_an_unknown_type_blinds_nobody(one, mock_clock):
 
 
 async def test_a_frozen_head_degrades_though_somebody_answers(one, mock_clock):
-    """rules A6, S62: the same head for ever is an answer, and no freshness"""
+    """threats T23, D-18; rules A6, S62: the same head for ever is an answer, and no freshness"""
     async with one.agent():
         await one.settled()
         await one.until(lambda: one.state == "degraded")
@@ -293,7 +293,7 @@ async def test_a_clock_that_goes_back_fences_until_it_is_right(one, mock_clock):
 
 
 async def test_a_clock_of_2020_after_a_reboot_does_not_go_below_the_floor(one, mock_clock):
-    """rules P27, A17, A18: and a check-in shows that the floor is right"""
+    """threats V21; rules P27, A17, A18: and a check-in shows that the floor is right"""
     async with one.agent():
         await one.settled()
         floor = one.node.store.time_floor.time
@@ -336,7 +336,7 @@ async def test_what_is_valid_tomorrow_waits_in_its_slot(one, mock_clock):
 
 
 async def test_scopes_of_one_head_become_active_together(one, mock_clock):
-    """rules X17, S67: one generation; and a refused one leaves the others alone (S16)"""
+    """threats A12; rules X17, S67: one generation; and a refused one leaves the others alone (S16)"""
     async with one.agent():
         await one.settled()
         one.server.snapshot({"routes": {"south": {}}}, ROUTES)

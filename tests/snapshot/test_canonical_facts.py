@@ -20,7 +20,7 @@ from snapshot.reasons import Rejected
     ],
 )
 def test_json_takes_what_is_not_canonical(text, taken):
-    """rules M9"""
+    """threats D-2; rules M9"""
     assert json.loads(text) == taken
     with pytest.raises(ValueError, match=r"\w"):
         canonical.loads(text)

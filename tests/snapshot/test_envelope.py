@@ -79,7 +79,7 @@ UNKNOWN = ["", "x", "signature", "Kind", "kind ", "__proto__", "__class__", "sch
 @pytest.mark.parametrize("name", UNKNOWN, ids=repr)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_other_member(kind, name):
-    """rules S9; threats E15, E16, E21"""
+    """threats D-6; rules S9; threats E15, E16, E21"""
     refused(KINDS[kind] | {name: 1}, kind)
 
 
