@@ -37,6 +37,9 @@ HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
 PROOFS_AT_ONCE = 2
 CLAIM_NOTED_S = 600.0
+# Of one node; an honest one reports twice a minute and once a second at most, and shows its head once an hour.
+REPORTS_PER_MINUTE = 120
+PROOFS_PER_MINUTE = 10
 GRANT_S = 20.0
 LOOK_AGAIN_S = 1.0
 PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
@@ -53,6 +56,8 @@ class NodeApi:
         self._at = coordinator
         self._join_rate = Rate(coordinator.settings.joins_per_minute, 60.0)
         self._claims = Rate(1, CLAIM_NOTED_S)
+        self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
+        self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
 
     def fleet_routes(self) -> Routes:
         at_once, proofs, concern = DOCUMENTS_AT_ONCE, PROOFS_AT_ONCE, Concern.DOCUMENT
@@ -141,6 +146,7 @@ class NodeApi:
     async def proof(self, request: Request) -> Response:
         """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
         at, peer = self._at, await self._member(request)
+        _check_rate(self._proofs, peer)
         data = await request.body()
         try:
             mark = await in_library(put_back.shown, at.database, peer.node_id, data)
@@ -241,6 +247,7 @@ class NodeApi:
     async def heartbeat(self, request: Request) -> Response:
         """Answered after its commit (protocol 3)."""
         peer = await self._member(request)
+        _check_rate(self._reports, peer)
         body = await request.body()
         report = heartbeats.parse(body, most=self._at.settings.heartbeat_bytes)
         self._judge(peer, report)
@@ -305,6 +312,13 @@ def _to_peers(handler: Handler) -> Handler:
             raise unavailable(error) from error
 
     return told
+
+
+def _check_rate(rate: Rate, peer: TlsPeer) -> None:
+    """By the node and not by its address, which others may share."""
+    seconds = rate.refused(peer.node_id, trio.current_time())
+    if seconds is not None:
+        raise HttpError(429, "too_many_requests", "refused", retry_after=seconds)
 
 
 def _bearer(request: Request) -> str | None:

@@ -13,6 +13,8 @@ from coordinator import documents, schema
 from coordinator.database import Database, Transaction
 from coordinator.settings import CLOCK_SKEW_S, Settings
 
+MOST_EVENTS = 10_000  # of one node: its own journal keeps no more
+
 
 def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, int]:
     """Rows taken away, by table."""
@@ -20,7 +22,7 @@ def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, 
         gone = {
             "used_nonces": _older(transaction, "used_nonces", "expires_at", now),
             "tokens": _older(transaction, "tokens", "expires_at", now - CLOCK_SKEW_S),
-            "events": _older(transaction, "events", "received_at", now - settings.event_history_s),
+            "events": _events(transaction, now - settings.event_history_s),
             "audit": _older(transaction, "audit", "at", now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
             "published": _published(transaction, now, settings),
@@ -33,6 +35,23 @@ def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, 
 def _older(transaction: Transaction, name: str, column: str, limit: float) -> int:
     table = schema.metadata.tables[name]
     return transaction.run(delete(table).where(table.c[column] < limit))
+
+
+def _events(transaction: Transaction, limit: float) -> int:
+    """Old ones, and the surplus of members that report without end."""
+    gone = _older(transaction, "events", "received_at", limit)
+    table = schema.events
+    many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > MOST_EVENTS)
+    return gone + sum(_surplus(transaction, row.node_id) for row in transaction.rows(many))
+
+
+def _surplus(transaction: Transaction, node_id: str) -> int:
+    """All but its last ones; where the limit falls into one report, all of that report goes."""
+    table = schema.events
+    mine = table.c.node_id == node_id
+    newest = select(table.c.received_at).where(mine).order_by(table.c.received_at.desc())
+    first = newest.offset(MOST_EVENTS).limit(1).scalar_subquery()
+    return transaction.run(delete(table).where(mine, table.c.received_at <= first))
 
 
 def _documents(transaction: Transaction, now: float, settings: Settings) -> int:

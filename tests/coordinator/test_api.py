@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from coordinator.api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
@@ -106,6 +107,25 @@ async def test_joins_from_one_address_are_limited(tmp_path: Path) -> None:
             await node.stranger.fetch(at.joining, Call("POST", "/v1/join", (), b"{}"))
         assert (found.value.status, found.value.code) == (429, "too_many_requests")
         assert found.value.retry_after_s >= 1
+
+
+async def test_reports_and_proofs_of_one_node_are_limited(founded: Founded) -> None:
+    """rules P23: a member that never stops keeps nobody else from being heard, who has the same address."""
+    async with running(founded) as at:
+        node, other = await at.admit("node-a"), await at.admit("node-b")
+        kinds = {
+            "/v1/heartbeat": (REPORTS_PER_MINUTE, b"{}", "bad_request"),
+            "/v1/head": (PROOFS_PER_MINUTE, b"", "bad_proof"),
+        }
+        for path, (most, body, verdict) in kinds.items():
+            told = [verdict]
+            while told[-1] == verdict:  # the bucket fills again, slowly, while this goes on
+                told.append(await refusal(node.client.fetch(at.fleet, Call("POST", path, (), body))))
+            assert told[-1] == "too_many_requests"
+            assert len(told) - 2 >= most
+            assert await refusal(other.client.fetch(at.fleet, Call("POST", path, (), body))) == verdict
+        assert (await other.report(report(other)))["generation"] >= 1
+        assert (await node.head(wait=10)).status == 200
 
 
 # ---- who is let in
