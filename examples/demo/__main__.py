@@ -26,7 +26,7 @@ def main() -> int:
     nginx = "" if arguments.without_nginx else find_nginx()
     if not nginx:
         screen.say("There is no nginx here; the example's Python service takes its place.")
-        screen.say("With nginx: sudo apt-get install --yes --no-install-recommends nginx-light")
+        screen.say("With nginx: sudo apt-get install --yes --no-install-recommends nginx")
     there = world.make(nginx, screen)
     kept = False
     try:

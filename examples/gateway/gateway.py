@@ -136,7 +136,7 @@ def _server(host: str, found: list[Entrance], listen: str) -> Iterator[str]:
 
 
 def _judged(candidate: Path, arguments: argparse.Namespace) -> None:
-    """By the gateway's own program; what it says of a bad one goes to the agent's status and the coordinator."""
+    """By the gateway's own program; what it says of a bad one goes into the agent's journal and to the coordinator."""
     if arguments.nginx:
         command = [arguments.nginx, "-t", "-q", "-c", str(candidate), "-p", str(arguments.home), "-e", "stderr"]
     else:

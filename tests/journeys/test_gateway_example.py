@@ -58,7 +58,7 @@ PROGRAMS = {"python": ["--python-gateway", PYTHON_GATEWAY], "nginx": ["--nginx",
 @pytest.fixture(params=PROGRAMS)
 def files(request, tmp_path):
     if request.param == "nginx" and NGINX is None:
-        pytest.skip("NO NGINX: apt-get install nginx-light")
+        pytest.skip("NO NGINX: apt-get install nginx")
     return Files(tmp_path, PROGRAMS[request.param])
 
 
