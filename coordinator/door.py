@@ -5,7 +5,7 @@ database once more, so that whoever was removed on another replica, or whose cer
 What gives power over the machine itself stays on its Unix socket.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 import trio
@@ -41,16 +41,12 @@ class Door:
         self.table = table
         self._database = database
         self._now = now
+        self._loading = trio.Lock()
 
     async def load(self) -> None:
         """Whoever is an operator no more loses the open connections now."""
-        wanted = await in_library(operators.pinned, self._database)
-        names = {fingerprint(der): name for der, name in wanted.items()}
-        for pin in self.table:
-            if names.get(pin.fingerprint) != pin.node_id:
-                self.table.remove(pin.fingerprint)
-        for error in self.table.bring_to((der, name, PinState.ACTIVE) for der, name in wanted.items()):
-            _log.error("certificate of an operator not pinned", reason=error.reason.value, detail=str(error))
+        async with self._loading:  # or what was read first might be written last
+            self._bring_to(await in_library(operators.pinned, self._database))
 
     async def look(self) -> None:
         """The same, and a database that does not answer ends nothing: requests are refused meanwhile, too."""
@@ -84,3 +80,11 @@ class Door:
             return await route.handler(request)
 
         return handler
+
+    def _bring_to(self, wanted: Mapping[bytes, str]) -> None:
+        names = {fingerprint(der): name for der, name in wanted.items()}
+        for pin in self.table:
+            if names.get(pin.fingerprint) != pin.node_id:
+                self.table.remove(pin.fingerprint)
+        for error in self.table.bring_to((der, name, PinState.ACTIVE) for der, name in wanted.items()):
+            _log.error("certificate of an operator not pinned", reason=error.reason.value, detail=str(error))
