@@ -152,8 +152,12 @@ def drop_in(agent: Agent, name: str, text: str) -> Iterator[None]:
 
 
 def _restart(agent: Agent) -> None:
-    agent.machine.good("systemctl", "daemon-reload")
-    agent.machine.good("systemctl", "restart", agent.unit)
+    """Debian 12's libfaketime spoils a start now and then (EINVAL where the store is probed): systemd tries again."""
+    machine = agent.machine
+    machine.good("systemctl", "daemon-reload")
+    machine.run("systemctl", "restart", agent.unit)
+    active = ("systemctl", "is-active", "--quiet", agent.unit)
+    machine.until(lambda: machine.run(*active).status == 0, 60, "the agent to start", every_s=0.5)
 
 
 @contextlib.contextmanager
