@@ -11,8 +11,8 @@ from tests.holdfast.operator_lab import Lab, running
 from tests.journeys.test_two_daemons import FABRIC, Gateway, declare
 
 ROUTES = "service_assignment"
-SERVICES = 700
-ENOUGH = 40_000
+SERVICES = 1500
+ENOUGH = 30_000
 """Bytes after which the coordinator dies: more than heads and small scopes come to, less than the large one."""
 
 SERVICE = """\

@@ -1,0 +1,184 @@
+"""From publication to active over the long poll: a real coordinator, and nodes that hold their polls over TLS.
+
+    python -m benchmarks.agent_fleet [NODES]
+
+A change that concerns every node is applied. Each node verifies its new head, fetches the document that it lists and
+verifies it whole, as an agent does, and keeps it in memory; what a store costs is in `benchmarks.store`. The nodes are
+one other process, so that on two cores it shares the machine with the coordinator alone. Prints the seconds from the
+answer to the operator until active.
+"""
+
+import json
+import resource
+import select
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from benchmarks import coordinator_daemon as daemon
+from snapshot.container import ChunkParts
+from snapshot.envelope import SNAPSHOT
+from snapshot.holder import Holder
+from snapshot.identifiers import HEAD
+from snapshot.verify import Verified, verify
+from tests.coordinator.bundles import roots_of
+from tests.coordinator.daemon import running
+from tests.coordinator.founding import CLUSTER, Founded
+from tests.fakes.node import accepted
+from wire.messages import TrustList
+
+SCOPE = "degraded_mode_policy"
+POLICY = """
+kind: DegradedModePolicy
+id: base
+spec: {{allow: [continue_services], max_duration_s: {seconds}}}
+"""
+
+
+@dataclass
+class Node:
+    """A poll that is held, and what was verified of its answer."""
+
+    node_id: str
+    line: ssl.SSLSocket
+    holder: Holder
+    generation: int = 0
+    held: str = ""
+    buffer: bytearray = field(default_factory=bytearray)
+
+    def ask(self, target: str) -> None:
+        self.line.sendall(f"GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+
+    def poll(self) -> None:
+        self.ask(f"/v1/head?generation={self.generation}&epoch={int(self.generation > 0)}&wait=300")
+
+    def answer(self) -> bytes | None:
+        """A whole body, once it is there."""
+        self.buffer += self.line.recv(1 << 20)
+        while self.line.pending():
+            self.buffer += self.line.recv(1 << 20)
+        head, mark, body = bytes(self.buffer).partition(b"\r\n\r\n")
+        if not mark:
+            return None
+        assert head.startswith(b"HTTP/1.1 200"), head
+        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+        if len(body) < length:
+            return None
+        self.buffer.clear()
+        return body
+
+    def take(self, body: bytes, kind: str) -> Verified:
+        kept: dict[str, bytes] = {}
+        verdict = verify(ChunkParts([body]), self.holder, kind=kind, now=time.time(), keep=kept.__setitem__)
+        assert isinstance(verdict, Verified), verdict
+        self.holder = accepted(self.holder, verdict, kept)
+        return verdict
+
+
+    def follow_head(self, body: bytes) -> None:
+        head = self.take(body, HEAD)
+        self.generation = head.envelope.config_version
+        listed = head.head.scopes.get(SCOPE)
+        if listed is None or listed.snapshot_id == self.held:
+            self.poll()
+        else:
+            self.held = "asked"
+            self.ask(f"/v1/documents/{listed.snapshot_id}")
+
+
+def nodes_of(folder: Path, port: int, count: int) -> list[Node]:
+    lines = daemon.connections(folder, port, count)
+    made = [Node(f"n{number}", line, Holder(CLUSTER, f"n{number}")) for number, line in enumerate(lines)]
+    first = made[0]
+    first.ask("/v1/trust?from=0")
+    while (body := first.answer()) is None:
+        pass
+    bundle = TrustList.parse(body).documents[0]
+    first.holder = Holder(CLUSTER, first.node_id, roots=roots_of(bundle))
+    first.take(bundle, SNAPSHOT)
+    for node in made:
+        node.holder = Holder(CLUSTER, node.node_id, roots=first.holder.roots, bundle=first.holder.bundle)
+    return made
+
+
+def follow(nodes: list[Node]) -> list[float]:
+    """When each node had verified the next version of the scope; the polls are held again afterwards."""
+    ready, by_line, times = select.epoll(), {node.line.fileno(): node for node in nodes}, []
+    for number in by_line:
+        ready.register(number, select.EPOLLIN)
+    while len(times) < len(nodes):
+        for number, _ in ready.poll():
+            node = by_line[number]
+            body = node.answer()
+            if body is None:
+                continue
+            if node.held == "asked":
+                node.held = node.take(body, SNAPSHOT).envelope.snapshot_id
+                times.append(time.time())
+                node.poll()
+            else:
+                node.follow_head(body)
+    ready.close()
+    return times
+
+
+def hold(folder: Path, port: int, count: int) -> None:
+    nodes = nodes_of(folder, port, count)
+    for node in nodes:
+        node.poll()
+    for _ in range(3):  # what there is; the change; the same again
+        print(json.JSONEncoder().encode(follow(nodes)), flush=True)
+
+
+def holding(folder: str, port: int, count: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "benchmarks.agent_fleet", "--hold", folder, str(port), str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+async def publication(count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=daemon.SETTINGS)
+        daemon.with_members(founded, count)
+        async with running(founded) as at:
+            await at.apply(POLICY.format(seconds=3600))
+            await daemon.all_published(at, count)
+            process = holding(folder, at.ports.fleet, count)
+            await trio.to_thread.run_sync(process.stdout.readline)
+            rounds = []
+            for seconds in (7200, 10800):
+                await daemon.until(lambda: at.daemon.coordinator.board.waiting >= count)
+                used, begun = daemon.used_s(), time.time()
+                await at.apply(POLICY.format(seconds=seconds))
+                answered = time.time()
+                times = json.loads(await trio.to_thread.run_sync(process.stdout.readline))
+                rounds.append((begun, answered, sorted(times), daemon.used_s() - used))
+            process.kill()
+            process.wait()
+    for begun, answered, times, used in rounds:
+        p50, p99 = times[len(times) // 2] - answered, times[int(len(times) * 0.99)] - answered
+        print(
+            f"{count} nodes, from the answer to the operator ({answered - begun:.2f} s after the request) to active:"
+            f" p50 {p50:.2f} s, p99 {p99:.2f} s [<= 1]; {used / count * 1000:.1f} ms of the coordinator for each node"
+        )
+
+
+def main(arguments: list[str]) -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    match arguments:
+        case ["--hold", folder, port, count]:
+            hold(Path(folder), int(port), int(count))
+        case []:
+            trio.run(publication, 1000)
+        case [count]:
+            trio.run(publication, int(count))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
