@@ -95,5 +95,6 @@ def image(tree: Path, folder: Path) -> Iterator[Path]:
     for name in ("vmlinuz", "initrd.img"):
         shutil.copy(next((root / "boot").glob(f"{name}-*")), folder / name)
     disk = folder / "disk.img"
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk), f"{DISK_MIB}M"], check=True)
+    command = ["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk), f"{DISK_MIB}M"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
