@@ -34,7 +34,7 @@ renamed or goes, a rule without a test and a section without a place fail the bu
 Rules, attacks and decisions stand with their text in [rules.toml](rules.toml). A symbol stands here because its
 docstring or a comment cites the rule; where none does, the modules that its tests are about stand in brackets. Stage 2
 rules are to come by their stage; a stage 1 rule without a test stands in [rules-to-come.toml](rules-to-come.toml) with
-its reason. At most three symbols and three tests are shown of each.
+its reason. At most three symbols and three tests are shown of each; … stands for more.
 """
 
 
@@ -200,8 +200,8 @@ def _functions(path: Path) -> frozenset[str]:
 
 
 def _few(names: list[str]) -> str:
-    more = f" +{len(names) - SHOWN}" if len(names) > SHOWN else ""
-    return _code(names[:SHOWN]) + more
+    """The first of them; not how many, so that one more proof of a rule leaves the page as it is."""
+    return _code(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
 def _code(names: Iterable[str]) -> str:
