@@ -41,12 +41,16 @@ class Standing:
     revocations_version: int
     last_issued_at: int
     nonce_key: bytes
-    put_back_epoch: int | None = None  # proven of this epoch: the database was put back (put_back.py)
+    put_back_epoch: int | None = None  # the database was put back, until the epoch is above this one (put_back.py)
 
     @property
     def is_put_back(self) -> bool:
         """Until the epoch is raised (rules K41)."""
         return self.put_back_epoch is not None and self.authority_epoch <= self.put_back_epoch
+
+    @property
+    def remedy(self) -> str:
+        return RAISE_EPOCH if self.put_back_epoch is None else f"{RAISE_EPOCH} --to {self.put_back_epoch + 1}"
 
 
 def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
@@ -98,7 +102,7 @@ def sound(transaction: Transaction) -> Standing:
     """The same, where something may be signed from it: `stale_state` once the database is known to be put back."""
     found = standing(transaction)
     if found.is_put_back:
-        raise Refused(Code.STALE_STATE, PUT_BACK, remedy=RAISE_EPOCH)
+        raise Refused(Code.STALE_STATE, PUT_BACK, remedy=found.remedy)
     return found
 
 

@@ -38,7 +38,7 @@ def reason(database: Database) -> str:
 
 
 def reason_of(standing: authority.Standing) -> str:
-    return f"{authority.PUT_BACK} ({authority.RAISE_EPOCH})" if standing.is_put_back else ""
+    return f"{authority.PUT_BACK} ({standing.remedy})" if standing.is_put_back else ""
 
 
 def shown(database: Database, node_id: str, data: bytes) -> Mark:
@@ -73,7 +73,7 @@ def keep(database: Database, node_id: str, mark: Mark, *, now: float) -> Compari
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
         found = _compared(transaction, node_id, mark)
         if found is Comparison.PUT_BACK:
-            epoch = authority.standing(transaction).authority_epoch  # raised by one, it is above what was proven
+            epoch = _epoch_of(mark, authority.standing(transaction))
             transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
         ours = _record(transaction, node_id)
         transaction.audit("put_back", node_id, vars(ours) if ours else None, vars(mark), outcome=found.value)
@@ -85,6 +85,13 @@ def note(database: Database, node_id: str, scope: str, held: Pair, outcome: str,
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
         claim = {"scope": scope, "authority_epoch": held[0], "version": held[1]}
         transaction.audit("put_back.unproven", node_id, None, claim, outcome=outcome)
+
+
+def _epoch_of(mark: Mark, standing: authority.Standing) -> int:
+    """What is to be surpassed: a bundle from before that only leads to the epoch of the head ends nothing. By one at
+    most, since a head alone announces no epoch: root keys do, and a config key may be in other hands.
+    """
+    return min(mark.authority_epoch, standing.authority_epoch + 1)
 
 
 def _compared(transaction: Transaction, node_id: str, mark: Mark) -> Comparison:

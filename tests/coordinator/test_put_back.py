@@ -210,11 +210,14 @@ async def test_a_head_of_a_later_bundle_and_epoch_proves_it_too(founded: Founded
         node = again(at, node).node
         assert await refusal(show(node, head)) == "not_ready"
         await add_bundle(at, second)  # the one that nodes hold, so it does not lead above them
-        assert await is_ready(at)
-        await published(at, "node-a", (2, 2))
+        assert not await is_ready(at)
+        before = back_up(founded.url)["heads"]
+        assert "holdfastctl epoch raise --to 3" in (await at.ask("GET", "/v1/status"))["put_back"]
         assert await refusal(show(node, head)) == "not_ready"
+        assert back_up(founded.url)["heads"] == before
         await add_bundle(at, founded.bundles.next(epoch=3))
         assert await is_ready(at)
+        await published(at, "node-a", (3, 1))
         assert (await show(node, head)).status == 204
 
 
