@@ -6,11 +6,18 @@
 """
 
 import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import trio
+
+from agent.join_codes import UnusableFileError
 from agent.node import Node
+from agent.sources import deadlines
 from wire.certificate import KeyPair, prove
-from wire.client import Answer, Call, Client
+from wire.client import Answer, Call, Client, HttpsConnector
+from wire.contexts import Identity
 from wire.endpoint import Endpoint, path
 from wire.messages import JoinGrant, JoinNonce, JoinRequest
 from wire.request import JSON
@@ -44,3 +51,20 @@ class Handshake:
             token_sha256=None if token is None else "sha256:" + hashlib.sha256(token.encode()).hexdigest(),
             direct_url=node.direct_url,
         ).to_bytes()
+
+
+@asynccontextmanager
+async def coordinators(node: Node, identity: Identity | None = None) -> AsyncIterator[Client[Endpoint]]:
+    """For the coordinators; it is closed also when we are cancelled. UnusableFileError."""
+    assert node.settings.coordinator is not None  # noqa: S101 - the callers looked
+    authority = node.settings.coordinator.ca_file
+    try:
+        connector = HttpsConnector.to_authority(authority, identity)
+    except OSError as error:  # ssl's own are, too
+        raise UnusableFileError(f"coordinator.ca_file {authority}: {error.strerror or error}") from error
+    client = Client(connector, deadlines(node.settings))
+    try:
+        yield client
+    finally:
+        with trio.CancelScope(shield=True):
+            await client.aclose()

@@ -3,15 +3,14 @@
     token        from its file; without one nothing is asked
     handshake    handshake.py: the coordinator's chain first, then the token
     grant        granting.py: the roots are pinned, the bundles followed, the documents taken
-    certificate  renewed in time, by the same request
+    certificate  renewal.py: renewed in time, by the same request
 
 A crash anywhere repeats safely: what is pinned stays, and a member asks again without a token. Why an attempt failed is
 in the status, and a new attempt is made as soon as a token, a CA or a bundle is put where it is looked for.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,24 +18,23 @@ import structlog
 import trio
 
 from agent.granting import Granting
-from agent.handshake import Handshake
-from agent.identity import IdentityFile, renew_at
-from agent.join_codes import EXPECTED, TOKEN_CODES, UnusableFileError, code_of, detail_of, is_refusal
+from agent.handshake import Handshake, coordinators
+from agent.identity import IdentityFile
+from agent.join_codes import EXPECTED, TOKEN_CODES, code_of, detail_of, is_refusal
 from agent.join_failure import JoinFailure
 from agent.node import Node
-from agent.sources import deadlines
+from agent.renewal import Renewal
 from agent.start import is_member
 from agent.token import BadTokenFileError, find_tokens
 from agent.update import Update
 from wire.backoff import BackOff
 from wire.certificate import BadCertificateError, KeyPair
-from wire.client import Client, ClientError, HttpsConnector
+from wire.client import ClientError
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
 
 LOOK_EVERY_S = 1.0  # whether a file has been put there
 LOOK_AGAIN_S = 15.0
-LONGEST_SLEEP_S = 86_400.0
 
 log = structlog.get_logger(__name__)
 
@@ -55,12 +53,13 @@ class Joining:
     def __post_init__(self) -> None:
         self.handshake = Handshake(self.node)
         self.granting = Granting(self.node, self.update)
+        self.renewal = Renewal(self.node, self.identity, self.handshake, self.renewed)
 
     async def run(self) -> None:
         """Until the node is a member; then its certificate is renewed in time. Until cancelled."""
         back_off = BackOff(self.uniform, cap_s=float(self.node.settings.intervals.backoff_cap_s))
         while not self._is_member():
-            seen = await self.node.threads.read(self._stamps)
+            seen = self._stamps()
             with trio.move_on_after(await self._attempt(back_off)):
                 await self._reason_to_try(seen)
                 back_off.succeeded()
@@ -69,7 +68,7 @@ class Joining:
         self.node.learnt.join_failure = None
         self.node.tell()
         self.joined.set()
-        await self._keep_certificate(back_off)
+        await self.renewal.run(back_off)
 
     def wake(self) -> None:
         """A hint that it is worth trying now (rules P14)."""
@@ -138,7 +137,7 @@ class Joining:
         assert settings.coordinator is not None  # noqa: S101 - the caller looked
         pair = await self.node.threads.write(self.identity.candidate, settings.node, self.node.now())
         failed: list[Exception] = []
-        async with _client(self.node) as client:
+        async with coordinators(self.node) as client:
             for url in settings.coordinator.join_urls or settings.coordinator.urls:
                 try:
                     endpoint = Endpoint.parse(url, configured=True)
@@ -165,61 +164,15 @@ class Joining:
     async def _reason_to_try(self, seen: object) -> None:
         """A file was put there, or somebody says so."""
         woken = self._woken
-        while not woken.is_set() and await self.node.threads.read(self._stamps) == seen:
+        while not woken.is_set() and self._stamps() == seen:
             with trio.move_on_after(LOOK_EVERY_S):
                 await woken.wait()
 
     def _stamps(self) -> list[object]:
-        """They differ once a file that a join rests on is another one."""
+        """They differ once a file that a join rests on is another one. A few stats of local files: no thread's work."""
         settings = self.node.settings
         authority = settings.coordinator.ca_file if settings.coordinator else None
         return [_stamp(file) for file in (*settings.token_files(), authority, settings.trust.bundle_file) if file]
-
-    # ---- the certificate
-
-    async def _keep_certificate(self, back_off: BackOff) -> None:
-        """Renewed over a connection that the old one authenticates, with the proof by the new key (protocol.md 1)."""
-        node = self.node
-        while True:
-            try:
-                pair = await self._own_pair()
-                due_in_s = renew_at(pair, node.settings.node) - node.now()
-                if due_in_s > 0 or node.settings.coordinator is None:
-                    await trio.sleep(min(LONGEST_SLEEP_S, max(1.0, due_in_s)))
-                    continue
-                await self.renew()
-                back_off.succeeded()
-            except EXPECTED as error:
-                log.warning("certificate not renewed", code=code_of(error), detail=detail_of(error))
-                await trio.sleep(max(1.0, back_off.failed()))
-
-    async def renew(self) -> None:
-        node = self.node
-        assert node.settings.coordinator is not None  # noqa: S101 - the caller looked
-        pair = await node.threads.write(self.identity.successor, node.settings.node, node.now())
-        endpoint = Endpoint.parse(node.settings.coordinator.urls[0], configured=True)
-        async with _client(node, self.identity.identity) as client:
-            await self.handshake.ask(client, endpoint, pair, None)
-        await node.threads.write(self.identity.succeed)
-        await self.renewed(self.identity.identity)
-        log.info("certificate renewed")
-
-
-@asynccontextmanager
-async def _client(node: Node, identity: Identity | None = None) -> AsyncIterator[Client[Endpoint]]:
-    """For the coordinators; it is closed also when we are cancelled. UnusableFileError."""
-    assert node.settings.coordinator is not None  # noqa: S101 - the callers looked
-    authority = node.settings.coordinator.ca_file
-    try:
-        connector = HttpsConnector.to_authority(authority, identity)
-    except OSError as error:  # ssl's own are, too
-        raise UnusableFileError(f"coordinator.ca_file {authority}: {error.strerror or error}") from error
-    client = Client(connector, deadlines(node.settings))
-    try:
-        yield client
-    finally:
-        with trio.CancelScope(shield=True):
-            await client.aclose()
 
 
 def _stamp(file: Path) -> object:
