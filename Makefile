@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test demo lint types faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: test demo lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
@@ -30,6 +30,11 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The pages under docs/ that are made from the code; tests hold them against it.
+docs: $(READY)
+	$(BIN)/python -m tests.pages --write
+	$(BIN)/python -m tests.traceability --write
 
 # Minutes long, as root: power cuts, full and failing disks, kills.
 faults: $(READY)
