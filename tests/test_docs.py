@@ -72,6 +72,12 @@ def test_there_are_pages():
     assert {"README.md", "CHANGELOG.md"} <= {page.name for page in PAGES}
 
 
+def test_the_index_leads_to_every_page():
+    linked = set(_LINK.findall((ROOT / "docs/README.md").read_text()))
+    there = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in {".md", ".yaml"}}
+    assert there - linked - {"README.md"} == set()
+
+
 def test_what_is_found_in_a_page():
     text = (
         "`snapshot/verify.py`, `snapshot.verify.verify(parts)`, `make test`.\n\n  $ make demo\n  make ci\nTo make tea."
