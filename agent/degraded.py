@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agent.grants import POLICY_SCOPE, Grants, Policy
+from agent.grants import POLICY_SCOPE, Grants, LateGrants, Policy
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import Revocations
 from snapshot.roles import allowed_scope_types
@@ -107,7 +107,7 @@ class HeldScope:
     expires_at: int
     authority_epoch: int
     signer_revoked: bool = False
-    grants: Grants = field(default_factory=Grants)
+    grants: Grants | LateGrants = field(default_factory=Grants)
 
 
 @dataclass(frozen=True)

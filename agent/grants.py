@@ -6,8 +6,9 @@
 What is malformed there authorises nothing, and is no fault of the document.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from agent.names import compact
 from snapshot import canonical
@@ -51,6 +52,27 @@ class Grants:
     peers: Container[str] = frozenset()
     endpoints: frozenset[str] = frozenset()
     secrets: Container[str] = frozenset()
+
+
+class LateGrants:
+    """Those of a large document, which are read at their first use. That takes a while: on a thread, please."""
+
+    def __init__(self, read: Callable[[], Grants]) -> None:
+        self._read = read
+
+    def __getattr__(self, kind: str) -> Container[str]:
+        if kind not in Grants.__dataclass_fields__:
+            raise AttributeError(kind)
+        found: Container[str] = getattr(self._found, kind)
+        return found
+
+    @property
+    def endpoints(self) -> frozenset[str]:
+        return self._found.endpoints
+
+    @cached_property
+    def _found(self) -> Grants:
+        return self._read()
 
 
 # Scope type -> the kind of what it grants, which is also the stem of the sections that say so.

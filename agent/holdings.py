@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.degraded import HeldScope
-from agent.grants import POLICY_SCOPE, POLICY_SECTION, Grants, Policy, parse_policy, read_grants
+from agent.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from agent.names import together
 from agent.view import View, Views
 from snapshot import bundle as bundles
@@ -24,6 +24,7 @@ from store.store import Standing as StoreStanding
 from store.store import Store
 
 RUNTIME, BOOTSTRAP = "node_runtime", "node_bootstrap"
+AT_ONCE_BYTES = 1 << 20  # of a document of more, what it names is read once somebody asks: it would hold the start up
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,16 @@ class HoldingsReader:
         self._grants = {key: grants for key, grants in self._grants.items() if key in used}
         return scopes
 
-    def _grants_of(self, document: StoredDocument, used: set[tuple[str, str]]) -> Grants:
+    def _grants_of(self, document: StoredDocument, used: set[tuple[str, str]]) -> Grants | LateGrants:
         scope_type = parse_scope(document.scope)[0]
-        found = [self._grants_in(scope_type, name, entry, document) for name, entry in document.sections.items()]
         used.update((scope_type + "/" + name, entry.sha256) for name, entry in document.sections.items())
+        size = sum(entry.size for entry in document.sections.values())
+        if size > AT_ONCE_BYTES:
+            return LateGrants(lambda: self._read_grants(scope_type, document))
+        return self._read_grants(scope_type, document)
+
+    def _read_grants(self, scope_type: str, document: StoredDocument) -> Grants:
+        found = [self._grants_in(scope_type, name, entry, document) for name, entry in document.sections.items()]
         kinds = Grants.__dataclass_fields__
         return Grants(**{kind: together([getattr(one, kind) for one in found]) for kind in kinds})  # type: ignore[arg-type]
 

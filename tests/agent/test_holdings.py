@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.grants import LateGrants
 from agent.holdings import is_vouched_for
 from snapshot.manifest import Revocations
 from tests.agent.bench import bench
@@ -90,3 +91,17 @@ async def test_the_head_that_was_accepted_and_the_one_that_is_held(made, mock_cl
     await made.take(made.server.cluster.published["head"])
     assert made.node.holdings.head_version == made.node.holdings.held_head == (1, 1)
     assert made.node.holdings.head_expires_at > made.node.now()
+
+
+async def test_what_a_large_scope_names_is_read_when_somebody_asks(made, mock_clock):
+    """rules A10, A12, S57: a start does not wait for it; then it counts as any other"""
+    await made.take(made.server.cluster.published[BOOTSTRAP])
+    parts = {f"routes.{part}": {f"{part}-{n}": {"padding": "x" * 2000} for n in range(400)} for part in "ab"}
+    await made.take(made.server.snapshot(parts, ROUTES))
+    grants = made.node.holdings.scopes[ROUTES].grants
+    assert isinstance(grants, LateGrants)
+    assert not any(name.startswith("route_policy/") for name, _ in made.node.reader._grants)
+    assert "a-7" in grants.routes
+    assert "b-399" in grants.routes
+    assert "c-1" not in grants.routes
+    assert grants.endpoints == frozenset()
