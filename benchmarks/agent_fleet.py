@@ -9,6 +9,7 @@ answer to the operator until active.
 """
 
 import json
+import random
 import resource
 import select
 import ssl
@@ -51,8 +52,11 @@ class Node:
     generation: int = 0
     held: str = ""
     buffer: bytearray = field(default_factory=bytearray)
+    asked: str = ""
+    again_at: float | None = None
 
     def ask(self, target: str) -> None:
+        self.asked, self.again_at = target, None
         self.line.sendall(f"GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
 
     def poll(self) -> None:
@@ -66,11 +70,15 @@ class Node:
         head, mark, body = bytes(self.buffer).partition(b"\r\n\r\n")
         if not mark:
             return None
-        assert head.startswith(b"HTTP/1.1 200"), head
-        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-        if len(body) < length:
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        if len(body) < int(headers["content-length"]):
             return None
         self.buffer.clear()
+        if " 503 " in first:  # shed: it comes again as it is told to, and spread, as an agent does
+            self.again_at = time.time() + int(headers["retry-after"]) + random.uniform(0, 1)
+            return None
+        assert " 200 " in first, head
         return body
 
     def take(self, body: bytes, kind: str) -> Verified:
@@ -107,13 +115,19 @@ def nodes_of(folder: Path, port: int, count: int) -> list[Node]:
     return made
 
 
-def follow(nodes: list[Node]) -> list[float]:
-    """When each node had verified the next version of the scope; the polls are held again afterwards."""
-    ready, by_line, times = select.epoll(), {node.line.fileno(): node for node in nodes}, []
+def follow(nodes: list[Node]) -> tuple[list[float], int]:
+    """When each node had verified the next version of the scope, and how many requests were shed meanwhile; the polls
+    are held again afterwards.
+    """
+    ready, by_line, times, shed = select.epoll(), {node.line.fileno(): node for node in nodes}, [], 0
     for number in by_line:
         ready.register(number, select.EPOLLIN)
     while len(times) < len(nodes):
-        for number, _ in ready.poll():
+        for node in nodes:
+            if node.again_at is not None and node.again_at <= time.time():
+                shed += 1
+                node.ask(node.asked)
+        for number, _ in ready.poll(0.05):
             node = by_line[number]
             body = node.answer()
             if body is None:
@@ -125,7 +139,7 @@ def follow(nodes: list[Node]) -> list[float]:
             else:
                 node.follow_head(body)
     ready.close()
-    return times
+    return times, shed
 
 
 def hold(folder: Path, port: int, count: int) -> None:
@@ -156,15 +170,16 @@ async def publication(count: int) -> None:
                 used, begun = daemon.used_s(), time.time()
                 await at.apply(POLICY.format(seconds=seconds))
                 answered = time.time()
-                times = json.loads(await trio.to_thread.run_sync(process.stdout.readline))
-                rounds.append((begun, answered, sorted(times), daemon.used_s() - used))
+                times, shed = json.loads(await trio.to_thread.run_sync(process.stdout.readline))
+                rounds.append((begun, answered, sorted(times), shed, daemon.used_s() - used))
             process.kill()
             process.wait()
-    for begun, answered, times, used in rounds:
+    for begun, answered, times, shed, used in rounds:
         p50, p99 = times[len(times) // 2] - answered, times[int(len(times) * 0.99)] - answered
         print(
             f"{count} nodes, from the answer to the operator ({answered - begun:.2f} s after the request) to active:"
-            f" p50 {p50:.2f} s, p99 {p99:.2f} s [<= 1]; {used / count * 1000:.1f} ms of the coordinator for each node"
+            f" p50 {p50:.2f} s, p99 {p99:.2f} s [<= 1], {shed} requests shed;"
+            f" {used / count * 1000:.1f} ms of the coordinator for each node"
         )
 
 
