@@ -14,7 +14,7 @@ import threading
 import time
 
 SOCKET, BEGUN, ENOUGH = "/run/holdfast/agent.sock", pathlib.Path("/tmp/polling"), pathlib.Path("/tmp/polled-enough")
-PATIENCE_S, PAUSE_S = 60, 0.05
+PATIENCE_S, PAUSE_S = 60, 0.1
 GOOD = (200, 204)
 
 
