@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.client import Client
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import running
 from tests.journeys.test_two_daemons import Gateway
@@ -135,6 +136,7 @@ def test_tens_of_thousands_of_real_routes_reach_a_node(lab, gateway, tmp_path, r
     gateway.start()
     gateway.until(lambda: files_of(gateway) != [])
     assert len(held(gateway)) == first
+    assert envelope(gateway)["kind"] == "snapshot"
     assert len(files_of(gateway)) == 64
 
     apply(lab, tmp_path / "private")
@@ -146,6 +148,8 @@ def test_tens_of_thousands_of_real_routes_reach_a_node(lab, gateway, tmp_path, r
         "kind: Route\nid: https.org\n"
         "spec: {organization: web, service: web-europe, match: {hosts: [org], protocol: https, port: 443}}\n"
     )
+    came = envelope(gateway)
+    assert (came["kind"], came["base_config_version"]) == ("increment", 1)
     before = {path.name: path.stat().st_ino for path in files_of(gateway)}
     apply(lab, one)
     gateway.until(lambda: version(gateway) == 3)
@@ -153,6 +157,14 @@ def test_tens_of_thousands_of_real_routes_reach_a_node(lab, gateway, tmp_path, r
     after = {path.name: path.stat().st_ino for path in files_of(gateway)}
     assert len([name for name in after if after[name] != before[name]]) == 1  # the others are links
     assert len(held(gateway)) == first + more
+    came = envelope(gateway)
+    assert (came["kind"], came["base_config_version"]) == ("increment", 2)
+    assert came["content_length"] < 1_000
+
+
+def envelope(gateway):
+    """Of the document that brought the present version."""
+    return Client(gateway.folder / "run" / "agent.sock", timeout_s=LIMIT_S).document("route_policy")["envelope"]
 
 
 def version(gateway):
