@@ -101,6 +101,7 @@ class Node:
 
 
 def nodes_of(folder: Path, port: int, count: int) -> list[Node]:
+    daemon.NODES = count  # a certificate for each
     lines = daemon.connections(folder, port, count)
     made = [Node(f"n{number}", line, Holder(CLUSTER, f"n{number}")) for number, line in enumerate(lines)]
     first = made[0]
