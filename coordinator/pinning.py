@@ -3,10 +3,11 @@
 Certificates of nodes that were removed stay known, so that they can be told; the catalog itself has forgotten them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
+import trio
 from sqlalchemy import select
 
 from coordinator import objects, schema
@@ -46,18 +47,29 @@ class Pins:
         self.table = table
         self._database = database
         self._next: set[str] = set()
+        self._reading = trio.Lock()  # or what was read first might be the last word, and let a revoked node in
 
     async def load(self) -> None:
         """All of it: at the start, and when another replica has changed the catalog."""
-        pinned = await in_library(read, self._database)
+        async with self._reading:
+            self._bring_all(await in_library(read, self._database))
+
+    async def follow(self, node_id: str) -> None:
+        """One node has joined, renewed, or left."""
+        async with self._reading:
+            self._bring_one(node_id, await in_library(read, self._database, node_id))
+
+    def is_next(self, shown: str) -> bool:
+        """Whether the use of this certificate is to be confirmed (protocol 1: both pins hold until then)."""
+        return shown in self._next
+
+    def _bring_all(self, pinned: Sequence[Pinned]) -> None:
         refused = self.table.bring_to((each.der, each.node_id, each.state) for each in pinned)
         for error in refused:
             _log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
         self._next = {fingerprint(each.der) for each in pinned if each.is_next}
 
-    async def follow(self, node_id: str) -> None:
-        """One node has joined, renewed, or left."""
-        pinned = await in_library(read, self._database, node_id)
+    def _bring_one(self, node_id: str, pinned: Sequence[Pinned]) -> None:
         wanted = {fingerprint(each.der): each for each in pinned}
         if not wanted:
             self.table.set_state(node_id, PinState.REMOVED)
@@ -66,10 +78,6 @@ class Pins:
                 self.table.remove(pin.fingerprint)
         for shown, each in wanted.items():
             self._pin(shown, each)
-
-    def is_next(self, shown: str) -> bool:
-        """Whether the use of this certificate is to be confirmed (protocol 1: both pins hold until then)."""
-        return shown in self._next
 
     def _pin(self, shown: str, each: Pinned) -> None:
         try:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from coordinator import operators
+from coordinator.database import Database
 from coordinator.door import LOCAL_ONLY
 from coordinator.listeners import admin_routes
 from tests.coordinator.daemon import Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from tests.coordinator.readings import held_reading
 from wire.certificate import KeyPair, make_authority, make_identity
 from wire.client import Call, Client, HttpsConnector
 from wire.contexts import Identity
@@ -150,6 +153,27 @@ async def test_another_replicas_removal_holds_for_the_next_request(founded: Foun
         assert await refusal(alice.ask("GET", "/v1/status")) == "permission_denied"
         await at.daemon.door.look()
         await alice.is_unknown()
+
+
+async def test_an_older_reading_undoes_nothing(founded: Founded) -> None:
+    """threats M07: who was added, or removed, while the table was read is not removed, or let in, by that reading."""
+    async with running(founded) as at:
+        database, door = at.daemon.coordinator.database, at.daemon.door
+        elsewhere = Database(founded.url)
+        alice = Afar(at, "alice")
+        for change, expected in (
+            (lambda: operators.add(elsewhere, "alice", alice.pair.der, actor="uid:0", now=founded.now), ["alice"]),
+            (lambda: operators.remove(elsewhere, "alice", actor="uid:0", now=founded.now), []),
+        ):
+            async with trio.open_nursery() as nursery:
+                with held_reading(database) as reading:
+                    nursery.start_soon(door.load)
+                    await trio.to_thread.run_sync(reading.wait)
+                    change()
+                    nursery.start_soon(door.load)
+                    await trio.testing.wait_all_tasks_blocked(0.1)
+            assert [pin.node_id for pin in door.table] == expected
+        elsewhere.close()
 
 
 async def test_an_expired_certificate_is_told_so(founded: Founded) -> None:

@@ -1,10 +1,14 @@
 """Whose certificates TLS knows, and as what (rules K22, H-000-2, K34; threats D-31)."""
 
+import trio
+import trio.testing
+
 from coordinator import membership, pinning, revocation
 from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.pinning import Pinned, Pins
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
+from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
 from wire.peer import PinState
 from wire.pins import PinTable
@@ -70,3 +74,17 @@ async def test_the_table_follows_one_node_and_all(database: Database) -> None:
     revocation.remove_node(database, "two", reason="x", actor="root", now=NOW)
     await pins.follow("two")
     assert table.find(two.der).state is PinState.REMOVED
+
+
+async def test_an_older_reading_is_not_the_last_word(database: Database, second: Database) -> None:
+    """rules K22, threats M07: who was revoked while everything was read anew is not let in by that."""
+    one = candidate(database, "one")
+    pins = Pins(database, PinTable())
+    async with trio.open_nursery() as nursery:
+        with held_reading(database) as reading:
+            nursery.start_soon(pins.load)
+            await trio.to_thread.run_sync(reading.wait)
+            revocation.revoke_node(second, "one", reason="x", actor="root", now=NOW)
+            nursery.start_soon(pins.follow, "one")
+            await trio.testing.wait_all_tasks_blocked(0.1)
+    assert [(pin.der, pin.state) for pin in pins.table] == [(one.der, PinState.REVOKED)]
