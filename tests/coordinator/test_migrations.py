@@ -1,0 +1,76 @@
+"""A database of the first release, with state in it, on the way to the present schema (rules S1, P8)."""
+
+import importlib
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Connection, MetaData, text
+
+from coordinator import authority, catalog, operators, schema, seen
+from coordinator.database import Database
+from tests.coordinator.candidates import NOW, Candidate
+from wire.certificate import make_identity
+
+NODE = Candidate("node-a")
+
+
+@pytest.fixture
+def first(database: Database) -> Database:
+    """On SQLite and on PostgreSQL: a cluster and a member, as revision m0001 has them."""
+    with database.engine.begin() as connection:
+        present = MetaData()
+        present.reflect(connection)
+        present.drop_all(connection)
+        with Operations.context(MigrationContext.configure(connection)):
+            importlib.import_module("coordinator.migrations.m0001_first").upgrade()
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('m0001')"))
+        fill(connection)
+    return database
+
+
+def fill(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "INSERT INTO cluster (id, cluster_id, authority_epoch, revision, state_id, revocations_version,"
+            " last_issued_at, nonce_key, initialised_at) VALUES (1, 'prod', 3, 7, 's', 0, 5, :key, 1.5)"
+        ),
+        {"key": b"k" * 32},
+    )
+    connection.execute(text("INSERT INTO sites (site_id, generation, created_at) VALUES ('default', 4, 1.5)"))
+    connection.execute(
+        text(
+            "INSERT INTO nodes (node_id, kind, site_id, certificate, certificate_sha256, incarnation, first_seen,"
+            " generation) VALUES ('node-a', 'data', 'default', :der, :sha256, 'i-1', 2.5, 9)"
+        ),
+        {"der": NODE.der, "sha256": NODE.pin},
+    )
+
+
+def test_the_first_schema_becomes_the_present_one(first: Database) -> None:
+    """rules S1: the same on both databases, whichever revision it began with."""
+    assert first.migrate() == first.migrate() == "m0004"
+    with first.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+
+
+def test_what_was_in_it_stays_and_is_sound(first: Database) -> None:
+    """rules K41: nobody has proven anything yet."""
+    first.migrate()
+    with first.read() as transaction:
+        standing = authority.sound(transaction)
+    assert (standing.cluster_id, standing.authority_epoch, standing.revision) == ("prod", 3, 7)
+    assert (standing.nonce_key, standing.put_back_epoch) == (b"k" * 32, None)
+    (entry,) = catalog.nodes(first)
+    assert (entry.node_id, entry.generation, entry.first_seen, entry.last_seen) == ("node-a", 9, 2.5, None)
+
+
+def test_what_came_later_works_in_it(first: Database) -> None:
+    """rules K18: operators, and who asked for a head."""
+    first.migrate()
+    operators.add(first, "alice", make_identity("alice", NOW).der, actor="uid:0", now=NOW)
+    seen.record(first, {"node-a": NOW})
+    assert [each.name for each in operators.listed(first)] == ["alice"]
+    assert [entry.last_seen for entry in catalog.nodes(first)] == [NOW]
