@@ -1,8 +1,8 @@
 """Waiting for what another process does, on the kernel's word rather than by looking again and again.
 
-    await until_there(path)              a file is there, and whoever wrote it has closed it
-    await until_changed(path, look)      `look` holds after a change to the file or in the folder
-    await until_ended(pid)               that process is no more
+await until_there(path)              a file is there, and whoever wrote it has closed it
+await until_changed(path, look)      `look` holds after a change to the file or in the folder
+await until_ended(pid)               that process is no more
 """
 
 import ctypes
