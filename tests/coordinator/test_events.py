@@ -50,3 +50,14 @@ def test_each_node_has_its_own_and_what_is_told_twice_is_there_once(cluster: Dat
 def test_members_that_are_missing_are_empty(cluster: Database) -> None:
     report(cluster, "node-a", {"sequence": 1})
     assert (events.read(cluster, "node-a")[0].event, events.read(cluster, "node-a")[0].at) == ("", "")
+
+
+def test_what_a_hostile_member_told_is_bounded_and_safe_to_show(cluster: Database) -> None:
+    """threats D-59: neither the coordinator nor a terminal suffers from texts that no agent of ours writes."""
+    report(cluster, "node-a", told(1, "x" * 50_000, {"deep": ["y" * 10_000]}), told(2, detail="a\u202eb\u2028c"))
+    honest = "route_policy/" + ",".join(f"{number:04}" + "z" * 60 for number in range(64))
+    report(cluster, "node-a", {**told(3), "scope": honest}, now=NOW + 1)
+    newest, strange, long = events.read(cluster, "node-a")
+    assert newest.scope == honest
+    assert strange.detail == "a\\u202eb\\u2028c"
+    assert len(long.event) <= 256 and len(long.detail) <= 1_024
