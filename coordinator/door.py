@@ -75,6 +75,7 @@ class Door:
             except SQLAlchemyError as error:
                 raise unavailable(error) from error
             if (route.method, route.template) in LOCAL_ONLY:
+                _log.warning("not done from afar", operator=peer.operator, method=route.method, route=route.template)
                 remedy = "run it on the coordinator's machine, over its admin socket"
                 raise HttpError(403, Code.LOCAL_ONLY.value, f"this is not done from afar ({remedy})")
             return await route.handler(request)

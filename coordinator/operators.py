@@ -79,7 +79,8 @@ def check(database: Database, name: str, certificate_sha256: str, now: float) ->
     with database.read() as transaction:
         row = transaction.row(own)
     if row is None:
-        raise Refused(Code.PERMISSION_DENIED, f"{name} is an operator no more")
+        remedy = "holdfastctl operators add, on the coordinator's machine"
+        raise Refused(Code.PERMISSION_DENIED, f"{name} is an operator no more", remedy=remedy)
     if now >= row.expires_at:
         detail = f"the certificate of {name} has expired at {format_time(row.expires_at)}"
         raise Refused(Code.CERTIFICATE_EXPIRED, detail, remedy="holdfastctl operators key, remove, add")

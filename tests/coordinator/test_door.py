@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
 import trio.testing
 
@@ -19,7 +20,7 @@ from tests.coordinator.daemon import Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.readings import held_reading
 from wire.certificate import KeyPair, make_authority, make_identity
-from wire.client import Call, Client, HttpsConnector
+from wire.client import Call, Client, ClientError, HttpsConnector
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
 
@@ -150,7 +151,10 @@ async def test_another_replicas_removal_holds_for_the_next_request(founded: Foun
         alice = await Afar(at, "alice").added()
         await alice.ask("GET", "/v1/status")
         operators.remove(at.daemon.coordinator.database, "alice", actor="another", now=founded.now)
-        assert await refusal(alice.ask("GET", "/v1/status")) == "permission_denied"
+        with pytest.raises(ClientError) as found:
+            await alice.ask("GET", "/v1/status")
+        assert found.value.code == "permission_denied"
+        assert "operators add" in found.value.remedy  # and not to become root
         await at.daemon.door.look()
         await alice.is_unknown()
 
@@ -205,7 +209,10 @@ async def test_what_stays_on_the_machine(founded: Founded) -> None:
         alice = await Afar(at, "alice").added()
         body = {"certificate": base64.b64encode(make_identity("bob", founded.now).der).decode()}
         assert await refusal(alice.ask("POST", "/v1/operators/bob", body)) == "local_only"
-        assert await refusal(alice.ask("DELETE", "/v1/operators/alice")) == "local_only"
+        with structlog.testing.capture_logs() as logs:
+            assert await refusal(alice.ask("DELETE", "/v1/operators/alice")) == "local_only"
+        (said,) = [each for each in logs if each.get("operator") == "alice"]  # who tries is known
+        assert (said["method"], said["route"]) == ("DELETE", "/v1/operators/{name}")
         assert await refusal(alice.ask("POST", "/v1/publish", {"to": str(founded.folder / "tree")})) == "local_only"
         assert not (founded.folder / "tree").exists()
         assert [each["name"] for each in (await alice.ask("GET", "/v1/operators"))["operators"]] == ["alice"]
