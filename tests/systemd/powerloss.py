@@ -62,7 +62,8 @@ def _lose_power(folder: Path, times: int, dice: random.Random) -> None:
 def _begin(guest: Guest) -> None:
     """The node joins, by a token, and is given its first configuration."""
     began = time.monotonic()
-    guest.run("systemctl start holdfast-coordinator && systemctl start holdfast-agent")
+    for unit in (COORDINATOR, AGENT):
+        guest.run(f"systemctl start {unit} || {{ journalctl --no-pager --lines=20 --unit={unit}; false; }}")
     guest.run("holdfastctl apply -f /srv/fabric.yaml --yes")
     guest.run(f"holdfastctl allow add {NODE} && holdfastctl tokens create --node {NODE} --out /srv/join.token")
     guest.run("holdfast join --wait 600 --token-file /srv/join.token")
@@ -103,6 +104,7 @@ def _make(packages: Packages, folder: Path) -> None:
             (root / "srv" / packages.file(name).name).write_bytes(packages.file(name).read_bytes())
         _inside(root, "dpkg", "--install", *(f"/srv/{packages.file(name).name}" for name in names))
         (root / "usr/sbin/policy-rc.d").unlink()
+        _inside(root, "systemd-tmpfiles", "--create", *(f"{name}.conf" for name in names))  # as a running system does
         begin = ("holdfastctl", "init", CLUSTER, "--url", "https://coordinator:7443")
         _inside(root, *begin, "--root-keys-to", "/srv/roots")
         _write_files(root)
