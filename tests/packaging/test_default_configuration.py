@@ -92,7 +92,8 @@ def test_no_table_of_the_agents_is_missing():
 def test_the_coordinators_as_installed_is_what_init_would_write():
     """rules K12: so `holdfastctl init` with its own defaults agrees with it"""
     init = holdfastctl.get_command(None, "init")
-    given = {each.name: each.default for each in init.params}
+    needed = ["raven", "--url", "https://coordinator.example.org:7443", "--root-keys-to", "/media/stick"]
+    given = init.make_context("init", needed).params
     state = given["state"]
     written = coordinators.parse(_configuration(given, state, f"sqlite:///{state}/coordinator.db"))
     assert coordinators.load(COORDINATOR) == written
