@@ -33,7 +33,8 @@ class Change:
         sign = {"create": "+", "delete": "-", "change": "~"}[self.verb]
         yield f"{sign} {' '.join(self.key)}"
         if self.verb == "change":
-            yield from (f"    {path}: {before} -> {after}" for path, before, after in differences(*self.specs()))
+            for path, before, after in differences(*self.specs()):
+                yield f"    {path}: {_written(before)} -> {_written(after)}"
 
     def specs(self) -> tuple[object, object]:
         """The specification before and after, as JSON; None where there is none."""
@@ -67,3 +68,8 @@ def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[
             yield from differences(old.get(name), new.get(name), f"{path}.{name}")
     elif canonical.dumps(old) != canonical.dumps(new):  # 1 and true are two values
         yield path, old, new
+
+
+def _written(value: object) -> str:
+    """As YAML writes it, too; what is not there is `unset`."""
+    return "unset" if value is None else canonical.dumps(value).decode()

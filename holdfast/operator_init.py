@@ -39,6 +39,9 @@ STATE = Path("/var/lib/holdfast-coordinator")
               help="The coordinator's configuration, written if it is not there.")  # fmt: skip
 @click.option("--listen", default="0.0.0.0:7443", show_default=True, help="For members.")
 @click.option("--listen-join", default="0.0.0.0:7444", show_default=True, help="For nodes that want to join.")
+@click.option("--listen-admin", help="For operators from elsewhere. [default: nobody]")
+@click.option("--listen-probes", help="For probes and metrics. [default: the daemon's own]")
+@click.option("--admin-socket", type=click.Path(path_type=Path), help="For operators here. [default: the daemon's own]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @says_what_is_wrong
 def init(**given: object) -> None:
@@ -71,6 +74,9 @@ def _wanted(given: dict[str, object]) -> Wanted:
 
 
 def _configuration(given: dict[str, object], state: Path, database_url: str) -> str:
+    socket = given["admin_socket"] and Path(str(given["admin_socket"])).absolute()
+    wishes = {"admin": given["listen_admin"], "probes": given["listen_probes"], "admin_socket": socket}
+    further = "".join(f'{name} = "{value}"\n' for name, value in wishes.items() if value)
     return f"""\
 coordinator_id = "{given["coordinator_id"]}"
 
@@ -80,7 +86,7 @@ url = "{database_url}"
 [listen]
 fleet = "{given["listen"]}"
 join = "{given["listen_join"]}"
-
+{further}
 [tls]
 certificate = "{state}/tls/server.pem"
 key = "{state}/tls/server-key.pem"

@@ -55,7 +55,7 @@ def _freshness(status: Status, now: float) -> Text:
     grade = str(head["grade"])
     said = "confirmed by the coordinator" if grade == "fresh" else "not confirmed by a coordinator any more"
     return Text.assemble(
-        (said, GRADES[grade]), f"  head {head['generation']}, {in_words(head['age_s'])} old, ",
+        (said, GRADES[grade]), f"  head {head['generation']}, ",
         f"{'expires' if grade == 'fresh' else 'expired'} {until(head['expires_at'], now)}",
     )  # fmt: skip
 

@@ -65,11 +65,10 @@ class Coordinator:
         made = self._ctl(
             "init", CLUSTER, "--url", self.url, "--state", self.folder / "state", "--root-keys-to", self.root_keys,
             "--configuration", self._configuration, "--listen", f"127.0.0.1:{self.fleet_port}",
-            "--listen-join", f"127.0.0.1:{self.join_port}",
+            "--listen-join", f"127.0.0.1:{self.join_port}", "--listen-probes", "127.0.0.1:0",
+            "--admin-socket", self.socket,
         )  # fmt: skip
-        ours = f'[listen]\nadmin_socket = "{self.socket}"\nprobes = "127.0.0.1:0"\n'
-        text = self._configuration.read_text().replace("[listen]\n", ours)
-        self._configuration.write_text(text + MORE_CONFIGURATION)
+        self._configuration.write_text(self._configuration.read_text() + MORE_CONFIGURATION)
         return made
 
     def start(self) -> None:

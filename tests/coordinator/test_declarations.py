@@ -40,7 +40,7 @@ def test_what_is_applied_is_kept(cluster: Database) -> None:
 def test_a_change_is_shown_member_by_member(cluster: Database) -> None:
     apply(cluster, BASE)
     plan = apply(cluster, BASE.replace("core_mesh", "ingress"), dry_run=True)
-    assert plan.lines()[:2] == ["~ Node node-a", "    spec.roles: ['core_mesh'] -> ['ingress']"]
+    assert plan.lines()[:2] == ["~ Node node-a", '    spec.roles: ["core_mesh"] -> ["ingress"]']
 
 
 def test_a_dry_run_is_the_same_code_stopped_before_the_commit(cluster: Database) -> None:
@@ -138,7 +138,7 @@ def test_one_and_true_are_two_settings(cluster: Database) -> None:
     plan = apply(cluster, text.replace("verbose: 1", "verbose: true"))
     assert [change.key for change in plan.changes] == [("Service", "web")]
     assert ("node-a", "service_assignment") in plan.touched
-    assert plan.lines()[1] == "    spec.settings.verbose: 1 -> True"
+    assert plan.lines()[1] == "    spec.settings.verbose: 1 -> true"
 
 
 def test_every_change_is_in_the_audit_log(cluster: Database) -> None:

@@ -83,12 +83,10 @@ class Lab:
     def init(self, *more: object) -> Ran:
         """A cluster whose configuration names free ports and our socket."""
         state = ("--state", "state", "--root-keys-to", self.roots, "--configuration", self.configuration)
-        listen = ("--listen", "127.0.0.1:0", "--listen-join", "127.0.0.1:0")
-        ran = self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
-        text = self.configuration.read_text()
-        places = f'[listen]\nprobes = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\nadmin_socket = "{self.socket}"\n'
-        self.configuration.write_text(text.replace("[listen]\n", places))
-        return ran
+        doors = ("--listen", "--listen-join", "--listen-admin", "--listen-probes")
+        listen = [word for door in doors for word in (door, "127.0.0.1:0")]
+        listen += ["--admin-socket", self.socket]
+        return self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
 
     def start(self) -> None:
         command = [sys.executable, "-c", "from coordinator.run import main; main()", str(self.configuration)]
