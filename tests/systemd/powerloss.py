@@ -104,7 +104,9 @@ def _make(packages: Packages, folder: Path) -> None:
             (root / "srv" / packages.file(name).name).write_bytes(packages.file(name).read_bytes())
         _inside(root, "dpkg", "--install", *(f"/srv/{packages.file(name).name}" for name in names))
         (root / "usr/sbin/policy-rc.d").unlink()
-        _inside(root, "systemd-tmpfiles", "--create", *(f"{name}.conf" for name in names))  # as a running system does
+        # As a running system has it from tmpfiles.d: `init` gives what it makes to the owner of this folder.
+        state = "/var/lib/holdfast-coordinator"
+        _inside(root, "install", "-d", "-m", "0700", "-o", COORDINATOR, "-g", COORDINATOR, state)
         begin = ("holdfastctl", "init", CLUSTER, "--url", "https://coordinator:7443")
         _inside(root, *begin, "--root-keys-to", "/srv/roots")
         _write_files(root)
