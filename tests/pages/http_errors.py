@@ -29,7 +29,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "shutting_down": ("The process is stopping.", "Ask again; another replica answers meanwhile."),
     "timed_out": ("Request or answer took longer than its limit.", "Ask again; look at load and disk if it stays."),
     "too_large": ("The body is larger than the route takes.", "Make it smaller, or raise the limit that is named."),
-    "too_many_requests": ("More joins from one address than the rate allows.", "Ask again after `Retry-After`."),
+    "too_many_requests": (
+        "More joins from one address, or reports of one node, than the rate allows.",
+        "Ask again after `Retry-After`.",
+    ),
     "unavailable": (
         "The coordinator cannot reach its database at this moment. Nothing was decided, and nothing is lost.",
         "Ask again after `Retry-After`; nodes do so by themselves. Look at the database if it stays.",

@@ -74,7 +74,7 @@ OPERATIONS = {
     ("POST", "/v1/head"): Operation(
         "Prove which head the node holds",
         {204: answer("It is on record.")},
-        (400, 403, 413, 503),
+        (400, 403, 413, 429, 503),
         body=body({"type": "string", "contentMediaType": DOCUMENT}, kind=DOCUMENT),
         description="Asked for by `Holdfast-Prove`. 503: the head proves that the database was put back.",
     ),
@@ -107,9 +107,9 @@ OPERATIONS = {
     ("POST", "/v1/heartbeat"): Operation(
         "What the node holds and how it is",
         {200: answer("What is on record for it; given after the commit.", ref("HeartbeatAnswer"))},
-        (400, 403, 413, 503),
+        (400, 403, 413, 429, 503),
         body=body(ref("Heartbeat")),
-        description="A report; it never changes what is declared.",
+        description="A report; it never changes what is declared. At most 120 a minute of one node.",
     ),
     ("GET", "/probe/startup"): Operation("All listeners serve", {200: answer("Yes.", ref("Probe"))}, (503,)),
     ("GET", "/probe/liveness"): Operation("The process answers", {200: answer("Yes.", ref("Probe"))}),
