@@ -35,6 +35,7 @@ MOST_WAIT_S = 300
 JOIN_BYTES = 64 << 10
 HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
+DOCUMENTS_IN_LINE = 4096  # of each kind: a fleet that hears of one change
 PROOFS_AT_ONCE = 2
 CLAIM_NOTED_S = 600.0
 # Of one node; an honest one reports twice a minute and once a second at most, and shows its head once an hour.
@@ -60,7 +61,7 @@ class NodeApi:
         self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
 
     def fleet_routes(self) -> Routes:
-        at_once, proofs, concern = DOCUMENTS_AT_ONCE, PROOFS_AT_ONCE, Concern.DOCUMENT
+        at_once, line, proofs, concern = DOCUMENTS_AT_ONCE, DOCUMENTS_IN_LINE, PROOFS_AT_ONCE, Concern.DOCUMENT
         wait_s = MOST_WAIT_S + 30.0
         most = self._at.settings.heartbeat_bytes
         return _guarded(
@@ -68,9 +69,9 @@ class NodeApi:
             Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
             Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
             Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
-            Route("GET", "/v1/documents/{snapshot_id}", self.document, concern=concern, most=at_once),
-            Route("GET", "/v1/increments/{scope}", self.increment, concern=concern, most=at_once),
-            Route("GET", "/v1/recoveries/{scope}", self.recovery, concern=concern, most=at_once),
+            Route("GET", "/v1/documents/{snapshot_id}", self.document, concern=concern, most=at_once, line=line),
+            Route("GET", "/v1/increments/{scope}", self.increment, concern=concern, most=at_once, line=line),
+            Route("GET", "/v1/recoveries/{scope}", self.recovery, concern=concern, most=at_once, line=line),
             *self._joining(),
         )
 

@@ -152,10 +152,10 @@ class Connection:
     async def _respond(self, head: h11.Request) -> Response:
         request = self._request(head)
         route = self._service.routes.find(request)
-        self._admit(route)
         request.body_limit = self._limits.body_bytes if route.body_bytes is None else route.body_bytes
         deadline_s = self._limits.deadline_s if route.deadline_s is None else route.deadline_s
         self._enter(Phase.WORK, deadline_s)
+        await self._admit(route)
         return await route.handler(request)
 
     async def _next_cycle(self) -> bool:
@@ -203,7 +203,7 @@ class Connection:
         if value.partition(b":")[0].decode("latin-1") not in hosts:
             raise HttpError(421, "misdirected_request", f"use one of these hosts: {', '.join(sorted(hosts))}")
 
-    def _admit(self, route: Route) -> None:
+    async def _admit(self, route: Route) -> None:
         if isinstance(self.peer, TlsPeer) and self.peer.state not in route.states:
             raise HttpError(403, self.peer.state.value, f"this node is {self.peer.state.value}")
         if route.rate is not None:
@@ -211,18 +211,18 @@ class Connection:
             seconds = route.rate.refused(caller, trio.current_time())
             if seconds is not None:
                 raise HttpError(429, "too_many_requests", "too many of these requests", retry_after=seconds)
-        self._take_slot(route)
+        await self._take_slot(route)
 
-    def _take_slot(self, route: Route) -> None:
-        service = self._service
-        seconds = service.gate.refused(route.concern) if route.concern is not None else None
-        working = service.working.get(route, 0)
-        if seconds is None and route.most is not None and working >= route.most:
+    async def _take_slot(self, route: Route) -> None:
+        gate, turns = self._service.gate, self._service.turns_of(route)
+        seconds = gate.refused(route.concern) if route.concern is not None else None
+        if seconds is None and turns is not None and not await turns.take(self._limits.turn_s):
             seconds = route.concern.retry_after_s if route.concern is not None else 1
         if seconds is not None:
             raise HttpError(503, "overloaded", "too much to do at the moment", retry_after=seconds)
         self._slot = route
-        self._occupy(1)
+        if route.concern is not None:
+            gate.occupy(1)
 
     def _release(self) -> None:
         if self._slot is not None:
@@ -235,8 +235,8 @@ class Connection:
             return
         if route.concern is not None:
             self._service.gate.occupy(change)
-        if route.most is not None:
-            self._service.working[route] = self._service.working.get(route, 0) + change
+        if (turns := self._service.turns_of(route)) is not None:
+            turns.occupy(change)
 
     # ---- what a request asks of its connection
 

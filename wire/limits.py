@@ -17,6 +17,7 @@ class ListenerLimits:
     head_bytes: int = 16 * 1024
     body_bytes: int = 256 * 1024
     deadline_s: float = 30.0  # from the end of the head until the handler has answered
+    turn_s: float = 5.0  # in line for a turn
     grace_s: float = 10.0  # for running requests, once the listener stops
     backlog: int = 1024
 

@@ -20,7 +20,8 @@ ACTIVE_ONLY = frozenset({PinState.ACTIVE})
 class Route:
     """`body_bytes` and `deadline_s` default to the listener's; a long poll's deadline covers its wait.
 
-    `most` requests may be worked on at once (`concern` None: only this limit holds, as for probes).
+    `most` requests may be worked on at once (`concern` None: only this limit holds, as for probes); `line` more
+    wait for their turn.
     `states` are the pinned nodes who are answered; others get `revoked` or `removed` before a handler runs.
     `rate` is asked for each caller's address.
     """
@@ -32,6 +33,7 @@ class Route:
     deadline_s: float | None = None
     concern: Concern | None = None
     most: int | None = None
+    line: int = 0
     states: frozenset[PinState] = ACTIVE_ONLY
     rate: Rate | None = None
     segments: tuple[str, ...] = field(init=False)

@@ -6,6 +6,7 @@ from wire.gone import GoneWatch
 from wire.limits import ListenerLimits
 from wire.routes import Route, Routes
 from wire.shedding import Gate
+from wire.turns import Turns
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class Service:
-    """`hosts`: the only Host headers that are answered, where it is given. `working`: requests at work, by route."""
+    """`hosts`: the only Host headers that are answered, where given. `turns`: at routes with limits of their own."""
 
     name: str
     routes: Routes
@@ -34,5 +35,10 @@ class Service:
     hosts: frozenset[str] | None = None
     gone: GoneWatch = field(default_factory=GoneWatch)
     statistics: Statistics = field(default_factory=Statistics)
-    working: dict[Route, int] = field(default_factory=dict)
+    turns: dict[Route, Turns] = field(default_factory=dict)
     stopping: bool = False
+
+    def turns_of(self, route: Route) -> Turns | None:
+        if route.most is None:
+            return None
+        return self.turns.setdefault(route, Turns(route.most, route.line))
