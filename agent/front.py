@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from agent import standing
 from agent.chunks import Chunks
-from agent.degraded import Facts
+from agent.decisions import Decisions
+from agent.degraded import Answer, Facts, Question
 from agent.download import NotListedError
 from agent.enrolling import peeked
 from agent.node import Node
@@ -27,6 +28,7 @@ class Front:
     """`update` and `sources` are there once the agent has begun to speak to anybody."""
 
     node: Node
+    decisions: Decisions
     update: "Update | None" = None
     sources: "Sources | None" = None
 
@@ -35,6 +37,9 @@ class Front:
 
     def gate_facts(self) -> Facts:
         return self.node.gate_facts()
+
+    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        self.decisions.note(question, answer, uid, now)
 
     def report(self) -> Mapping[str, object]:
         """JSON for `/v1/status`."""

@@ -12,6 +12,7 @@ import trio
 from agent.access import Access, group_id
 from agent.changes import Generation
 from agent.configuration import LocalTable, ServiceTable, Settings
+from agent.decisions import Decisions
 from agent.front import Front
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
@@ -51,7 +52,7 @@ class Local:
 def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
     """`folder` is the agent's alone, for candidates that validators look at. ValueError names an unknown account."""
     active, published = Generation(), Generation()
-    front = Front(node)
+    front = Front(node, Decisions(node))
     publishing = Publishing(
         views,
         _projection(settings.local),

@@ -19,7 +19,7 @@ import trio
 
 from agent import degraded, metrics
 from agent.access import Access, may_administer
-from agent.degraded import Facts, Question
+from agent.degraded import Answer, Facts, Question
 from agent.grants import POLICY_SCOPE
 from agent.publishing import Publishing
 from agent.scope_answers import Headers, ScopeAnswers, node_headers
@@ -55,6 +55,9 @@ class Node(Protocol):
 
     def gate_facts(self) -> Facts:
         """What the gate goes by, now."""
+
+    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        """The gate has answered so."""
 
     def report(self) -> Mapping[str, object]:
         """JSON: `state`, `cause`, `counters`, and what else the status shows (sources, last errors, clock ...)."""
@@ -165,7 +168,14 @@ class LocalApi:
             raise HttpError(400, "bad_request", str(error)) from error
         facts, now = self.node.gate_facts(), self.now()
         question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
-        return await again(lambda _: self.threads.read(self._may, peer, question, facts, now))(request)
+
+        async def decide(_: Request) -> Response:
+            answer, headers = await self.threads.read(self._may, peer, question, facts, now)
+            self.node.decided(question, answer, peer.uid, now)
+            body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)
+            return Response.json(body.to_value(), headers=headers)
+
+        return await again(decide)(request)
 
     async def take(self, request: Request) -> Response:
         if not may_administer(_local(request)):
@@ -191,11 +201,9 @@ class LocalApi:
             return None
         return request.query_integer("after", 0, 0, MOST_GENERATION)
 
-    def _may(self, peer: UnixPeer, question: Question, facts: Facts, now: float) -> Response:
+    def _may(self, peer: UnixPeer, question: Question, facts: Facts, now: float) -> tuple[Answer, Headers]:
         """On a thread, since what a large scope names is read when it is asked for first."""
-        answer = degraded.may(*_as_seen_by(peer, self.access, question, facts), now)
-        body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)
-        return Response.json(body.to_value(), headers=self._headers())
+        return degraded.may(*_as_seen_by(peer, self.access, question, facts), now), self._headers()
 
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())

@@ -68,6 +68,7 @@ async def serve(
                     nursery.start_soon(_kept_up, node, inside.publishing.run)
                     nursery.start_soon(_kept_up, node, inside.watching.run)
                     nursery.start_soon(_kept_up, node, inside.services.run)
+                    nursery.start_soon(_kept_up, node, inside.front.decisions.run)
                     nursery.start_soon(_kept_up, node, Upkeep(node).run)
                     nursery.start_soon(_serve_probes, settings, inside)
 

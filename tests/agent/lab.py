@@ -9,7 +9,7 @@ import trio
 
 from agent.access import Access
 from agent.changes import Generation, following
-from agent.degraded import Facts, HeldScope
+from agent.degraded import Answer, Facts, HeldScope, Question
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
 from agent.projection import Projection
@@ -112,6 +112,9 @@ class Periphery:
 
     def gate_facts(self) -> Facts:
         return self.given
+
+    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        """`test_decisions` has what becomes of it."""
 
     def report(self) -> Mapping[str, object]:
         return {

@@ -46,7 +46,7 @@ async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
         "kind": "coordinator", "url": str(made.coordinator), "error": "", "failures": 0, "again_in_s": 0,
     }  # fmt: skip
     assert report["origins"][ROUTES]["source"] == str(made.coordinator)
-    alone = Front(made.node).report()
+    alone = Front(made.node, made.inside.front.decisions).report()
     assert (alone["sources"], alone["awaited"]) == ([], {})
 
 
@@ -97,5 +97,5 @@ async def test_what_is_no_document_is_refused(made, mock_clock):
 async def test_before_the_agent_speaks_to_anybody_it_takes_nothing(made, mock_clock):
     """rules A10"""
     with pytest.raises(HttpError) as caught:
-        await Front(made.node).take(Pieces(b"x"))
+        await Front(made.node, made.inside.front.decisions).take(Pieces(b"x"))
     assert (caught.value.status, caught.value.code) == (503, "not_ready")

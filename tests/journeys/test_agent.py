@@ -189,7 +189,7 @@ async def test_a_revoked_signer_is_refused_and_what_it_signed_is_marked(one, moc
 
 
 async def test_forbidden_actions_are_blocked_in_degraded_mode(one, mock_clock):
-    """rules S83, A6, S57, S55"""
+    """rules S83, A6, S57, S55, S55f; threats A17: and what was decided is told when the coordinator is back."""
     async with one.agent():
         await one.settled()
         one.server.down = True
@@ -201,6 +201,11 @@ async def test_forbidden_actions_are_blocked_in_degraded_mode(one, mock_clock):
         assert (await one.may("preserve_routes", scope=ROUTES, resource="north"))["allowed"]
         await one.until(lambda: one.state == "fenced", within_s=DAY)
         assert one.cause == "degraded_limit"
+        events = one.node.store.journal.events()
+        decided = {event.sequence: event.detail for event in events if event.event == "decided"}
+        assert sum("forbidden_in_degraded" in detail for detail in decided.values()) == 4
         one.server.down = False
         one.server.announce()
         await one.until(lambda: one.state == "active")
+        report = await one.server.wait_heartbeat(lambda each: any(event.event == "decided" for event in each.journal))
+        assert decided.keys() <= {event.sequence for event in report.journal}
