@@ -5,6 +5,7 @@
     GET  /v1/watch                            watching.py
     POST /v1/may                              degraded.py
     POST /v1/import                           root and the agent's own account
+    GET  /v1/scopes/<scope>/rejections    what was refused, and why
     GET  /probe/startup|liveness|readiness, /metrics
 
 A caller is whom the kernel says (access.py). There is a fixed set of Hosts and no CORS (threats U12).
@@ -23,7 +24,7 @@ from agent.degraded import Answer, Facts, Question
 from agent.grants import POLICY_SCOPE
 from agent.publishing import Publishing
 from agent.scope_answers import Headers, ScopeAnswers, node_headers
-from agent.scope_reports import scope_reports
+from agent.scope_reports import rejection_told, scope_reports
 from agent.services import Services, ready_for
 from agent.threads import Threads
 from agent.view import View, Views
@@ -89,6 +90,7 @@ class LocalApi:
             Route("GET", "/v1/scopes", again(self.scopes)),
             Route("GET", scopes, again(self.scope)),
             Route("GET", f"{scopes}/sections/{{name}}", again(self.section)),
+            Route("GET", f"{scopes}/rejections", again(self.rejections)),
             Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
             Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
             Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
@@ -140,6 +142,13 @@ class LocalApi:
 
     async def section(self, request: Request) -> Response:
         return await self._answers.section(request, self.now())
+
+    async def rejections(self, request: Request) -> Response:
+        """What a refusal was about is for the scope's readers; that there was one is in the status."""
+        scope = request.parameters["scope"]
+        if not self.access.may_read(_local(request), scope):
+            raise HttpError(404, "not_found", "there is no such scope here")
+        return await self.threads.read(self._rejections, scope)
 
     async def watch(self, request: Request) -> Response:
         peer = _local(request)
@@ -204,6 +213,11 @@ class LocalApi:
     def _may(self, peer: UnixPeer, question: Question, facts: Facts, now: float) -> tuple[Answer, Headers]:
         """On a thread, since what a large scope names is read when it is asked for first."""
         return degraded.may(*_as_seen_by(peer, self.access, question, facts), now), self._headers()
+
+    def _rejections(self, scope: str) -> Response:
+        """The newest first, of those that the store still remembers (threats D-44)."""
+        refused = [one for one in reversed(self.views.store.rejections.ring()) if one.scope == scope]
+        return Response.json({"rejections": [rejection_told(one) for one in refused]}, headers=self._headers())
 
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())

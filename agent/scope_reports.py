@@ -1,6 +1,7 @@
 """What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from agent.services import Notified as ToldService
 from agent.view import ActiveScope, View, Views
@@ -25,11 +26,17 @@ def scope_reports(views: Views, view: View, told: Mapping[str, ToldService], now
             active=_active(view, view.scopes.get(name), now),
             previous=_held(views.previous(name)),
             pending=_waiting(waiting.get(name)),
-            last_rejected=_rejected(store.rejections.last(name)),
+            last_rejected=_rejected(last) if (last := store.rejections.last(name)) else None,
             notified={service: _notified(one, name) for service, one in told.items() if name in one.versions},
         )
         for name in names
     }
+
+
+def rejection_told(rejection: Rejection) -> dict[str, object]:
+    """JSON: what stands in the status, and what it was about: words of the verifier or of a service's validator."""
+    said = cast(dict[str, object], _rejected(rejection).to_value())
+    return {**said, "detail": rejection.detail, "source": rejection.source}
 
 
 def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
@@ -69,10 +76,8 @@ def _of(envelope: Envelope) -> Held:
     return Held(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
 
 
-def _rejected(rejection: Rejection | None) -> LastRejected | None:
+def _rejected(rejection: Rejection) -> LastRejected:
     """What the refused document claimed of itself stands there only where it is in form."""
-    if rejection is None:
-        return None
     return LastRejected(
         config_version=rejection.config_version or None,
         snapshot_id=rejection.snapshot_id if is_id(rejection.snapshot_id) else None,

@@ -145,6 +145,13 @@ class Client:
         found: dict[str, Any] = self.request("GET", f"/v1/scopes/{quote(scope, safe='')}?{urlencode(query)}").value
         return found
 
+    def rejections(self, scope: str) -> list[dict[str, Any]]:
+        """What was refused in a scope and why, the newest first. AgentDown, NotFound."""
+        found: list[dict[str, Any]] = self.request("GET", f"/v1/scopes/{quote(scope, safe='')}/rejections").value[
+            "rejections"
+        ]
+        return found
+
     def scopes(self) -> Mapping[str, Any]:
         """Version, expiry and grade of each active scope that this caller may read."""
         try:

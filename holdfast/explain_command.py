@@ -1,6 +1,6 @@
 """`holdfast explain SCOPE`: where a scope comes from, why the last one was refused, what happens next and when."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -30,7 +30,7 @@ def command(client: Client, scope: str) -> None:
     lines = [
         *_holds(scope, report, _envelope(client, scope), now),
         *_origin(status.get("origins", {}).get(scope), report),
-        *_refused(report["last_rejected"], now),
+        *_refused(report["last_rejected"], _details(client, scope), now),
         *_sources(status),
         *_next(scope, status, report, now),
     ]
@@ -45,6 +45,14 @@ def _envelope(client: Client, scope: str) -> Mapping[str, Any]:
     except (NotFound, Expired):
         return {}
     return envelope
+
+
+def _details(client: Client, scope: str) -> list[dict[str, Any]]:
+    """None where the scope is not for this caller to read."""
+    try:
+        return client.rejections(scope)
+    except NotFound:
+        return []
 
 
 def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
@@ -75,12 +83,18 @@ def _origin(origin: Mapping[str, Any] | None, report: Mapping[str, Any]) -> Iter
         yield "came from", f"{origin['source']}, as {'an increment' if origin['kind'] == 'increment' else 'a whole'}"
 
 
-def _refused(refused: Mapping[str, Any] | None, now: float) -> Iterator[Line]:
+def _refused(
+    refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float
+) -> Iterator[Line]:
     if refused is None:
         return
     which = f"version {refused['config_version']} " if refused["config_version"] else ""
     yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
     yield "because", meaning(refused["reason"])
+    told = next((one for one in details if one["at"] == refused["at"] and one["detail"]), None)
+    if told is not None:
+        yield "it said", told["detail"]
+        yield "it came from", told["source"]
 
 
 def _sources(status: Mapping[str, Any]) -> Iterator[Line]:

@@ -153,10 +153,13 @@ async def test_callers_of_other_accounts(periphery):
     made.apply(made.node.cluster.snapshot(1, {"policies": {}}, scope="qos_policy"))
     async with serving(made):
         made.socket.chmod(0o666)
-        section, other, absent, listed, status, imported = await as_user(
+        section, other, absent, listed, status, imported, told, untold = await as_user(
             made, 4400, [4400, WEB_GID], SECTION, OTHER, ("GET", OTHER[1].replace("qos_policy", "peer_directory"), ""),
-            LIST, STATUS, IMPORT,
+            LIST, STATUS, IMPORT, ("GET", "/v1/scopes/route_policy/rejections", ""),
+            ("GET", "/v1/scopes/qos_policy/rejections", ""),
         )  # fmt: skip
+        assert told[0] == 200
+        assert untold == ["not_found", "there is no such scope here"]  # words of a refusal may be words of a section
         assert section == [200, "{}"]
         assert other == absent == ["not_found", "there is no such scope here"]
         assert list(json.loads(listed[1])["scopes"]) == ["route_policy"]

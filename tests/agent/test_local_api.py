@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from snapshot.identifiers import format_time
+from store.records import Rejection
 from tests.agent.lab import DAY, NOW, ask, serving
 from tests.wire.lab import head, talk
 
@@ -163,6 +164,20 @@ async def test_status_says_of_each_scope_what_the_heartbeat_says(api):
     active = body["scopes"]["route_policy"]["active"]
     assert (active["config_version"], active["grade"]) == (1, "fresh")
     assert body["head"]["generation"] == 1
+
+
+async def test_why_something_was_refused_is_for_the_readers_of_its_scope(api):
+    """threats D-44: the newest first, with the words of who refused it"""
+    for at, scope, reason, detail in (
+        (NOW - 2, "route_policy", "bad_signature", ""),
+        (NOW - 1, "route_policy", "validator_refused", "nginx: bad port in line 3"),
+        (NOW, "qos_policy", "expired", "of another scope"),
+    ):
+        step = 0 if reason == "validator_refused" else 5
+        api.node.store.rejections.record(Rejection(at, scope, reason, step, True, detail, "route-9", 9, "https://c:1"))
+    found = json.loads((await ask(api, f"{PATH}/rejections")).body)["rejections"]
+    assert [one["reason"] for one in found] == ["validator_refused", "bad_signature"]
+    assert (found[0]["detail"], found[0]["source"]) == ("nginx: bad port in line 3", "https://c:1")
 
 
 async def test_probes_tell_life_from_readiness(api):

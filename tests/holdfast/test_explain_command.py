@@ -7,7 +7,7 @@ from tests.holdfast.lab import holdfast
 
 async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     api.node.store.rejections.record(
-        Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, "", "route-9", 9, "https://c:1")
+        Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, "it lacks one", "route-9", 9, "https://c:1")
     )
     api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3, "again_in_s": 40}]
     held = api.node.store.active("route_policy").envelope.snapshot_id
@@ -20,6 +20,7 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     assert f"signed by {api.node.cluster.config.key_id}" in words
     assert "last refused version 9 2 min ago, at step 5" in words
     assert "because bad_signature. No signature by a trusted" in words
+    assert "it said it lacks one" in words
     assert "asks https://c:1 (coordinator): timed_out; again in 40 s" in words
     assert "came from https://c:1, as an increment" in words
     assert "awaited version 9 is what the head lists; it is asked for in 1 min 15 s" in words

@@ -98,6 +98,7 @@ def test_what_the_agent_answers_is_what_its_page_says(node: Gateway):
         whole = api.ask("GET", "/v1/scopes/{scope}", scope=scope.replace("/", "%2F"))
         for name in whole["sections"]:
             api.ask("GET", "/v1/scopes/{scope}/sections/{name}", scope=scope.replace("/", "%2F"), name=name)
+    api.ask("GET", "/v1/scopes/{scope}/rejections", scope="route_policy")
     api.ask("GET", "/v1/scopes/{scope}", scope="qos_policy%2Fnothing")
     api.ask("GET", "/v1/scopes/{scope}", scope="route_policy", query="?slot=elsewhere")
     api.ask("GET", "/v1/watch", query="?after=0&wait=1")

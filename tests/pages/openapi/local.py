@@ -26,7 +26,7 @@ from tests.pages.openapi.parts import (
     shown,
 )
 from wire.forms import HASH, SCOPE, record
-from wire.messages import MayAnswer, MayRequest, ScopeReport, WatchAnswer
+from wire.messages import LastRejected, MayAnswer, MayRequest, ScopeReport, WatchAnswer
 from wire.routes import Route
 
 GRADE = {"enum": ["fresh", "stale", "expired"]}
@@ -52,6 +52,9 @@ EXPIRED = query("expired", {"enum": ["allow"]}, "Read an expired scope, where th
 KNOWN = header("If-None-Match", "The ETag that the caller holds: 304 if it is still right.")
 
 SECTION_ENTRY = closed({"sha256": TEXT, "size": COUNT})
+
+_CLAIMED = dict(record(LastRejected).schema)["properties"]
+REJECTION = closed({**_CLAIMED, "detail": TEXT, "source": TEXT})
 
 STATUS = closed(
     {
@@ -189,6 +192,11 @@ OPERATIONS = {
         (400, 403, 404, 410, 503),
         query=(SLOT, EXPIRED),
         headers=(KNOWN,),
+    ),
+    ("GET", "/v1/scopes/{scope}/rejections"): Operation(
+        "What was refused in a scope, and what the verifier or a validator said",
+        {200: answer("The newest first.", closed({"rejections": several(REJECTION)}), headers=shown(NODE_HEADERS))},
+        (403, 404, 503),
     ),
     ("GET", "/v1/watch"): Operation(
         "What has changed since a generation: a long poll, or a stream of events",
