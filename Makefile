@@ -64,8 +64,9 @@ trixie: .venv-trixie/.ready
 newest: test
 
 # An agent with Debian 12's libraries through whole lives: by itself, and beside a coordinator with the newest.
-BY_ITSELF := $(wildcard tests/journeys/test_agent*.py) tests/journeys/test_outage.py tests/journeys/test_days.py
-WITH_A_COORDINATOR := tests/journeys/test_two_daemons.py tests/journeys/test_put_back.py
+WITH_A_COORDINATOR := $(addprefix tests/journeys/test_,two_daemons.py put_back.py agent_download.py)
+BY_ITSELF := $(filter-out $(WITH_A_COORDINATOR),$(wildcard tests/journeys/test_agent*.py)) \
+    tests/journeys/test_outage.py tests/journeys/test_days.py
 journeys: .venv-bookworm/.ready $(READY)
 	.venv-bookworm/bin/python -m pytest -m 'not slow' $(BY_ITSELF) $(ARGS)
 	HOLDFAST_AGENT_PYTHON=$(CURDIR)/.venv-bookworm/bin/python \

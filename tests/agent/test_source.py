@@ -8,24 +8,12 @@ import time
 import trio
 
 from agent.configuration import MapEntry, TrustTable
-from agent.source import bundle_file, document_place, head_place, increment_place
-from coordinator import static_tree
 from tests.fakes.cluster import HOUR, NODE_ID
 from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
 from tests.journeys.lab import POLICY, ROUTES
 from wire.certificate import make_identity
 
 STORAGE, PEERS, POLICY_SCOPE = "storage_directory", "peer_directory", "degraded_mode_policy"
-
-
-def test_files_lie_where_the_coordinator_puts_them():
-    """The tree of `holdfastctl publish --to`."""
-    assert head_place("gw-1", (3, 7), 55).file == f"/heads/{static_tree.name_of('gw-1')}"
-    assert document_place("abc").file == f"/documents/{static_tree.name_of('abc')}"
-    assert bundle_file(7) == f"/trust/7{static_tree.SUFFIX}"
-    assert increment_place("route_policy/a", 7).file is None
-    assert increment_place("route_policy/a", 7).route == "/v1/increments/route_policy%2Fa?base=7"
-    assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
 
 
 def allow_storage(one):

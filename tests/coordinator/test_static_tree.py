@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.source import bundle_file, document_place, head_place, increment_place
 from coordinator import static_tree
 from coordinator.database import Database
 from coordinator.refusal import Refused
@@ -77,3 +78,13 @@ def test_a_directory_that_cannot_be_made_is_named(press: Press, tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(Refused, match="file"):
         static_tree.publish(press.database, tmp_path / "file" / "tree")
+
+
+def test_files_lie_where_the_coordinator_puts_them() -> None:
+    """A node looks for files by the same names."""
+    assert head_place("gw-1", (3, 7), 55).file == f"/heads/{static_tree.name_of('gw-1')}"
+    assert document_place("abc").file == f"/documents/{static_tree.name_of('abc')}"
+    assert bundle_file(7) == f"/trust/7{static_tree.SUFFIX}"
+    assert increment_place("route_policy/a", 7).file is None
+    assert increment_place("route_policy/a", 7).route == "/v1/increments/route_policy%2Fa?base=7"
+    assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
