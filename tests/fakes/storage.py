@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from coordinator import static_tree
+from agent.source import bundle_file, document_place, head_place
 from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
 from wire.contexts import Identity
@@ -91,12 +91,13 @@ async def serving_files(folder: Path, authority: KeyPair, host: str) -> AsyncIte
 
 def write_tree(server: CoordinatorServer, folder: Path, node_id: str) -> None:
     """All that the coordinator has for one node now."""
-    files = {f"trust/{number}.hfs": data for number, data in enumerate(server.bundles, 1)}
-    files |= {f"documents/{static_tree.name_of(name)}": data for name, data in server.documents.items()}
-    files[f"heads/{static_tree.name_of(node_id)}"] = server.head
+    files = {bundle_file(number): data for number, data in enumerate(server.bundles, 1)}
+    files |= {document_place(name).file: data for name, data in server.documents.items()}
+    files[head_place(node_id, (0, 0), 0).file] = server.head
     for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        path = folder / name.removeprefix("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 @asynccontextmanager
