@@ -31,6 +31,7 @@ SCOPE = "service_assignment"
 WITHIN_S = 60.0
 NO = 1  # the exit status of `holdfast import` and `holdfast may`
 HOUR = 3_600
+SOON_S = 6
 NOT_VOUCHED_FOR = 5  # up to this step nobody has signed for the scope that a document names, so none shows its refusal
 FORBIDDEN = (
     "approve_enrolment", "issue_certificate", "assign_role", "change_cluster_policy", "change_organization_policy",
@@ -76,7 +77,7 @@ class World:
 
     @property
     def active(self) -> dict[str, Any]:
-        return self.client.document(SCOPE)
+        return self.client.document(SCOPE, expired=True)
 
     @property
     def version(self) -> int:
@@ -99,9 +100,9 @@ class World:
 
     # ---- the good ways
 
-    def declare(self) -> int:
-        """A new port for the service; it is returned."""
-        port = next(self.ports)
+    def declare(self, port: int | None = None) -> int:
+        """Another port for the service, a new one unless it is given; it is returned."""
+        port = port or next(self.ports)
         file = self.lab.folder / "fabric.yaml"
         file.write_text((FABRIC + MORE_SERVICES).format(port=port))
         self.lab.good("apply", "-f", file, "--yes")
@@ -183,7 +184,7 @@ class World:
 
     def forged(self, sections: Mapping[str, object] | None = None, **members: object) -> Document:
         """In form perfect, but for what is given; it sends the service's callers elsewhere."""
-        content = hostile(self.active["sections"]) if sections is None else sections
+        content = with_port(self.active["sections"], 6666) if sections is None else sections
         return signer.snapshot(self.claims(**members), content, [self.key()])
 
     def refuses(self, document: Document | Path, step: int, reason: str) -> None:
@@ -232,11 +233,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         lab.stop()
 
 
-def hostile(sections: dict[str, Any]) -> dict[str, Any]:
-    """With another port for the service."""
+def with_port(sections: dict[str, Any], port: int) -> dict[str, Any]:
+    """As the coordinator would make them with another port for the service."""
     for section in sections.values():
         if "web" in section:
-            section["web"]["endpoints"][0]["port"] = 6666
+            section["web"]["endpoints"][0]["port"] = port
     return sections
 
 
@@ -284,6 +285,26 @@ def test_an_expired_snapshot_is_refused(world: World) -> None:
         times = {"issued_at": then, "refresh_after": then + 60, "expires_at": then + HOUR}
         world.refuses(world.forged(world.active["sections"], config_version=version, **times), 7, "expired")
     world.next_is_applied()
+
+
+def test_an_active_snapshot_that_expires_authorises_nothing_new(world: World) -> None:
+    """rules S75, S16, S57: what the coordinator would publish next, but for its end, which comes in seconds"""
+    port = next(world.ports)
+    with world.alone():
+        end = int(time.time()) + SOON_S
+        file = world.gateway.folder / "soon.hfs"
+        made = world.forged(with_port(world.active["sections"], port), refresh_after=end, expires_at=end)
+        file.write_bytes(made.to_bytes())
+        assert "activated" in world.gateway.ask("import", str(file)).out
+        assert world.client.may("continue_services", scope=SCOPE, resource="web").allowed
+        world.until(lambda: time.time() >= end)
+        assert world.client.may("continue_services", scope=SCOPE, resource="web").reason == "scope_expired"
+    world.until(lambda: world.mode() == "normal")
+    assert world.client.may("start_service", scope=SCOPE, resource="web").reason == "scope_expired"
+    assert world.client.status()["state"] == "active", "one scope's expiry changes no other"
+    world.declare(port)
+    world.next_is_applied()
+    assert world.client.may("start_service", scope=SCOPE, resource="web").allowed
 
 
 def test_a_rollback_is_refused(world: World) -> None:
@@ -361,7 +382,7 @@ def test_a_revoked_signer_is_refused(world: World) -> None:
     world.lab.good("revoke", "key", stolen.key_id, "--reason", "stolen", "--yes")
     world.until(lambda: world.key().key_id != stolen.key_id)
     with world.still():
-        made = signer.snapshot(world.claims(), hostile(world.active["sections"]), [stolen])
+        made = signer.snapshot(world.claims(), with_port(world.active["sections"], 6666), [stolen])
         world.refuses(made, 4, "key_revoked")
     world.next_is_applied()
 
