@@ -25,10 +25,11 @@ from types import SimpleNamespace
 import trio
 from sqlalchemy import insert
 
-from coordinator import authority, schema
+from coordinator import authority, documents, schema
 from coordinator.database import Database
 from coordinator.waiting import News
-from snapshot.identifiers import SCOPE_TYPES, format_time
+from snapshot import canonical
+from snapshot.identifiers import format_time
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Running, TlsNode, running
 from tests.coordinator.founding import Founded
@@ -153,6 +154,7 @@ async def heartbeats(name: str, url: str, folder: Path, count: int) -> None:
     with_members(founded, count)
     async with running(founded) as at:
         await all_published(at, count)
+        _write_listings(folder, at.daemon.coordinator.database)
         process = caller("report", folder, at.ports.fleet, count, int(founded.now))
         # The first round opens the connections and inserts; the second is measured by its callers.
         begun = float(await trio.to_thread.run_sync(process.stdout.readline))
@@ -165,13 +167,38 @@ async def heartbeats(name: str, url: str, folder: Path, count: int) -> None:
     )
 
 
+LISTINGS = "listings.json"
+
+
+def _write_listings(folder: Path, database: Database) -> None:
+    """What was published for each node, which is what an honest one reports to hold."""
+    with database.read() as transaction:
+        found = documents.listings(transaction)
+    marks = {
+        node_id: {scope: [one.config_version, one.content_hash] for scope, one in listing.items()}
+        for node_id, listing in found.items()
+    }
+    (folder / LISTINGS).write_bytes(canonical.dumps(marks))
+
+
+def _held(listing: dict[str, tuple[int, str]]) -> dict[str, object]:
+    return {
+        scope: reports.scope({**reports.mark(version), "content_hash": content_hash})
+        for scope, (version, content_hash) in listing.items()
+    }
+
+
 ROUNDS = 30  # so many that the ends of the connections, which are counted too, hardly count
 
 
 def report(folder: Path, port: int, count: int, now: int) -> None:
     """Every node reports once, then `ROUNDS` times more, all of them at once."""
     sent_at = format_time(now)
-    bodies = [reports.body(f"n{number}", dict.fromkeys(SCOPE_TYPES, 7), sent_at=sent_at) for number in range(count)]
+    listings = json.loads((folder / LISTINGS).read_text())
+    bodies = [
+        reports.body(node_id, scopes=_held(listings[node_id]), sent_at=sent_at)
+        for node_id in (f"n{number}" for number in range(count))
+    ]
     head = (
         "POST /v1/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
     )
