@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.holdfast.operator_lab import Lab, running
-from tests.journeys.test_two_daemons import FABRIC, Gateway, declare
+from tests.holdfast.operator_lab import Lab
+from tests.journeys.gateway import FABRIC, Gateway, declare
 
 ROUTES = "service_assignment"
 SERVICES = 1500
@@ -94,20 +94,6 @@ def _end(*connections: socket.socket) -> None:
     for each in connections:
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.fixture
-def lab(tmp_path):
-    (folder := tmp_path / "coordinator").mkdir()
-    with running(folder) as lab:
-        yield lab
-
-
-@pytest.fixture
-def gateway(lab, tmp_path):
-    gateway = Gateway(tmp_path / "node", lab)
-    yield gateway
-    gateway.kill()
 
 
 @pytest.fixture

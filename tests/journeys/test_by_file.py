@@ -3,9 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from tests.journeys.test_two_daemons import Gateway, Lab, declare, gateway, lab
-
-__all__ = ["gateway", "lab"]  # fixtures
+from tests.holdfast.operator_lab import Lab
+from tests.journeys.gateway import Gateway, declare
 
 
 def carried(lab: Lab) -> Path:

@@ -12,10 +12,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.citations import ROOT
-from tests.journeys.test_two_daemons import Gateway, Lab, declare, gateway, lab
+from tests.holdfast.operator_lab import Lab
+from tests.journeys.gateway import Gateway, declare
 from wire.certificate import make_identity
-
-__all__ = ["gateway", "lab"]  # fixtures
 
 
 class Unix(http.client.HTTPConnection):

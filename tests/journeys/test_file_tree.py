@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import Lab, running
-from tests.journeys.test_two_daemons import FABRIC, Gateway
+from tests.holdfast.operator_lab import Lab
+from tests.journeys.gateway import FABRIC
 from wire.certificate import KeyPair, issue_server
 
 SERVER = """
@@ -57,21 +55,6 @@ def file_server(folder: Path, authority: Path, host: str) -> Iterator[str]:
     finally:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def lab(tmp_path) -> Iterator[Lab]:
-    folder = tmp_path / "coordinator"
-    folder.mkdir()
-    with running(folder) as lab:
-        yield lab
-
-
-@pytest.fixture
-def gateway(lab, tmp_path) -> Iterator[Gateway]:
-    gateway = Gateway(tmp_path / "node", lab)
-    yield gateway
-    gateway.kill()
 
 
 def declare(lab: Lab, port: int, url: str) -> None:

@@ -15,8 +15,6 @@ import pytest
 
 from holdfast.client import Client
 from tests.citations import ROOT
-from tests.holdfast.operator_lab import running
-from tests.journeys.test_two_daemons import Gateway
 
 EXAMPLE = ROOT / "examples" / "import"
 PLACES = {
@@ -89,21 +87,11 @@ def real_lists():
 
 
 @pytest.fixture
-def lab(tmp_path):
-    folder = tmp_path / "coordinator"
-    folder.mkdir()
-    with running(folder) as lab:
-        yield lab
-
-
-@pytest.fixture
-def gateway(lab, tmp_path):
+def gateway(gateway):
     """The node gateway-1 of web.yaml."""
-    gateway = Gateway(tmp_path / "node", lab)
     configuration = gateway.folder / "agent.toml"
     configuration.write_text(configuration.read_text().replace('node_id = "gateway"', 'node_id = "gateway-1"'))
-    yield gateway
-    gateway.kill()
+    return gateway
 
 
 def apply(lab, *places):

@@ -5,28 +5,11 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.holdfast.operator_lab import Lab, running
-from tests.journeys.test_two_daemons import WITHIN_S, Gateway, declare
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    folder = tmp_path / "coordinator"
-    folder.mkdir()
-    with running(folder) as lab:
-        yield lab
-
-
-@pytest.fixture
-def gateway(lab: Lab, tmp_path: Path) -> Iterator[Gateway]:
-    gateway = Gateway(tmp_path / "node", lab)
-    yield gateway
-    gateway.kill()
+from tests.holdfast.operator_lab import Lab
+from tests.journeys.gateway import WITHIN_S, Gateway, declare
 
 
 def database(lab: Lab) -> Path:

@@ -25,7 +25,7 @@ from snapshot import canonical
 from snapshot.bundle import CONFIG
 from snapshot.manifest import Change
 from tests.holdfast.operator_lab import Lab
-from tests.journeys.test_two_daemons import FABRIC, Gateway
+from tests.journeys.gateway import FABRIC, Gateway
 
 SCOPE = "service_assignment"
 WITHIN_S = 60.0

@@ -1,0 +1,24 @@
+"""A coordinator as a process, and a node beside it, for whoever asks for them by these names."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.holdfast.operator_lab import Lab, running
+from tests.journeys.gateway import Gateway
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    with running(folder) as lab:
+        yield lab
+
+
+@pytest.fixture
+def gateway(lab: Lab, tmp_path: Path) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path / "node", lab)
+    yield gateway
+    gateway.kill()

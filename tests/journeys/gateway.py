@@ -1,0 +1,122 @@
+"""What is declared for a small cluster, and its node `gateway`: a disk, and its agent as a process."""
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.holdfast.operator_lab import ROOT, Lab, Ran
+from tests.journeys.interpreter import AGENT_PYTHON
+
+WITHIN_S = 40.0
+
+FABRIC = """\
+kind: Cluster
+id: prod
+spec: {{coordinators: ["https://localhost:7443"]}}
+---
+kind: Organization
+id: acme
+spec: {{name: Acme}}
+---
+kind: Node
+id: gateway
+spec: {{roles: [ingress], organizations: [acme]}}
+---
+kind: Node
+id: egress
+spec: {{roles: [egress_service], organizations: [acme]}}
+---
+kind: Service
+id: web
+spec:
+  organization: acme
+  runs_on: {{nodes: [egress]}}
+  endpoints:
+    - {{name: http, protocol: http, host: 127.0.0.1, port: {port}, exposed: true}}
+---
+kind: DegradedModePolicy
+id: base
+spec: {{allow: [continue_services, preserve_routes, report_degraded], allow_unconfirmed_start: true}}
+"""
+
+AGENT = """\
+[node]
+cluster_id = "prod"
+node_id = "gateway"
+state_directory = "{folder}/state"
+
+[coordinator]
+urls = ["https://localhost:{fleet}"]
+join_urls = ["https://localhost:{join}"]
+ca_file = "{ca}"
+token_file = "{folder}/join.token"
+
+[local]
+socket_path = "{folder}/run/agent.sock"
+projection_directory = "{folder}/run"
+reload_directory = "{folder}/run/reload"
+reload_answers_directory = "{folder}/run/reload-answers"
+
+[intervals]
+heartbeat_interval_s = 5
+"""
+
+
+@dataclass
+class Gateway:
+    """A node's disk, and its agent as a process, started from another folder than the project's."""
+
+    folder: Path
+    lab: Lab
+    process: subprocess.Popen | None = None
+
+    def __post_init__(self) -> None:
+        (self.folder / "run").mkdir(parents=True)
+        (self.folder / "state").mkdir(mode=0o700)
+        ca = self.lab.folder / "state" / "tls" / "ca.pem"
+        (self.folder / "agent.toml").write_text(AGENT.format(folder=self.folder, ca=ca, **self.lab.ports))
+
+    def start(self) -> None:
+        command = [AGENT_PYTHON, "-c", "from agent.run import main; main()", "--config", self.folder / "agent.toml"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        self.until(lambda: self.ask("status").status == 0)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def ask(self, command: str, *arguments: str) -> Ran:
+        return self.lab.holdfast(command, "--socket", self.folder / "run" / "agent.sock", *arguments)
+
+    @property
+    def status(self) -> dict:
+        ran = self.ask("status", "--json")
+        assert ran.status == 0, (ran, self.log())
+        return ran.json
+
+    def port(self) -> int:
+        """As a service reads it: from the files."""
+        files = (self.folder / "run" / "active" / "service_assignment").glob("*.json")
+        sections = [json.loads(path.read_text()) for path in files]
+        return next(section["web"]["endpoints"][0]["port"] for section in sections if "web" in section)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def until(self, holds) -> None:
+        end = time.monotonic() + WITHIN_S
+        while not holds():
+            assert self.process is not None and self.process.poll() is None, self.log()
+            assert time.monotonic() < end, self.log()
+
+
+def declare(lab: Lab, port: int) -> None:
+    (lab.folder / "fabric.yaml").write_text(FABRIC.format(port=port))
+    lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
