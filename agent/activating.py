@@ -9,6 +9,7 @@ from agent import origins
 from agent.admission import Candidate
 from agent.node import Node
 from agent.origins import Origin
+from agent.sources import Sources
 from agent.start import REVOKED_ROW
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from store.errors import StoreError
@@ -20,12 +21,14 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True)
 class Activating:
     node: Node
+    sources: Sources
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:
         """All or none, in one transaction; durable when it returns. StoreError."""
         moment = self.node.moment()
         verified = [candidate.verified for candidate in candidates]
         generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
+        await self.sources.forget_removed()  # a transfer may be running meanwhile
         scopes = [one.scope for one in verified]
         self.node.learnt.gaps -= set(scopes)
         self.node.learnt.refresh_required -= set(scopes)
@@ -54,6 +57,7 @@ class Activating:
     async def withdraw(self, scopes: Sequence[str]) -> None:
         """The head lists them no more. StoreError."""
         generation = await self.node.change(self.node.store.withdraw, *scopes, now=self.node.now())
+        await self.sources.forget_removed()
         log.info("scopes withdrawn", generation=generation, scopes=list(scopes))
 
     async def let_all_go(self) -> None:

@@ -5,6 +5,9 @@ its back-off, and everything else goes on (rules A14, P1).
 """
 
 from collections.abc import Callable
+from weakref import WeakSet
+
+import trio
 
 from wire.certificate import BadCertificateError
 from wire.client import ClientError, ClientFault, Connected, HttpsConnector
@@ -12,12 +15,17 @@ from wire.endpoint import Endpoint
 
 
 class LateConnector:
-    """`make` reads the files named by `what`; it is called again at each attempt until it succeeds."""
+    """`make` reads the files named by `what`; it is called again at each attempt until it succeeds.
+
+    `cut_off` ends every connection that was made, also one that is read from, and lets no more be made.
+    """
 
     def __init__(self, make: Callable[[], HttpsConnector], what: str) -> None:
         self._make = make
         self._what = what
         self._made: HttpsConnector | None = None
+        self._open: WeakSet[trio.abc.Stream] = WeakSet()
+        self._is_cut_off = False
 
     async def connect(self, place: Endpoint, seconds: float) -> Connected:
         if self._made is None:
@@ -27,4 +35,20 @@ class LateConnector:
                 raise ClientError(ClientFault.TLS_FAILED, f"{self._what}: {error.strerror or error}") from error
             except BadCertificateError as error:
                 raise ClientError(ClientFault.TLS_FAILED, f"{self._what}: {error}") from error
-        return await self._made.connect(place, seconds)
+        self._refuse_when_cut_off(place)
+        connected = await self._made.connect(place, seconds)
+        self._open.add(connected.stream)
+        if self._is_cut_off:  # while it was made
+            await self.cut_off()
+        self._refuse_when_cut_off(place)
+        return connected
+
+    async def cut_off(self) -> None:
+        """Who reads from a connection gets a ClientError, as if the other end had gone."""
+        self._is_cut_off = True
+        while self._open:
+            await trio.aclose_forcefully(self._open.pop())
+
+    def _refuse_when_cut_off(self, place: Endpoint) -> None:
+        if self._is_cut_off:
+            raise ClientError(ClientFault.CONNECT_FAILED, f"{place} is asked no more")

@@ -84,6 +84,7 @@ class Reporting:
         try:
             answer = await source.client.fetch(source.endpoint, call)
             await self._learn(HeartbeatAnswer.parse(answer.body))
+            await self.sources.answered(source)
         except (ClientError, BadMessageError, StoreError) as error:
             self.node.counters.add("heartbeats_failed")
             if isinstance(error, ClientError) and error.code == REVOKED:

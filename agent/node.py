@@ -17,6 +17,7 @@ from agent import degraded, standing
 from agent.changes import Generation
 from agent.clock import Clock
 from agent.configuration import Settings
+from agent.endpoint_sets import EndpointSets
 from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
 from agent.join_failure import JoinFailure
 from agent.moment import Moment, Outage, Regression, guard
@@ -50,6 +51,7 @@ class Learnt:
     behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # scope to what the coordinator recorded
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
+    endpoints: EndpointSets = field(default_factory=EndpointSets)  # of coordinators, as node_bootstraps list them
     store_fault: str = ""
     revoked: bool = False  # kept: left only by enrolment anew (rules A9)
 

@@ -45,6 +45,11 @@ class Peers:
             if degraded.may(Question("reconnect_peers", SCOPE, peer.node_id), facts, now).allowed
         ]
 
+    def trusted(self) -> list[Peer]:
+        """Whose connections may go on: listed, and not revoked."""
+        revoked = self.node.holdings.revocations.node_ids
+        return [peer for peer in self.listed() if peer.node_id not in revoked]
+
     def listed(self) -> tuple[Peer, ...]:
         """That the unexpired directory pins, but for this node itself."""
         document = self.node.holdings.kept.active.get(SCOPE)

@@ -81,6 +81,7 @@ class Refresh:
         source.worked()
         if source.kind is Kind.COORDINATOR:
             await self.node.checked_in()
+            await self.sources.answered(source)
         return news
 
     def _failed(self, source: Source, error: ClientError) -> None:

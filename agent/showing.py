@@ -40,7 +40,7 @@ class Showing:
     shown: dict[Endpoint, Shown] = field(default_factory=dict)
 
     def is_asked(self, answer: Answer, source: Source) -> bool:
-        """By a configured coordinator alone: a mirror, a peer or an entry of a manual map decides nothing by it."""
+        """By a coordinator alone: a mirror, a peer or an entry of a manual map decides nothing by it."""
         is_coordinator = source.kind is Kind.COORDINATOR and self.node.settings.coordinator is not None
         return is_coordinator and answer.status == NO_NEWS and answer.headers.get(ASKED) == HEAD
 

@@ -1,8 +1,8 @@
 """Where documents come from, and in which order (protocol.md 1; rules S64, K50, X27, X28, P16).
 
-The configured coordinators, the storage endpoints of the last valid `storage_directory`, peers of the `peer_directory`
-with their pinned certificates. Each has its own back-off; what is revoked is not asked. DNS is asked at each attempt,
-the last working address first (wire/client.py).
+The coordinators, configured ones and those that the `node_bootstrap` lists (coordinators.py), the storage endpoints of
+the last valid `storage_directory`, peers of the `peer_directory` with their pinned certificates. Each has its own
+back-off; what is revoked is not asked. DNS is asked at each attempt, the last working address first (wire/client.py).
 """
 
 import random
@@ -16,7 +16,9 @@ import trio
 from agent import degraded
 from agent.configuration import Settings
 from agent.connecting import LateConnector
+from agent.coordinators import Coordinators
 from agent.degraded import Question
+from agent.endpoint_sets import NamedBy
 from agent.node import Node
 from agent.peers import Peers
 from agent.source import Kind, Source
@@ -31,8 +33,22 @@ DIRECTORY = "storage_directory"
 NO_PINS: Pins = frozenset()
 ATTENDED_S = 300.0
 MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
+NAMED_BY = {Kind.STORAGE: NamedBy.STORAGE, Kind.PEER: NamedBy.PEERS}
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A client, and the connector whose connections it uses."""
+
+    client: Client[Endpoint]
+    connector: LateConnector
+
+    async def cut_off(self) -> None:
+        """Idle connections, and those in the middle of a transfer."""
+        await self.connector.cut_off()
+        await self.client.aclose()
 
 
 @dataclass
@@ -42,24 +58,23 @@ class Sources:
     node: Node
     identity: Identity
     uniform: Callable[[float, float], float] = random.uniform
-    _configured: tuple[Endpoint, ...] = field(init=False)
     _woken: trio.Event = field(default_factory=trio.Event)
     _attended_until: float = float("-inf")
-    _clients: dict[object, Client[Endpoint]] = field(default_factory=dict)
-    _retired: list[Client[Endpoint]] = field(default_factory=list)
+    _lines: dict[object, Line] = field(default_factory=dict)
+    _retired: list[Line] = field(default_factory=list)
     _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._peers = Peers(self.node)
-        self._configured = tuple(configured_endpoints(self.node.settings))
+        self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
 
     def coordinators(self) -> list[Source]:
         """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
-        return self._configured_sources() if self.node.settings.coordinator is not None else []
+        return self._coordinator_sources() if self.node.settings.coordinator is not None else []
 
     def all(self) -> list[Source]:
         """In the order in which they are asked for documents."""
-        return [*self._configured_sources(), *self._storage(), *self._peer_sources()]
+        return [*self._polled(), *self._peer_sources()]
 
     def rested(self) -> Iterator[Source]:
         return (source for source in self.all() if source.is_rested)
@@ -83,53 +98,77 @@ class Sources:
 
     async def wait_pollable(self, least_s: float, most_s: float) -> None:
         """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""
-        polled = (source for source in self._known.values() if source.kind is not Kind.PEER)
-        asked = [max(source.not_before, source.poll_again_at) for source in polled]
+        asked = [max(source.not_before, source.poll_again_at) for source in self._polled()]
         rest_s = min(asked, default=0.0) - trio.current_time()
         with trio.move_on_after(min(most_s, max(least_s, rest_s))):
             await self._woken.wait()
 
     def report(self) -> list[dict[str, object]]:
-        """Those that were asked, and the configured ones, in their order; it connects to none."""
+        """The coordinators, and others that were asked, in their order; it connects to none."""
         known = {(source.kind, source.endpoint): source for source in self._known.values()}
-        configured = [(self._configured_kind, endpoint) for endpoint in self._configured]
-        ordered = dict.fromkeys([*configured, *sorted(known, key=lambda key: list(Kind).index(key[0]))])
-        return [_report(kind, endpoint, known.get((kind, endpoint))) for kind, endpoint in ordered]
+        named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.asked().items()}
+        others = [key for key in known if key[0] in NAMED_BY]
+        named |= {key: NAMED_BY[key[0]] for key in sorted(others, key=lambda key: list(Kind).index(key[0]))}
+        return [_report(*key, named_by, known.get(key)) for key, named_by in named.items()]
 
     async def aclose(self) -> None:
-        for client in [*self._clients.values(), *self._retired]:
-            await client.aclose()
+        for line in [*self._lines.values(), *self._retired]:
+            await line.client.aclose()
 
     async def renewed(self, identity: Identity) -> None:
         """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
         connection may end first.
         """
         self.identity = identity
-        self._retired += self._clients.values()
-        self._clients.clear()
+        self._retired += self._lines.values()
+        self._lines.clear()
         self._known.clear()
-        for client in self._retired:
-            await client.aclose()
+        for line in self._retired:
+            await line.client.aclose()
+
+    async def follow(self) -> None:
+        """To the coordinators that the accepted `node_bootstrap` lists. Called once that may be another one."""
+        await self._coordinators.follow()
+        await self._forget_coordinators()
+
+    async def answered(self, source: Source) -> None:
+        """A coordinator has, as one does: those that were replaced by it are not kept longer (rules P25)."""
+        await self._coordinators.answered(source.endpoint)
+        await self._forget_coordinators()
 
     async def forget_removed(self) -> None:
-        """Who is pinned no more is nobody: no connection to it is kept (threats D-49). Called once that may be so."""
-        listed = {(peer.endpoint, peer.pins) for peer in self._peers.listed()}
-        gone = [key for key in self._known if key[0] is Kind.PEER and key[1:] not in listed]
-        for key in gone:
-            del self._known[key]
-            client = self._clients.pop(key[2], None)
-            if client is not None:
-                await client.aclose()
+        """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49). Called
+        once that may be so.
+        """
+        trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted()}
+        await self._forget([key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted])
 
     # ---- inside
 
     @property
-    def _configured_kind(self) -> Kind:
+    def _first_kind(self) -> Kind:
         return Kind.COORDINATOR if self.node.settings.coordinator is not None else Kind.MANUAL
 
-    def _configured_sources(self) -> list[Source]:
-        found = [self._source(self._configured_kind, endpoint) for endpoint in self._configured]
-        return sorted(found, key=lambda source: -source.worked_at)
+    def _polled(self) -> list[Source]:
+        """All but peers, which hold no heads of ours."""
+        return [*self._coordinator_sources(), *self._storage()]
+
+    def _coordinator_sources(self) -> list[Source]:
+        """Those that were replaced come last, however well they work: else the new ones would never be asked."""
+        asked = self._coordinators.asked()
+        found = [self._source(self._first_kind, endpoint) for endpoint in asked]
+        return sorted(found, key=lambda source: (asked[source.endpoint] is NamedBy.EARLIER, -source.worked_at))
+
+    async def _forget_coordinators(self) -> None:
+        asked = self._coordinators.asked()
+        await self._forget([key for key in self._known if key[0] is Kind.COORDINATOR and key[1] not in asked])
+
+    async def _forget(self, keys: list[tuple[Kind, Endpoint, Pins]]) -> None:
+        for key in keys:
+            del self._known[key]
+            line = self._lines.pop(self._line_key(*key), None)
+            if line is not None:
+                await line.cut_off()
 
     def _storage(self) -> Iterator[Source]:
         """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
@@ -154,18 +193,24 @@ class Sources:
         found = self._known.get((kind, endpoint, pins))
         if found is None:
             cap_s = float(self.node.settings.intervals.backoff_cap_s)
-            client = self._client(endpoint, pins)
+            client = self._client(kind, endpoint, pins)
             unattended = kind is not Kind.MANUAL or endpoint in unattended_endpoints(self.node.settings)
             found = Source(kind, endpoint, client, BackOff(self.uniform, cap_s=cap_s), unattended)
             self._known[kind, endpoint, pins] = found
         return found
 
-    def _client(self, endpoint: Endpoint, pins: Pins) -> Client[Endpoint]:
-        settings = self.node.settings
-        key: object = pins or authority_of(settings, endpoint)
-        if key not in self._clients:
-            self._clients[key] = Client(self._connector(pins, authority_of(settings, endpoint)), deadlines(settings))
-        return self._clients[key]
+    def _client(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> Client[Endpoint]:
+        settings, key = self.node.settings, self._line_key(kind, endpoint, pins)
+        if key not in self._lines:
+            connector = self._connector(pins, authority_of(settings, endpoint))
+            self._lines[key] = Line(Client(connector, deadlines(settings)), connector)
+        return self._lines[key].client
+
+    def _line_key(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> object:
+        """A peer and a coordinator that is listed have a client of their own: its connections may have to end."""
+        if pins or (kind is Kind.COORDINATOR and not endpoint.configured):
+            return pins or endpoint
+        return authority_of(self.node.settings, endpoint)
 
     def _connector(self, pins: Pins, authority: Path) -> LateConnector:
         identity = self.identity
@@ -199,11 +244,12 @@ def deadlines(settings: Settings) -> Deadlines:
     return Deadlines(connect_s=settings.intervals.connect_s, silence_s=settings.intervals.silence_s)
 
 
-def _report(kind: Kind, endpoint: Endpoint, source: Source | None) -> dict[str, object]:
+def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | None) -> dict[str, object]:
     """JSON, for the status; without a source: it was not asked yet."""
     return {
         "kind": str(kind),
         "url": str(endpoint),
+        "named_by": str(named_by),
         "error": source.error if source else "",
         "failures": source.back_off.failures if source else 0,
         "again_in_s": int(source.again_in_s) if source else 0,

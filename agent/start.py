@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from agent import origins
+from agent import endpoint_sets, origins
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.enrolling import roots_of
@@ -115,6 +115,7 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     health = opened.store.table(Name.HEALTH)
     node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
     node.learnt.origins = origins.from_row(health.get(origins.ROW))
+    node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
     node.learnt.revoked = health.get(REVOKED_ROW) is not None
     node.learnt.member = is_member(opened.store, node.holdings)
     node.learnt.other_cluster = _is_for_another_cluster(settings)

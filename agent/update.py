@@ -61,7 +61,7 @@ class Update:
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
         self.validation = Validation(self.node, self.admission, self.validators, self.put_offs.give_up)
-        self.activating = Activating(self.node)
+        self.activating = Activating(self.node, self.sources)
         self.importing = Importing(
             self.node, self.admission, self.validation, self.activating, self.lock, self.head_lock
         )
@@ -81,6 +81,7 @@ class Update:
     async def bring_up(self) -> float:
         """One round; the seconds after which the next is due without a change. StoreError."""
         async with self.lock:
+            await self.sources.follow()
             await self.sources.forget_removed()
             if self.node.store.unfinished:
                 await self.node.change(self.node.store.resume, self.node.now())

@@ -43,7 +43,8 @@ async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
     assert (report["node_id"], report["trust_bundle_version"], report["roles"]) == ("node-a", 1, ["core_mesh"])
     assert report["rollback_check"] == "confirmed"
     assert report["sources"][0] == {
-        "kind": "coordinator", "url": str(made.coordinator), "error": "", "failures": 0, "again_in_s": 0,
+        "kind": "coordinator", "url": str(made.coordinator), "named_by": "agent.toml", "error": "", "failures": 0,
+        "again_in_s": 0,
     }  # fmt: skip
     assert report["origins"][ROUTES]["source"] == str(made.coordinator)
     alone = Front(made.node, made.inside.front.decisions).report()

@@ -84,7 +84,8 @@ def test_files_feed_a_node_whose_coordinator_is_gone(lab, gateway, tmp_path):
         status = gateway.status
         assert status["state"] == "active"
         sources = {row["kind"]: row for row in status["sources"]}
-        assert sources["storage"] == {"kind": "storage", "url": url, "error": "", "failures": 0} | {
-            "again_in_s": sources["storage"]["again_in_s"]
-        }
+        assert sources["storage"] == {
+            "kind": "storage", "url": url, "named_by": "storage_directory", "error": "", "failures": 0,
+            "again_in_s": sources["storage"]["again_in_s"],
+        }  # fmt: skip
         assert "connect_failed" in sources["coordinator"]["error"]

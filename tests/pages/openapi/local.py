@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.endpoint_sets import NamedBy
 from agent.local_api import LocalApi
 from agent.origins import Origin
 from tests.pages.openapi import Api
@@ -72,7 +73,18 @@ STATUS = closed(
         "clock": closed(
             {"synchronised": nullable(BOOLEAN), "offset_floor_s": {"type": "integer"}, "regressed": BOOLEAN}
         ),
-        "sources": several(closed({"kind": TEXT, "url": TEXT, "error": TEXT, "failures": COUNT, "again_in_s": COUNT})),
+        "sources": several(
+            closed(
+                {
+                    "kind": TEXT,
+                    "url": TEXT,
+                    "named_by": {"enum": list(map(str, NamedBy))},
+                    "error": TEXT,
+                    "failures": COUNT,
+                    "again_in_s": COUNT,
+                }
+            )
+        ),
         "awaited": named(
             closed(
                 {
