@@ -105,6 +105,12 @@ def peeked(container: bytes, limits: Limits) -> Envelope | None:
     return None
 
 
+def version_of(container: bytes, limits: Limits) -> int:
+    """Of a bundle, as it says itself, to pass over what is held; 0 where it says none."""
+    envelope = peeked(container, limits)
+    return envelope.config_version if envelope is not None else 0
+
+
 def split_grant(documents: Sequence[bytes], limits: Limits) -> tuple[list[bytes], list[tuple[str, bytes]]]:
     """The bundles of a grant in their order, and the other documents with their kind."""
     bundles: list[bytes] = []

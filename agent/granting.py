@@ -49,7 +49,10 @@ class Granting:
         if node.store.enrolment is None:
             await self._pin(bundles)
         await node.reload()
-        await self.update.trust.walk(bundles, "join")
+        held = node.holdings.bundle
+        limits = node.holdings.holder.limits
+        newer = [data for data in bundles if held is None or enrolling.version_of(data, limits) > held.version]
+        await self.update.trust.walk(newer, "join")
         if TRUST_BUNDLE not in node.holdings.kept.marks:
             raise NotGrantedError("no trust bundle of the grant is one that this node believes")
 

@@ -38,6 +38,10 @@ class IdentityFile:
         """BadCertificateError where it is damaged or its key is gone: whose node this is, an operator must say."""
         return self._read(FILE)
 
+    def is_begun(self) -> bool:
+        """Whether there is a pair, or a candidate for one."""
+        return any((self.folder / name).exists() for name in (FILE, NEXT))
+
     def ensure(self, node: NodeTable, now: float) -> KeyPair:
         """The pair, made if there is none."""
         return self.present() or self._write(FILE, self._made(node, now))

@@ -110,7 +110,7 @@ class Joining:
             await self.granting.install()
             return True
         token = await self._token()
-        if token is None and self.node.store.enrolment is None:
+        if token is None and not await self._may_be_member():
             self.node.learnt.joining = False
             return False  # rules K29
         self.node.learnt.joining = True
@@ -123,10 +123,14 @@ class Joining:
             raise
         return True
 
+    async def _may_be_member(self) -> bool:
+        """Roots are pinned, and there is a key that may have been admitted: then no token is needed (rules J12)."""
+        return self.node.store.enrolment is not None and await self.node.threads.read(self.identity.is_begun)
+
     async def _token(self) -> str | None:
         """The first that was not refused yet; where all were, the first. BadTokenFileError where there is none."""
         found = await self.node.threads.read(find_tokens, self.node.settings.token_files())
-        if found.trouble and not found.tokens and self.node.store.enrolment is None:
+        if found.trouble and not found.tokens and not await self._may_be_member():
             raise BadTokenFileError(found.trouble)
         fresh = (token for token in found.tokens if _digest(token) not in self._refused)
         return next(fresh, found.tokens[0] if found.tokens else None)

@@ -1,65 +1,47 @@
-"""`holdfast store`: look at a node's durable store, of a stopped or a running agent. Nothing is ever written to it.
+"""`holdfast store`: look at a node's durable store, of a stopped or a running agent. Nothing is written to it.
 
-    check       every fault, not the first; exit 1 when there is one
-    list        scopes with mark, active version, expiry
-    show        one scope: pointers, signers, sections, last refusal; or the journal
-    export      a scope's document as a file, or its sections as files
+    check           every fault, not the first; exit 1 when there is one
+    list            scopes with mark, active version, expiry
+    show            one scope: pointers, signers, sections, last refusal; or the journal
+    export          a scope's document as a file, or its sections as files
+    reset-identity  the one that changes something, in a file of its own
 
-Run as root it becomes the store's owner first: a lock file of root's would keep the agent out (platform.md 8).
+Which root and which cluster is meant: store_root.py.
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
 
 import click
 
+from holdfast import reset_identity_command
+from holdfast.store_root import entered, options
 from snapshot import container
 from snapshot.identifiers import format_time, is_section_name
 from store.check import check
 from store.documents import StoredDocument
 from store.errors import StoreError, StoreFault
-from store.layout import Root
 from store.lookup import View, look
 from store.records import ScopeRecord
-
-DEFAULT_ROOT = "/var/lib/holdfast"
-P = ParamSpec("P")
 
 
 @click.group("store")
 def command() -> None:
-    """Look at this node's durable store (read-only, also while the agent runs)."""
+    """Look at this node's durable store (read-only, also while the agent runs), or reset its identity."""
 
 
-def _options(function: Callable[P, None]) -> Callable[P, None]:
-    """The root and the cluster, and errors as one line with exit 2."""
-
-    @click.option("--root", default=DEFAULT_ROOT, show_default=True, help="The agent's state directory.")
-    @click.option("--cluster", default="", help="Which cluster, where the root has several.")
-    @wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-
-        try:
-            function(*args, **kwargs)
-        except StoreError as error:
-            click.echo(f"holdfast store: {error}", err=True)
-            raise SystemExit(2) from error
-
-    return wrapped
+command.add_command(reset_identity_command.command)
 
 
 @command.command("check")
-@_options
+@options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a fault.")
 def check_command(root: str, cluster: str, as_json: bool) -> None:
     """Print every fault; exit 0 without any, 1 with one or more."""
 
-    path, name = _entered(root, cluster)
+    path, name = entered(root, cluster)
     count = 0
     for fault in check(path, name):
         count += 1
@@ -70,7 +52,7 @@ def check_command(root: str, cluster: str, as_json: bool) -> None:
 
 
 @command.command("list")
-@_options
+@options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def list_command(root: str, cluster: str, as_json: bool) -> None:
     """The scopes: what is active, the mark, when it expires, what is pending."""
@@ -92,7 +74,7 @@ def list_command(root: str, cluster: str, as_json: bool) -> None:
 
 
 @command.command("show")
-@_options
+@options
 @click.argument("scope", required=False)
 @click.option("--section", help="Print the bytes of this section.")
 @click.option("--journal", type=int, help="Print that many of the last events.")
@@ -110,7 +92,7 @@ def show_command(root: str, cluster: str, scope: str | None, section: str | None
 
 
 @command.command("export")
-@_options
+@options
 @click.argument("scope")
 @click.argument("target", type=click.Path(path_type=Path))
 def export_command(root: str, cluster: str, scope: str, target: Path) -> None:
@@ -236,41 +218,9 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
         raise SystemExit(2) from error
 
 
-# ---- where
-
-
 @contextmanager
 def _look(root: str, cluster: str) -> Iterator[View]:
 
-    path, name = _entered(root, cluster)
+    path, name = entered(root, cluster)
     with look(path, name) as view:
         yield view
-
-
-def _entered(root: str, cluster: str) -> tuple[Path, str]:
-    """The root as its owner sees it, and the one cluster that is meant."""
-
-    path = Path(root).absolute()
-    _become_owner(path)
-    clusters = Root.look(path).clusters
-    if cluster and cluster not in clusters:
-        raise StoreError(
-            StoreFault.NOT_FOUND, f"no cluster {cluster[:80]!r} in {path}; there are: {', '.join(clusters)}"
-        )
-    if not cluster and len(clusters) != 1:
-        raise StoreError(
-            StoreFault.NOT_FOUND, f"name one with --cluster; in {path} are: {', '.join(clusters) or 'none'}"
-        )
-    return path, cluster or clusters[0]
-
-
-def _become_owner(path: Path) -> None:
-    """As root: give up everything that the agent does not have."""
-    try:
-        owner = path.stat()
-    except OSError:
-        return  # said by the check of permissions that follows
-    if os.geteuid() == 0 and owner.st_uid != 0:
-        os.setgroups([])
-        os.setgid(owner.st_gid)
-        os.setuid(owner.st_uid)

@@ -37,7 +37,7 @@ def write(identity: Path, temporary: Path, disk: Disk, enrolment: Enrolment) -> 
     present = read(identity)
     if present is not None and _fixed(present) != _fixed(enrolment):
         raise StoreError(
-            StoreFault.CONFLICT, f"{identity / FILE} holds another enrolment; an identity reset removes it"
+            StoreFault.CONFLICT, f"{identity / FILE} holds another enrolment, of other roots, and no command changes it"
         )
     sequence = 1 if present is None else 2
     new = temporary / "enrolment.new"

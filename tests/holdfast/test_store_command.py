@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from holdfast import store_command
+from holdfast import store_root
 from snapshot.container import ChunkParts
 from snapshot.verify import AlreadyApplied, verify
 from store.disk import Disk
@@ -159,7 +159,7 @@ def test_as_root_it_becomes_the_owner_and_leaves_no_file_of_its_own(node, tmp_pa
         os.chown(path, 65533, 65533)
 
     def look():
-        store_command._become_owner(top / "root")
+        store_root.become_owner(top / "root")
         Root.look(top / "root")
         Environment(top / "root" / "clusters" / "blue" / "store", Disk(), readonly=True).close()
         assert os.getresuid() == (65533, 65533, 65533)

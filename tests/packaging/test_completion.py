@@ -51,6 +51,7 @@ def completed(programs, *words):
         (("holdfast", "st"), ["status", "store"]),
         (("holdfast", "status", "--w"), ["--watch", "--wait"]),
         (("holdfast", "store", "ch"), ["check"]),
+        (("holdfast", "store", "re"), ["reset-identity"]),
         (("holdfast", "verify", ""), ["-o default"]),
         (("holdfastctl", "tok"), ["tokens"]),
         (("holdfastctl", "tokens", "create", "--no"), ["--node"]),

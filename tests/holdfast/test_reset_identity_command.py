@@ -1,0 +1,104 @@
+"""`holdfast store reset-identity`, as a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from agent.start import REVOKED_ROW
+from store.enrolment import Enrolment
+from store.tables import Name
+from tests.store.cluster import NOW, SCOPE, Cluster, Node
+from wire.certificate import make_identity
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A member's disk; its agent runs until the test closes it."""
+    fresh = Node(tmp_path / "root", Cluster())
+    fresh.open()
+    fresh.store.enrol(Enrolment("blue", "node-1", {"root": ""}, 1, 1, 1, int(NOW) - 9, "configuration", int(NOW)))
+    pair = make_identity("node-1", NOW)
+    fresh.store.paths.identity_file.touch(mode=0o600)
+    fresh.store.paths.identity_file.write_bytes(pair.key_pem + pair.certificate_pem)
+    fresh.apply(fresh.cluster.bundle())
+    fresh.apply(fresh.cluster.snapshot(1, {"a": 1}))
+    fresh.key = fresh.store.paths.identity_file
+    yield fresh
+    fresh.close()
+
+
+def ran(node, *arguments, typed=""):
+    program = "from holdfast.store_command import command; command()"
+    command = [sys.executable, "-W", "error", "-c", program, "reset-identity", "--root", str(node.path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, input=typed, check=False)
+
+
+def test_it_says_what_is_lost_and_kept_and_asks(node):
+    """rules L13"""
+    node.close()
+    done = ran(node, typed="node-1\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("lost  private key and certificate sha256:", f"lost  what is active: {SCOPE};", "kept  pinned root"):
+        assert words in done.stdout
+    assert "holdfastctl tokens create --node node-1" in done.stdout
+    assert not node.key.exists()
+    node.open()
+    assert node.store.active(SCOPE) is None
+    assert node.store.floors.scopes[SCOPE].order == (1, 1)
+    assert node.store.enrolment.node_id == "node-1"
+    node.close()
+    again = ran(node, "--yes", "node-1")
+    assert again.returncode == 0
+    assert "no identity is left" in again.stdout
+
+
+@pytest.mark.parametrize(("arguments", "typed"), [((), "node-2\n"), ((), "y\n"), ((), ""), (("--yes", "node-2"), "")])
+def test_what_is_not_confirmed_changes_nothing(node, arguments, typed):
+    """rules L13"""
+    node.close()
+    done = ran(node, *arguments, typed=typed)
+    assert done.returncode == 1
+    assert "nothing was changed" in done.stderr
+    assert node.key.exists()
+    node.open()
+    assert node.store.active(SCOPE) is not None
+
+
+def test_not_while_the_agent_runs(node):
+    """rules L13, L25"""
+    done = ran(node, "--yes", "node-1")
+    assert done.returncode == 2
+    assert "store_locked" in done.stderr
+    assert "systemctl stop holdfast-agent" in done.stderr
+    assert node.key.exists()
+    node.close()
+    assert ran(node, "--yes", "node-1").returncode == 0
+
+
+def test_a_revoked_node_is_told_what_comes_first(node):
+    """rules A9"""
+    node.store.table(Name.HEALTH).put(REVOKED_ROW, {"at": int(NOW)})
+    node.close()
+    done = ran(node, "--yes", "node-1")
+    assert "(revoked)" in done.stdout
+    assert "nodes readmit node-1; the next trust bundle" in done.stdout
+
+
+def test_a_key_that_is_a_credential_stays_where_it_is(node):
+    """rules L40"""
+    node.key.write_bytes(make_identity("node-1", NOW).certificate_pem)
+    node.close()
+    done = ran(node, "--yes", "node-1")
+    assert done.returncode == 0
+    assert "its private key is a credential" in done.stdout
+    assert "another key into the credential holdfast.node-key" in done.stdout
+
+
+def test_a_certificate_that_cannot_be_read_is_reset_too(node):
+    """A damaged file keeps the agent out; the enrolment says whose it was."""
+    node.key.write_bytes(b"rubbish")
+    node.close()
+    done = ran(node, "--yes", "node-1")
+    assert (done.returncode, "certificate unreadable" in done.stdout) == (0, True)
+    assert not node.key.exists()
