@@ -5,13 +5,16 @@ import os
 import signal
 import time
 
+import pytest
 import trio
 
 from agent.configuration import MapEntry, TrustTable
-from tests.fakes.cluster import HOUR, NODE_ID
+from snapshot.manifest import Revocations
+from tests.fakes.cluster import HOUR, NODE_ID, listing
 from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
 from tests.journeys.lab import POLICY, ROUTES
 from wire.certificate import make_identity
+from wire.request import Response
 
 STORAGE, PEERS, POLICY_SCOPE = "storage_directory", "peer_directory", "degraded_mode_policy"
 
@@ -98,6 +101,65 @@ async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
         await one.until_active(ROUTES, 3)
         assert f"GET /v1/documents/{new.envelope.snapshot_id}" in peer.server.requests
         assert not any("head" in request for request in peer.server.requests)
+
+
+class Transfer:
+    """A document that takes half a minute to come."""
+
+    def __init__(self):
+        self.begun, self.ended = trio.Event(), trio.Event()
+        self.was_whole = False
+
+    def slowly(self, path, data):
+        async def pieces():
+            try:
+                self.begun.set()
+                for start in range(0, len(data), 512):
+                    yield data[start : start + 512]
+                    await trio.sleep(0.25)
+                self.was_whole = True
+            finally:
+                self.ended.set()
+
+        return Response(200, [("content-length", str(len(data)))], pieces())
+
+
+def listed_but(one, scope):
+    listed = {name: listing(made) for name, made in one.cluster.published.items() if name not in ("head", scope)}
+    return {"scopes": listed}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_cut_off"),
+    [
+        (lambda one: {"revocations": Revocations(version=1, node_ids=frozenset({"node-b"}))}, True),
+        (lambda one: listed_but(one, PEERS), True),
+        (lambda one: {}, False),
+    ],
+    ids=["revoked", "withdrawn", "stays"],
+)
+async def test_a_transfer_from_a_peer_that_is_removed_is_cut_off(one, mock_clock, change, is_cut_off):
+    """threats D-49, rules S61: within a second of the head that says so; the next source is asked"""
+    pair = make_identity("node-b", time.time())
+    async with StorageServer(one.server, one.folder / "peer", pair).running() as peer, one.agent():
+        await one.settled()
+        pins = [base64.b64encode(pair.der).decode()]
+        await told(one, PEERS, {"peers": {"node-b": {"url": peer.url, "certificates": pins}}})
+        transfer = Transfer()
+        peer.server.instead = transfer.slowly
+        one.server.spoil = no_documents
+        one.server.snapshot({"routes": {"way": {"padding": "x" * 60_000}}}, ROUTES)
+        one.server.announce()
+        await transfer.begun.wait()
+        await trio.sleep(5)
+        one.server.spoil, removed_at = lambda _, data: data, trio.current_time()
+        one.server.announce(**change(one))
+        await transfer.ended.wait()
+        assert (trio.current_time() - removed_at <= 1) is is_cut_off
+        assert transfer.was_whole is not is_cut_off
+        await one.until_active(ROUTES, 2)
+        rows = [row["kind"] for row in (await one.status())["sources"]]
+        assert ("peer" in rows) is not is_cut_off
 
 
 async def until_error(one, kind, words):
