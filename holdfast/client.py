@@ -4,6 +4,7 @@
 
     client = Client()
     routes = client.get("route_policy", "routes").value
+    everything = {name: section.value for name, section in client.sections("route_policy")}
     for change in client.watch("route_policy"):
         ...                                     # read again what change.scopes names
     if client.may("start_service", resource="web").allowed:
@@ -20,7 +21,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ STALE, EXPIRED = "stale", "expired"
 TIMEOUT_S = 15.0
 WAIT_S = 55
 LOOK_EVERY_S = 1.0
+PIECE_BYTES = 256 << 10
 
 
 class HoldfastError(Exception):
@@ -139,6 +141,25 @@ class Client:
             return self._from_files(scope, section, expired=expired)
         return Section(answer.body, answer.facts)
 
+    def sections(self, scope: str, *, expired: bool = False) -> Iterator[tuple[str, Section]]:
+        """Every section of one version, by name, one after the other: a large scope costs no more memory than its
+        largest section. As `get`; AgentDown also where the answer breaks off, and what came before it is not all.
+        """
+        path = f"/v1/scopes/{quote(scope, safe='')}" + ("?expired=allow" if expired else "")
+        try:
+            connection, response = self._asked("GET", path)
+        except AgentDown:
+            yield from self._all_from_files(scope, expired=expired)
+            return
+        with closing(connection):
+            try:
+                if response.status != http.client.OK:
+                    _judged(_answer(response, response.read()))
+                facts = _answer(response, b"").facts
+                yield from ((name, Section(data, facts)) for name, data in _parted(response))
+            except (OSError, http.client.HTTPException) as error:
+                raise AgentDown("agent_down", f"the answer of the agent broke off ({error}): ask again") from error
+
     def document(self, scope: str, *, expired: bool = False, slot: str = "active") -> dict[str, Any]:
         """Envelope, manifest and all sections; `slot` is `active`, `previous` or `pending`. AgentDown."""
         query = {"slot": slot, **({"expired": "allow"} if expired else {})}
@@ -210,15 +231,30 @@ class Client:
 
     def request(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> "Answer":  # noqa: ANN401 - as http.client takes it
         """One request. AgentDown, NotFound, Expired, Refused."""
-        with closing(_Connection(self._socket, self._timeout_s + wait_s)) as connection:
+        connection, response = self._asked(method, path, body, wait_s)
+        with closing(connection):
             try:
-                with suppress(BrokenPipeError, ConnectionResetError):  # refused early: the answer says why
-                    connection.request(method, path, body=body)
-                response = connection.getresponse()
                 data = response.read()
             except (OSError, http.client.HTTPException) as error:
                 raise AgentDown("agent_down", _why(self._socket, error)) from error
-        return _judged(Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, data))
+        return _judged(_answer(response, data))
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,  # noqa: ANN401 - as http.client takes it
+        wait_s: float = 0.0,
+    ) -> tuple["_Connection", http.client.HTTPResponse]:
+        """The answer as far as its headers; who asked closes the connection."""
+        connection = _Connection(self._socket, self._timeout_s + wait_s)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused early: the answer says why
+                connection.request(method, path, body=body)
+            return connection, connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise AgentDown("agent_down", _why(self._socket, error)) from error
 
     def _polled(self, scopes: tuple[str, ...], after: int, wait_s: int) -> Change | None:
         query = urlencode(
@@ -262,7 +298,26 @@ class Client:
         return tuple(sorted(path.name.removesuffix(".json") for path in (self._files / entry["path"]).glob("*.json")))
 
     def _from_files(self, scope: str, section: str, *, expired: bool) -> Section:
-        """Index and section of one generation: by the folder that the link points to now."""
+        with self._generation(scope, expired=expired) as (folder, path, facts):
+            if "/" in section:
+                raise NotFound("not_found", f"{scope} has no section {section}")
+            try:
+                return Section(_read_at(folder, f"{path}/{section}.json"), facts)
+            except FileNotFoundError:
+                raise NotFound("not_found", f"{scope} has no section {section}") from None
+
+    def _all_from_files(self, scope: str, *, expired: bool) -> Iterator[tuple[str, Section]]:
+        with self._generation(scope, expired=expired) as (folder, path, facts):
+            inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                for name in sorted(entry.name for entry in os.scandir(inside)):
+                    yield name.removesuffix(".json"), Section(_read_at(inside, name), facts)
+            finally:
+                os.close(inside)
+
+    @contextmanager
+    def _generation(self, scope: str, *, expired: bool) -> Iterator[tuple[int, str, Facts]]:
+        """Index and sections of one generation, by the folder that the link points to now: it, and where they lie."""
         try:
             folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -270,14 +325,12 @@ class Client:
         try:
             index = json.loads(_read_at(folder, "index.json"))
             entry = index["scopes"].get(scope)
-            if entry is None or "/" in section:
-                raise NotFound("not_found", f"{scope} is not active here, or has no section {section}")
+            if entry is None:
+                raise NotFound("not_found", f"{scope} is not active here")
             facts = _facts_of_entry(entry, index["generation"])
             if facts.grade == EXPIRED and not expired:
                 raise Expired("expired", f"{scope} has expired", facts)
-            return Section(_read_at(folder, f"{entry['path']}/{section}.json"), facts)
-        except FileNotFoundError:
-            raise NotFound("not_found", f"{scope} has no section {section}") from None
+            yield folder, entry["path"], facts
         except OSError as error:
             raise AgentDown("agent_down", f"{_why(self._socket)}; {self._files}: {error.strerror}") from error
         finally:
@@ -320,6 +373,44 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+
+
+def _answer(response: http.client.HTTPResponse, body: bytes) -> Answer:
+    return Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, body)
+
+
+def _parted(response: http.client.HTTPResponse) -> Iterator[tuple[str, bytes]]:
+    """The sections of a streamed scope, as they come: the manifest before them says how long each is."""
+    manifest, rest = _opening(response)
+    for name, entry in manifest.items() if rest[:1] != b"}" else ():
+        begin = f'"{name}":'.encode()
+        whole = len(begin) + entry["size"] + 1  # and what parts it from the next, or ends them
+        while len(rest) < whole:
+            rest += _more(response)
+        if not rest.startswith(begin):
+            raise http.client.HTTPException(f"section {name} is not where it is said to be")
+        yield name, rest[len(begin) : whole - 1]
+        rest = rest[whole:]
+
+
+def _opening(response: http.client.HTTPResponse) -> tuple[dict[str, Any], bytes]:
+    """The manifest, and what has come of the sections. A section may itself be called `sections`: whatever comes
+    before the right place is an object once it is closed.
+    """
+    data, at, mark = b"", -1, b',"sections":{'
+    while True:
+        while (at := data.find(mark, at + 1)) < 0:
+            at = max(-1, len(data) - len(mark))
+            data += _more(response)
+        with suppress(ValueError):
+            return json.loads(data[:at] + b"}")["manifest"], data[at + len(mark) :]
+
+
+def _more(response: http.client.HTTPResponse) -> bytes:
+    piece = response.read1(PIECE_BYTES)
+    if not piece:
+        raise http.client.IncompleteRead(b"")
+    return piece
 
 
 def _judged(answer: Answer) -> Answer:

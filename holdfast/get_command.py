@@ -1,25 +1,82 @@
-"""`holdfast get SCOPE SECTION`: one section, byte for byte."""
+"""`holdfast get`: one section of a scope, byte for byte, or all of them as one JSON object."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
 
 import click
 
 from holdfast.agent_options import EXITS, asks_the_agent, note
-from holdfast.client import FROM_FILES, Client
+from holdfast.client import FROM_FILES, Client, Facts, Section
+from snapshot.identifiers import format_time
+
+SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
 
 
-@click.command("get", epilog=EXITS, short_help="Print a section of an active scope.")
+@click.command("get", epilog=EXITS, short_help="Print a section of an active scope, or all of it.")
 @click.argument("scope")
 @click.argument("section", required=False)
+@click.option("--names", is_flag=True, help="Only the names of the scope's sections, a line each.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object, with version, expiry and grade beside the value."
+)
 @click.option("--expired", is_flag=True, help="Also when the scope has expired.")
 @asks_the_agent
-def command(client: Client, scope: str, section: str | None, expired: bool) -> None:
-    """Print a section of an active scope as it was signed; without SECTION, the names of its sections.
+def command(client: Client, scope: str, section: str | None, names: bool, as_json: bool, expired: bool) -> None:
+    """Print a section of an active scope as it was signed; without SECTION, all sections as one JSON object.
 
-    When the agent is down, the files that it left are read, and a note on standard error says so.
+    All of it is of one version. It is printed as it comes, whatever its size: where the exit status is not 0, it is not
+    whole. When the agent is down, the files that it left are read, and a note on standard error says so.
     """
-    if section is None:
-        click.echo("\n".join(client.document(scope, expired=expired)["manifest"]))
-        return
-    found = client.get(scope, section, expired=expired)
-    if found.facts.source == FROM_FILES:
-        note(f"the agent is down: this is from its files, version {found.facts.version}, {found.facts.grade}")
-    click.echo(found.data)
+    if section is not None and names:
+        raise click.UsageError("a SECTION has no --names")
+    if section is not None:
+        found = client.get(scope, section, expired=expired)
+        _note(found.facts)
+        _print(found, {"scope": scope, "section": section} if as_json else None)
+    elif names:
+        for name, _ in client.sections(scope, expired=expired):
+            click.echo(name)
+    else:
+        _print_all(client.sections(scope, expired=expired), scope, as_json=as_json)
+
+
+def _print(found: Section, about: dict[str, object] | None) -> None:
+    if about is None:
+        click.echo(found.data)
+    else:
+        click.echo(_opening(about | _known(found.facts)) + b',"value":' + found.data + b"}")
+
+
+def _print_all(sections: Iterator[tuple[str, Section]], scope: str, *, as_json: bool) -> None:
+    """As they come, none of them parsed."""
+    between = b"{"
+    for name, section in sections:
+        if between == b"{":
+            _note(section.facts)
+            if as_json:
+                between = _opening({"scope": scope} | _known(section.facts)) + b',"sections":{'
+        click.echo(between + _encoded(name) + b":" + section.data, nl=False)
+        between = b","
+    end = b"{}" if between == b"{" else b"}"
+    click.echo(end + b"}" if as_json and end == b"}" else end)
+
+
+def _known(facts: Facts) -> dict[str, object]:
+    given = asdict(facts)
+    expires = format_time(facts.expires_at) if facts.expires_at is not None else None
+    return {name: given[name] for name in SHOWN} | {"expires_at": expires}
+
+
+def _opening(members: dict[str, object]) -> bytes:
+    """An object that is not closed yet."""
+    return _encoded(members)[:-1]
+
+
+def _encoded(value: object) -> bytes:
+    return json.JSONEncoder(separators=(",", ":")).encode(value).encode()
+
+
+def _note(facts: Facts) -> None:
+    if facts.source == FROM_FILES:
+        note(f"the agent is down: this is from its files, version {facts.version}, {facts.grade}")

@@ -43,6 +43,32 @@ async def test_what_is_not_there_and_what_is_over(api):
     assert (await call(client.get, "route_policy", "routes", expired=True)).facts.grade == "expired"
 
 
+async def test_all_sections_of_one_version(api):
+    """rules P3: as they were signed, one at a time"""
+    found = await call(lambda: dict(client_of(api).sections("route_policy")))
+    assert {name: one.value for name, one in found.items()} == {
+        "routes": {"north": {"ttl_s": 60}},
+        "settings": {"a": 1},
+    }
+    assert {one.facts.version for one in found.values()} == {1}
+    with pytest.raises(NotFound):
+        await call(lambda: list(client_of(api).sections("qos_policy")))
+    api.at = NOW + 8 * DAY
+    with pytest.raises(Expired):
+        await call(lambda: list(client_of(api).sections("route_policy")))
+    assert len(await call(lambda: list(client_of(api).sections("route_policy", expired=True)))) == 2
+
+
+async def test_sections_of_any_name_and_size(periphery):
+    """What is like the frame around them is taken for itself."""
+    sections = {"sections": {"manifest": ',"sections":{'}, "a": ["é" * 100] * 4_000, "z": [], "envelope": {}}
+    periphery.route(1, sections)
+    async with serving(periphery):
+        found = await call(lambda: {name: one.value for name, one in client_of(periphery).sections("route_policy")})
+        assert found == sections
+    assert {name: one.value for name, one in client_of(periphery).sections("route_policy", expired=True)} == sections
+
+
 async def test_documents_scopes_and_status(api):
     client = client_of(api)
     assert (await call(client.document, "route_policy"))["sections"]["settings"] == {"a": 1}
@@ -168,6 +194,20 @@ def test_what_is_no_answer_counts_as_down(tmp_path, answer):
     """rules P6: a typed refusal."""
     with pytest.raises(AgentDown):
         misbehaving(tmp_path, answer).status()
+
+
+START = b'{"envelope":{},"manifest":{"a":{"sha256":"","size":3},"b":{"sha256":"","size":1}},"sections":{"a":"x",'
+
+
+@pytest.mark.parametrize("sections", [START, START + b'"b":', START + b'"c":1}}'])
+def test_a_scope_that_breaks_off_is_not_taken_for_whole(tmp_path, sections):
+    """rules P6: what came before is given, then it is said"""
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n" + sections
+    found = misbehaving(tmp_path, answer).sections("route_policy")
+    name, section = next(found)
+    assert (name, section.data) == ("a", b'"x"')
+    with pytest.raises(AgentDown, match="broke off"):
+        next(found)
 
 
 @pytest.mark.parametrize(

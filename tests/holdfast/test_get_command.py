@@ -1,5 +1,7 @@
 """`holdfast get`."""
 
+import json
+
 from tests.agent.lab import DAY, NOW, serving
 from tests.holdfast.lab import holdfast
 
@@ -7,7 +9,25 @@ from tests.holdfast.lab import holdfast
 async def test_a_section_as_it_was_signed(api):
     done = await holdfast("get", "route_policy", "routes", at=api)
     assert (done.status, done.out, done.err) == (0, '{"north":{"ttl_s":60}}\n', "")
-    assert (await holdfast("get", "route_policy", at=api)).out == "routes\nsettings\n"
+    assert (await holdfast("get", "route_policy", "--names", at=api)).out == "routes\nsettings\n"
+    assert (await holdfast("get", "route_policy", "routes", "--names", at=api)).status == 2
+
+
+async def test_a_whole_scope_is_one_object(api):
+    """rules S7, S13: each section as it was signed"""
+    done = await holdfast("get", "route_policy", at=api)
+    assert (done.status, done.out) == (0, '{"routes":{"north":{"ttl_s":60}},"settings":{"a":1}}\n')
+    assert (await holdfast("get", "qos_policy", at=api)).status == 4
+
+
+async def test_with_what_is_known_of_it(api):
+    whole = json.loads((await holdfast("get", "route_policy", "--json", at=api)).out)
+    assert whole.pop("sections") == {"routes": {"north": {"ttl_s": 60}}, "settings": {"a": 1}}
+    one = json.loads((await holdfast("get", "route_policy", "settings", "--json", at=api)).out)
+    assert (one.pop("value"), one.pop("section")) == ({"a": 1}, "settings")
+    assert one == whole
+    assert (one["scope"], one["source"], one["version"], one["grade"]) == ("route_policy", "agent", 1, "fresh")
+    assert one["expires_at"].endswith("Z")
 
 
 async def test_exit_statuses(api, tmp_path):
@@ -22,6 +42,8 @@ async def test_exit_statuses(api, tmp_path):
     assert (over.status, over.out) == (5, "")
     assert "expired=allow" in over.err
     assert (await holdfast("get", "route_policy", "routes", "--expired", at=api)).out.startswith('{"north"')
+    assert (await holdfast("get", "route_policy", at=api)).status == 5
+    assert (await holdfast("get", "route_policy", "--expired", at=api)).out.startswith('{"routes"')
     assert "3 nobody answers" in (await holdfast("get", "--help")).out
 
 
@@ -33,3 +55,7 @@ async def test_from_the_files_with_a_note(periphery):
     assert (done.status, done.out) == (0, "{}\n")
     assert "the agent is down" in done.err
     assert "version 1, stale" in done.err
+    whole = await holdfast("get", "route_policy", "--json", at=periphery)
+    assert json.loads(whole.out)["source"] == "files"
+    assert json.loads(whole.out)["sections"] == {"routes": {}}
+    assert whole.err == done.err
