@@ -29,6 +29,7 @@ _BOOLEAN = Member(lambda value: isinstance(value, bool), required=False)
 _APPLY = {
     "files": Member(lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values())),
     "prune": _BOOLEAN,
+    "drop_endpoints": _BOOLEAN,
     "dry_run": _BOOLEAN,
     "based_on": Member(is_text(64), required=False),
 }
@@ -79,7 +80,7 @@ class AdminApi:
 
     async def apply(self, request: Request) -> object:
         body = await body_of(request, _APPLY)
-        flags = {"prune": body.get("prune", False), "dry_run": body.get("dry_run", False)}
+        flags = {name: body.get(name, False) for name in ("prune", "drop_endpoints", "dry_run")}
         plan = await self._change(declarations.apply, request, body["files"], based_on=body.get("based_on"), **flags)
         return {"outcome": "planned" if flags["dry_run"] else "applied", **_plan(plan)}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from coordinator import authority, catalog, plans, resources, schema, sites
+from coordinator import authority, catalog, endpoints, plans, resources, schema, sites
 from coordinator.affected import Scope
 from coordinator.database import Database, Transaction
 from coordinator.forms import Fault
@@ -43,13 +43,15 @@ def apply(
     actor: str,
     now: float,
     prune: bool = False,
+    drop_endpoints: bool = False,
     dry_run: bool = False,
     based_on: str | None = None,
 ) -> Plan:
     """Apply the YAML of `texts` (file name to text) as a whole.
 
     InvalidResources with every problem; `concurrent_update` when the state is no longer the one that `based_on` names
-    (rules H38): nothing of the loser remains.
+    (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that would go, unless
+    `drop_endpoints` (rules L15).
     """
     declared = resources.read(texts)
     enter = database.rehearse if dry_run else database.change
@@ -58,7 +60,8 @@ def apply(
         if based_on is not None and based_on != standing.state_id:
             raise Refused(Code.CONCURRENT_UPDATE, "the state has changed since this plan was made", remedy="diff again")
         before = catalog.load(transaction)
-        return _carry_out(transaction, before, declared, prune=prune, state_id=standing.state_id)
+        flags = {"prune": prune, "drop_endpoints": drop_endpoints}
+        return _carry_out(transaction, before, declared, flags, state_id=standing.state_id)
 
 
 def kept(database: Database) -> list[Resource]:
@@ -68,22 +71,30 @@ def kept(database: Database) -> list[Resource]:
 
 
 def _carry_out(
-    transaction: Transaction, before: Model, declared: Mapping[Key, Declared], *, prune: bool, state_id: str
+    transaction: Transaction,
+    before: Model,
+    declared: Mapping[Key, Declared],
+    flags: Mapping[str, bool],
+    *,
+    state_id: str,
 ) -> Plan:
     wanted = {key: each.resource for key, each in declared.items()}
-    made = plans.changes(before.resources, wanted, prune=prune)
+    made = plans.changes(before.resources, wanted, prune=flags["prune"])
     after = plans.result(before.resources, made)
     staying = {key: resource for key, resource in after.items() if key not in declared}
     resources.check(declared, staying, before.cluster_id)
     _check_catalog(transaction, declared)
     if left := list(sites.problems(transaction, made)):
         raise InvalidResources(left)
+    model = replace(before, resources=after)
+    if not flags["drop_endpoints"]:
+        endpoints.check(transaction, before.cluster, model.cluster)
     sites.follow(transaction, made)
     _write(transaction, made)
     touched: frozenset[Scope] = frozenset()
     if made:
-        touched = catalog.changed(transaction, before, replace(before, resources=after))
-    transaction.audit("apply", before.cluster_id, None, {"changes": len(made), "prune": prune})
+        touched = catalog.changed(transaction, before, model)
+    transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
     return Plan(made, len(after) - sum(change.after is not None for change in made), touched, state_id)
 
 

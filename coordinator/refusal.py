@@ -38,6 +38,7 @@ class Code(enum.StrEnum):
     INVALID_RESOURCES = "invalid_resources"
     INVALID_SETTINGS = "invalid_settings"
     UNKNOWN_SITE = "unknown_site"
+    ENDPOINT_IN_USE = "endpoint_in_use"
     CONTRADICTION = "contradiction"
 
 

@@ -106,5 +106,10 @@ EXPLANATIONS: dict[Code, Explanation] = {
         "The configuration is wrong, or its settings are at odds.", "Correct what the message names."
     ),
     Code.UNKNOWN_SITE: Explanation("There is no such site.", "Declare the Site first, or leave site_id out."),
+    Code.ENDPOINT_IN_USE: Explanation(
+        "A coordinator's endpoint would go, and members have not confirmed a node_bootstrap with one that stays.",
+        "Declare the new endpoint beside the old one first, and wait for the members that are named, or remove them; "
+        "or say that you mean it: `holdfastctl apply --drop-endpoints`.",
+    ),
     Code.CONTRADICTION: Explanation("Two parts of what is asked for exclude each other.", "Drop one of them."),
 }

@@ -16,15 +16,16 @@ FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 @click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True, required=True,
               help=FILES_HELP)  # fmt: skip
 @click.option("--prune", is_flag=True, help="Delete what is declared and not in these files.")
+@click.option("--drop-endpoints", is_flag=True, help="Let endpoints of coordinators go that members still need.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, by the same code, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def apply(asked: Asked, places: tuple[Path, ...], prune: bool, dry_run: bool, yes: bool) -> None:
+def apply(asked: Asked, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool) -> None:
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is.
     """
-    body = {"files": read(places), "prune": prune}
+    body = {"files": read(places), "prune": prune, "drop_endpoints": drop_endpoints}
     plan = asked.post("apply", body={**body, "dry_run": True})
     if dry_run:
         asked.show(plan, _render)
@@ -48,7 +49,13 @@ def apply(asked: Asked, places: tuple[Path, ...], prune: bool, dry_run: bool, ye
 def diff(asked: Asked, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
     """How files differ from what is declared; without files, how that differs from what is published."""
     if places:
-        answer = asked.post("apply", body={"files": read(places), "prune": prune, "dry_run": True})
+        body = {
+            "files": read(places),
+            "prune": prune,
+            "drop_endpoints": True,
+            "dry_run": True,
+        }  # it shows, and judges not
+        answer = asked.post("apply", body=body)
         asked.show(answer, _render)
         differs = bool(answer["changes"])
     else:

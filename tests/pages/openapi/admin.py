@@ -122,7 +122,7 @@ REQUEST = closed({"about": TEXT, "changes": several(TEXT), "request": TEXT})
 BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
     ("POST", "/v1/apply"): (
         admin_api._APPLY,
-        closed({"files": named(TEXT)}, prune=BOOLEAN, dry_run=BOOLEAN, based_on=TEXT),
+        closed({"files": named(TEXT)}, prune=BOOLEAN, drop_endpoints=BOOLEAN, dry_run=BOOLEAN, based_on=TEXT),
     ),
     ("POST", "/v1/nodes/{node_id}/revoke"): (admin_api._REASON, REASON_BODY),
     ("POST", "/v1/nodes/{node_id}/remove"): (admin_api._REASON, REASON_BODY),
@@ -176,7 +176,8 @@ OPERATIONS = {
         {**_ok("The plan.", ref("Plan")), 422: answer("Wrong files; nothing was changed.", ref("Problems"))},
         (400, 403, 409, 413, 503),
         body=_asks(("POST", "/v1/apply")),
-        description="With `based_on` of an earlier answer exactly that plan is carried out, or `concurrent_update`.",
+        description="With `based_on` of an earlier answer exactly that plan is carried out, or `concurrent_update`. An "
+        "endpoint of a coordinator that members still need is `endpoint_in_use`, unless `drop_endpoints`.",
     ),
     ("GET", "/v1/resources"): Operation(
         "What is declared",
