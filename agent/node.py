@@ -98,6 +98,7 @@ class Node:
             refusal=failure.code if failure is not None and failure.refused else "",
             other_cluster=learnt.other_cluster,
             bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
+            head_accepted=HEAD in holdings.kept.marks,
             revoked=learnt.revoked or holdings.revoked,
             revoked_by_coordinator=learnt.fenced_at is not None,
             clock_regressed=self._regression.is_met(moment),

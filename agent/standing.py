@@ -34,6 +34,7 @@ class Cause(StrEnum):
     REVOKED = "revoked"
     OTHER_CLUSTER = "token_of_another_cluster"
     NO_BOOTSTRAP = "no_bootstrap"
+    NO_HEAD = "no_head"
     REVOKED_BY_COORDINATOR = "revoked_by_coordinator"
     CLOCK_REGRESSED = "clock_regressed"
     SCOPE_EXPIRED = "scope_expired"
@@ -63,6 +64,7 @@ class Facts:
     refusal: str = ""
     other_cluster: bool = False
     bootstrap_accepted: bool = False
+    head_accepted: bool = False  # ever: one that has expired, or was lost, is another matter
     revoked: bool = False
     revoked_by_coordinator: bool = False
     clock_regressed: bool = False
@@ -117,10 +119,14 @@ def _revoked(facts: Facts, now: float) -> str | None:
 
 
 def _waiting(facts: Facts, now: float) -> str | None:
-    """A4, K27"""
+    """A3, A4, K27"""
     if facts.other_cluster:
         return Cause.OTHER_CLUSTER
-    return None if facts.bootstrap_accepted else Cause.NO_BOOTSTRAP
+    if not facts.bootstrap_accepted:
+        return Cause.NO_BOOTSTRAP
+    # A3: what is granted leads here. Without a head there is none to have expired: neither A6 nor A8 holds. That the
+    # coordinator says we are revoked is shown before other reasons (J40).
+    return None if facts.head_accepted or facts.revoked_by_coordinator else Cause.NO_HEAD
 
 
 def _fenced(facts: Facts, now: float) -> str | None:

@@ -110,6 +110,19 @@ async def test_a_crash_after_the_roots_were_pinned_repeats_safely(one, mock_cloc
         assert one.server.joins == 2
 
 
+async def test_between_its_join_and_its_first_head_a_node_waits(one, mock_clock):
+    """rules A3, A4, A8: no head has expired, so no policy is wanted for that; nothing new is authorised either"""
+    one.server.hang = "/v1/head"
+    async with one.agent():
+        await one.until(lambda: one.node.learnt.member)
+        assert (one.state, one.cause) == ("waiting", "no_head")
+        assert (await one.may("start_service"))["reason"] == "no_head"
+        one.server.hang = ""
+        await one.settled()
+        told = [event.detail for event in one.node.store.journal.events(after=0) if event.event == "state_changed"]
+        assert not [each for each in told if "fenced" in each], told
+
+
 async def test_a_lost_answer_is_asked_for_again(one, mock_clock):
     """rules J12: admitted there, nothing known here; the same certificate comes back"""
     one.server.spoil = lambda path, data: b"" if path == "/v1/join" else data

@@ -19,7 +19,16 @@ SCOPES = {
 }
 FRESH = degraded.Facts(head_expires_at=int(NOW) + 100, scopes=SCOPES, policy=POLICY)
 STALE = replace(FRESH, head_expires_at=int(NOW) - 10, head_expired_for_s=10.0)
-MEMBER = Facts(member=True, bootstrap_accepted=True, listed=frozenset({"route_policy", "node_bootstrap"}), gate=FRESH)
+MEMBER = Facts(
+    member=True,
+    bootstrap_accepted=True,
+    head_accepted=True,
+    listed=frozenset({"route_policy", "node_bootstrap"}),
+    gate=FRESH,
+)
+JUST_JOINED = replace(
+    MEMBER, head_accepted=False, listed=frozenset(), gate=replace(FRESH, head_expires_at=None, policy=None)
+)
 
 
 def without(facts, *scopes):
@@ -40,6 +49,12 @@ TABLE = [
     # rules A4, K27
     (replace(MEMBER, bootstrap_accepted=False), State.WAITING, "no_bootstrap"),
     (replace(MEMBER, other_cluster=True), State.WAITING, "token_of_another_cluster"),
+    # rules A3: nothing has expired yet, so it is not fenced for want of a policy
+    (JUST_JOINED, State.WAITING, "no_head"),
+    (without(JUST_JOINED, POLICY_SCOPE, "route_policy"), State.WAITING, "no_head"),
+    (replace(JUST_JOINED, bootstrap_accepted=False), State.WAITING, "no_bootstrap"),
+    (replace(JUST_JOINED, revoked_by_coordinator=True), State.FENCED, "revoked_by_coordinator"),
+    (replace(JUST_JOINED, head_accepted=True), State.FENCED, "no_degraded_policy"),  # it was lost
     # rules A5
     (MEMBER, State.ACTIVE, ""),
     (expired(MEMBER, "route_policy"), State.ACTIVE, ""),
@@ -72,7 +87,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("facts", "state", "cause"), TABLE, ids=range(len(TABLE)))
 def test_the_table(facts, state, cause):
-    """rules A2, A4, A5, A6, A7, A8, A9, S58"""
+    """rules A2, A3, A4, A5, A6, A7, A8, A9, S58"""
     found = assess(facts, NOW)
     assert (found.state, found.cause) == (state, cause)
 
