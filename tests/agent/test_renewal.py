@@ -6,7 +6,8 @@ import pytest
 
 from agent.identity import renew_at
 from tests.agent.bench import bench
-from tests.journeys.lab import Lab
+from tests.journeys.lab import ROUTES, Lab
+from wire import contexts
 from wire.client import ClientError
 
 
@@ -43,6 +44,50 @@ async def test_a_refusal_leaves_the_old_one_and_is_tried_with_the_same(made, moc
     made.server.down = False
     await joining.renewal.renew()
     assert joining.identity.present() == successor
+
+
+@pytest.fixture
+def contexts_made(monkeypatch):
+    """The TLS contexts that clients have made, as they are made."""
+    seen = []
+    make = contexts._client_context
+
+    def watched(identity):
+        seen.append(make(identity))
+        return seen[-1]
+
+    monkeypatch.setattr(contexts, "_client_context", watched)
+    return seen
+
+
+async def ask_everything(made):
+    """A head, documents and a report, each over a connection of its own."""
+    before = len(made.server.connects)
+    made.server.snapshot({"routes": {}}, ROUTES)
+    made.server.announce()
+    outside = made.outside
+    for ask in (lambda: outside.refresh.ask(made.coordinator), outside.update.bring_up, outside.reporting.report):
+        await made.coordinator.client.aclose()
+        await ask()
+    assert made.coordinator.error == ""
+    assert len(made.server.connects) >= before + 3
+
+
+async def test_one_tls_context_is_kept_until_the_certificate_is_renewed(one, mock_clock, contexts_made):
+    """threats D-49: reading CA and key and making a context costs what a poll should not, and what is kept must go
+    with the certificate
+    """
+    async with bench(one) as made:
+        await made.settle()
+        for _ in range(5):
+            await ask_everything(made)
+        assert len(contexts_made) == 1
+        await made.outside.joining.renewal.renew()
+        of_the_renewal = len(contexts_made) - 1
+        for _ in range(5):
+            await ask_everything(made)
+        assert len(contexts_made) == 1 + of_the_renewal + 1
+        assert contexts_made[-1] is not contexts_made[0]
 
 
 async def test_another_coordinator_renews_as_well(one, mock_clock):
