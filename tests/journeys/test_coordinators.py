@@ -1,0 +1,98 @@
+"""The coordinator moves, twice, to where its node's agent.toml never said that it is: both daemons as processes."""
+
+import re
+import signal
+import socket
+
+import pytest
+
+from tests.fakes.storage import own_address
+from tests.holdfast.operator_lab import Lab, running
+from tests.journeys.gateway import FABRIC, Gateway
+
+
+@pytest.fixture
+def lab(tmp_path):
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    with running(folder, "--host", own_address()) as lab:
+        yield lab
+
+
+def free_places(count):
+    """Where nothing listens yet, as `host:port`: a signed list may not lead to a loopback (threats D-47)."""
+    sockets = [socket.create_server((own_address(), 0)) for _ in range(count)]
+    places = ["{}:{}".format(*one.getsockname()) for one in sockets]
+    for one in sockets:
+        one.close()
+    return places
+
+
+def move(lab: Lab, gateway: Gateway, place: str) -> None:
+    """The node is told nothing but that it is worth asking now (rules P14): a back-off may be long."""
+    lab.stop()
+    text = re.sub(r'(?m)^fleet = ".*"', f'fleet = "{place}"', lab.configuration.read_text())
+    lab.configuration.write_text(text)
+    lab.start()
+    gateway.process.send_signal(signal.SIGHUP)
+
+
+def declared(lab: Lab, port: int, *urls: str):
+    listed = ", ".join(f'"{url}"' for url in urls)
+    text = FABRIC.format(port=port).replace('"https://localhost:7443"', listed)
+    (lab.folder / "fabric.yaml").write_text(text)
+    return lab.folder / "fabric.yaml"
+
+
+def declare(lab: Lab, port: int, *urls: str) -> None:
+    lab.good("apply", "-f", declared(lab, port, *urls), "--yes")
+
+
+def confirmed(lab: Lab, gateway: Gateway, port: int, *urls: str) -> None:
+    """Declared as soon as the node has reported what it needs of these."""
+    gateway.until(lambda: lab.ctl("apply", "-f", declared(lab, port, *urls), "--yes").status == 0)
+
+
+def named(gateway: Gateway) -> dict[str, str]:
+    return {row["url"]: row["named_by"] for row in gateway.status["sources"] if row["kind"] == "coordinator"}
+
+
+def test_a_node_follows_its_coordinator(lab, gateway):
+    """rules L15, P25, P16: without a word in agent.toml, over a restart in the middle, and by the old way while the new
+    one does not answer; and the old endpoint is kept for the node until it has confirmed the new one
+    """
+    first, (second, third) = f"https://localhost:{lab.ports['fleet']}", free_places(2)
+    declare(lab, 8081, first)
+    gateway.start()
+    lab.good("allow", "add", "gateway")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.until(lambda: gateway.status["state"] == "active")
+
+    gateway.kill()
+    declare(lab, 8081, first, f"https://{second}")
+    early = lab.ctl("apply", "-f", declared(lab, 8081, f"https://{second}"), "--yes")
+    assert early.status != 0
+    assert "endpoint_in_use" in early.err
+    assert "gateway" in early.err
+    gateway.start()
+    gateway.until(lambda: f"https://{second}" in named(gateway))
+
+    move(lab, gateway, second)
+    declare(lab, 8082, first, f"https://{second}")
+    gateway.until(lambda: gateway.port() == 8082)
+    assert named(gateway) == {first: "agent.toml", f"https://{second}": "node_bootstrap"}
+
+    confirmed(lab, gateway, 8083, f"https://{second}", f"https://{third}")
+    confirmed(lab, gateway, 8083, f"https://{third}")
+    gateway.until(lambda: named(gateway).get(f"https://{second}") == "earlier node_bootstrap")
+    gateway.kill()
+    gateway.start()
+    declare(lab, 8084, f"https://{third}")
+    gateway.until(lambda: gateway.port() == 8084)
+    assert named(gateway)[f"https://{second}"] == "earlier node_bootstrap"
+
+    move(lab, gateway, third)
+    declare(lab, 8085, f"https://{third}")
+    gateway.until(lambda: gateway.port() == 8085)
+    gateway.until(lambda: f"https://{second}" not in named(gateway))
+    assert named(gateway) == {first: "agent.toml", f"https://{third}": "node_bootstrap"}
