@@ -23,6 +23,7 @@ from pathlib import Path
 import trio
 
 from benchmarks import coordinator_daemon as daemon
+from coordinator.run import collect_seldom
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.holder import Holder
@@ -187,6 +188,7 @@ async def publication(count: int) -> None:
 def main(arguments: list[str]) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    collect_seldom()
     match arguments:
         case ["--hold", folder, port, count]:
             hold(Path(folder), int(port), int(count))

@@ -27,6 +27,7 @@ from sqlalchemy import insert
 
 from coordinator import authority, documents, schema
 from coordinator.database import Database
+from coordinator.run import collect_seldom
 from coordinator.waiting import News
 from snapshot import canonical
 from snapshot.identifiers import format_time
@@ -271,6 +272,7 @@ def urls(folder: Path) -> Iterator[dict[str, str]]:
 def main(arguments: list[str]) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    collect_seldom()
     match arguments:
         case ["hold", folder, port, count]:
             hold(Path(folder), int(port), int(count))

@@ -4,10 +4,11 @@ Under one (node, scope, epoch, version) there is one content for ever, whichever
 with another one gets `conflict`, and nothing of it remains.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from coordinator import authority, documents, schema
 from coordinator.checkin import PublishedHead
@@ -15,6 +16,8 @@ from coordinator.database import Database, Transaction
 from coordinator.documents import Document, Entry
 from coordinator.refusal import Code, Refused
 from snapshot import canonical
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,16 @@ def published_head(transaction: Transaction, node_id: str) -> PublishedHead | No
     return None if row is None else PublishedHead(row.authority_epoch, row.generation, row.refresh_after)
 
 
-def last_version(transaction: Transaction, node_id: str, scope: str) -> tuple[int, int]:
-    """The greatest (epoch, version) that was ever published for a node and scope; (0, 0) for none."""
+def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
+    """The greatest (epoch, version) that was ever published, by node and scope."""
     table = schema.published
-    mine = select(table.c.authority_epoch, table.c.config_version).where(
-        table.c.node_id == node_id, table.c.scope == scope
-    )
-    return max(((row.authority_epoch, row.config_version) for row in transaction.rows(mine)), default=(0, 0))
+    key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
+    chosen = select(*key, func.max(table.c.config_version).label("version")).where(table.c.node_id.in_(node_ids))
+    found: dict[str, dict[str, Pair]] = defaultdict(dict)
+    for row in transaction.rows(chosen.group_by(*key)):
+        pair = (row.authority_epoch, row.version)
+        found[row.node_id][row.scope] = max(pair, found[row.node_id].get(row.scope, (0, 0)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,8 @@ class _Read:
     bases: Mapping[str, Basis]
     heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
     listings: Mapping[str, Mapping[str, Entry]]
+    last: Mapping[str, Mapping[str, Pair]]
+    on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
 
 
@@ -136,8 +144,29 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
         bases=bases(transaction, node_ids),
         heads=heads,
         listings=documents.listings(transaction, node_ids),
+        last=_last(transaction, node_ids),
+        on_record=_on_record(transaction, publications),
         kept=documents.kept(transaction, named),
     )
+
+
+def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
+    found: dict[str, dict[str, Pair]] = {}
+    for chunk in documents.chunks(node_ids):
+        found |= last_versions(transaction, chunk)
+    return found
+
+
+def _on_record(transaction: Transaction, publications: Sequence[Publication]) -> dict[tuple[str, str, Pair], str]:
+    """Lines with the version numbers that are announced now, of any of the nodes: few more than are asked for."""
+    table = schema.published
+    numbers = sorted({entry.config_version for each in publications for entry in each.listing.values()})
+    return {
+        (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
+        for chunk in documents.chunks([each.node_id for each in publications])
+        for some in documents.chunks(numbers)
+        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk), table.c.config_version.in_(some)))
+    }
 
 
 def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accepted:
@@ -154,7 +183,7 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
     announced = read.listings.get(each.node_id, {})
     changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
-    known = {scope: _is_known(transaction, each.node_id, scope, entry) for scope, entry in changed.items()}
+    known = {scope: _is_known(transaction, each.node_id, scope, entry, read) for scope, entry in changed.items()}
     new = {scope: entry for scope, entry in changed.items() if not known[scope]}
     return _Accepted(each, new, {scope: entry for scope, entry in changed.items() if known[scope]})
 
@@ -169,23 +198,18 @@ def _check_basis(each: Publication, read: _Read) -> None:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
 
 
-def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry) -> bool:
+def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry, read: _Read) -> bool:
     """Whether this version is on record, with this content; Refused where it is another one, or goes back.
 
     One content under one version; a lower version only where a recovery allows it (rules S86, S87).
     """
-    table = schema.published
-    columns = select(table.c.authority_epoch, table.c.config_version, table.c.content_hash)
-    line = {
-        (row.authority_epoch, row.config_version): row.content_hash
-        for row in transaction.rows(columns.where(table.c.node_id == node_id, table.c.scope == scope))
-    }
-    if line.get(entry.pair, entry.content_hash) != entry.content_hash:
+    recorded = read.on_record.get((node_id, scope, entry.pair))
+    if recorded not in (None, entry.content_hash):
         raise Refused(Code.CONFLICT, f"{scope} {entry.pair} was published with another content")
-    last = max(line, default=(0, 0))
+    last = read.last.get(node_id, {}).get(scope, (0, 0))
     if entry.pair < last and not _is_recovered(transaction, node_id, scope, last, entry):
         raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is below {last}, and no recovery allows it")
-    return entry.pair in line
+    return recorded is not None
 
 
 def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tuple[int, int], entry: Entry) -> bool:

@@ -10,15 +10,16 @@ import base64
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.engine import Row
 
 from coordinator import authority, objects, revocation, schema
 from coordinator.database import Transaction
 from coordinator.documents import SECTIONS, Entry, chunks
-from coordinator.heads import Basis
+from coordinator.heads import Basis, Pair, last_versions
 from coordinator.issue import Issue, Unpublishable
 from coordinator.settings import CLOCK_SKEW_S, Settings
 from coordinator.signing_key import SigningKey
@@ -28,8 +29,7 @@ from snapshot.bundle import TrustBundle
 from snapshot.envelope import SNAPSHOT, Envelope
 from snapshot.manifest import Revocations
 
-Pair = tuple[int, int]
-
+SECTIONS_REMEMBERED = 8
 _parsed: dict[bytes, TrustBundle] = {}  # the latest bundle: each run of the publisher asks for it
 
 
@@ -140,7 +140,7 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
     rows = transaction.rows(columns.select_from(joined).where(nodes.c.node_id.in_(node_ids)))
     listings = {row.node_id: _listing(row.listing) for row in rows}
     held = _held(transaction, listings)
-    last = _last(transaction, node_ids)
+    last = last_versions(transaction, node_ids)
     recoveries = _recoveries(transaction, node_ids, last)
     return {
         row.node_id: Situation(
@@ -180,17 +180,6 @@ def _held(transaction: Transaction, listings: Mapping[str, Mapping[str, Entry]])
 def _holding(entry: Entry, row: "Row[Any]", read: Read) -> Held:
     parsed = envelope.parse(bytes(row.envelope), SNAPSHOT)
     return Held(entry, parsed, manifest.parse_state(bytes(row.manifest)), read)
-
-
-def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
-    table = schema.published
-    key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
-    chosen = select(*key, func.max(table.c.config_version).label("version")).where(table.c.node_id.in_(node_ids))
-    found: dict[str, dict[str, Pair]] = defaultdict(dict)
-    for row in transaction.rows(chosen.group_by(*key)):
-        pair = (row.authority_epoch, row.version)
-        found[row.node_id][row.scope] = max(pair, found[row.node_id].get(row.scope, (0, 0)))
-    return found
 
 
 def _recoveries(
@@ -265,4 +254,5 @@ def _entry(row: "Row[Any]") -> Entry:
 
 
 def _reader(transaction: Transaction) -> Read:
-    return lambda sha256: objects.get(transaction, f"{SECTIONS}/{sha256}")
+    """Many nodes of a batch hold the same section, one after the other."""
+    return lru_cache(maxsize=SECTIONS_REMEMBERED)(lambda sha256: objects.get(transaction, f"{SECTIONS}/{sha256}"))

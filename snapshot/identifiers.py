@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 MAX_INTEGER = 2**53 - 1
 
@@ -30,6 +31,8 @@ _NONCE = re.compile(r"[a-z0-9._-]{1,128}", re.ASCII)
 _HASH = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z", re.ASCII)
+_NO_TIME = "not a time of the form YYYY-MM-DDTHH:MM:SSZ"
+_MOST_TIMES = 1024  # remembered: the documents of one run have theirs in common
 _ENDPOINT = re.compile(
     r"https://([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]):([1-9][0-9]{0,4})", re.ASCII
 )
@@ -84,9 +87,16 @@ def is_sorted_set(values: object, member: object, most: int | None = None) -> bo
 
 def parse_time(value: object) -> int:
     """Unix seconds of a `time`; ValueError for any other form or a second that no calendar has (threats D-43)."""
-    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        raise ValueError(_NO_TIME)
+    return _seconds_of(value)
+
+
+@lru_cache(maxsize=_MOST_TIMES)
+def _seconds_of(text: str) -> int:
+    match = _TIME.fullmatch(text)
     if match is None:
-        raise ValueError("not a time of the form YYYY-MM-DDTHH:MM:SSZ")
+        raise ValueError(_NO_TIME)
     year, month, day, hour, minute, second = (int(group) for group in match.groups())
     if not 2020 <= year <= 2200:
         raise ValueError("the year is not in 2020..2200")
@@ -95,7 +105,12 @@ def parse_time(value: object) -> int:
 
 def format_time(seconds: float) -> str:
     """The `time` of Unix seconds, rounded down."""
-    return datetime.fromtimestamp(int(seconds // 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text_of(int(seconds // 1))
+
+
+@lru_cache(maxsize=_MOST_TIMES)
+def _text_of(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def scope_name(scope_type: str, scope_ids: Iterable[str] = ()) -> str:
