@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import admission, authority, catalog, objects, schema
+from coordinator import admission, authority, catalog, objects, schema, seen
 from coordinator.admission import Entry
 from coordinator.database import Database, Transaction
 from coordinator.model import Model
@@ -59,6 +59,7 @@ def remove_node(database: Database, node_id: str, *, reason: str, actor: str, no
         _put_tombstone(transaction, node_id, Code.REMOVED, reason)
         before = catalog.load(transaction)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
+        seen.forget(transaction, node_id)
         _end_admission(transaction, node_id)
         transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bounded(reason)})
         touched = catalog.changed(transaction, before, catalog.with_member(transaction, before, node_id))

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 
 import structlog
 import trio
+from sqlalchemy import delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import schema
-from coordinator.database import Database
+from coordinator.database import Database, Transaction
 from coordinator.threads import in_database
 
 WRITE_S = 60.0
@@ -51,11 +52,16 @@ class Seen:
 
 
 def record(database: Database, seen: Mapping[str, float]) -> None:
-    """By node id; a time never goes back. In the order of the key, so that two replicas never wait for each other."""
+    """By node id; a time never goes back, and who was removed meanwhile is passed over.
+
+    In the order of the key, so that two replicas never wait for each other.
+    """
     if not seen:
         return
     table = schema.head_requests
     with database.record() as transaction:
+        entries = {row.node_id for row in transaction.rows(select(schema.nodes.c.node_id))}
+        rows = [{"node_id": node_id, "last_seen": seen[node_id]} for node_id in sorted(entries & seen.keys())]
         dialect = sqlite if transaction.connection.dialect.name == "sqlite" else postgresql
         statement = dialect.insert(table)
         newer = statement.on_conflict_do_update(
@@ -63,4 +69,9 @@ def record(database: Database, seen: Mapping[str, float]) -> None:
             set_={"last_seen": statement.excluded.last_seen},
             where=statement.excluded.last_seen > table.c.last_seen,
         )
-        transaction.run(newer, [{"node_id": node_id, "last_seen": seen[node_id]} for node_id in sorted(seen)])
+        transaction.run(newer, rows)
+
+
+def forget(transaction: Transaction, node_id: str) -> None:
+    """Who is removed was never seen, should it be admitted again."""
+    transaction.run(delete(schema.head_requests).where(schema.head_requests.c.node_id == node_id))

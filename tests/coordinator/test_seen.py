@@ -8,7 +8,8 @@ import trio
 import trio.testing
 from sqlalchemy import event
 
-from coordinator import catalog, fleet, heartbeats, run, seen
+from coordinator import catalog, fleet, heartbeats, revocation, run, seen
+from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.seen import WRITE_S, Seen
 from coordinator.settings import Settings
@@ -45,6 +46,35 @@ def test_who_asks_but_does_not_report_is_silent_all_the_same(database: Database)
     assert now.seconds_since_seen["max"] == 10
 
 
+def test_of_a_node_that_was_removed_nothing_is_kept(database: Database) -> None:
+    """rules K18: neither what is written already nor what was noted before; who is admitted again was not seen yet"""
+    found(database)
+    admit(database, "node-a")
+    admit(database, "node-b")
+    seen.record(database, {"node-a": NOW + 10, "node-b": NOW + 10})
+    revocation.remove_node(database, "node-a", reason="sold", actor="root", now=NOW + 15)
+    assert requests(database) == {"node-b"}
+    seen.record(database, {"node-a": NOW + 14, "node-b": NOW + 20, "nobody": NOW})
+    assert requests(database) == {"node-b"}
+    revocation.readmit(database, Entry("node-a"), actor="root", now=NOW + 30)
+    admit(database, "node-a")
+    assert last_seen(database) == {"node-a": None, "node-b": NOW + 20}
+
+
+def test_a_revoked_node_goes_on_being_seen(database: Database) -> None:
+    """rules K22: its entry stays, and what it asks is answered"""
+    found(database)
+    admit(database, "node-a")
+    revocation.revoke_node(database, "node-a", reason="sold", actor="root", now=NOW)
+    seen.record(database, {"node-a": NOW + 10})
+    assert requests(database) == {"node-a"}
+
+
+def requests(database: Database) -> set[str]:
+    with database.read() as transaction:
+        return {row.node_id for row in transaction.rows(seen.schema.head_requests.select())}
+
+
 class Counted:
     """Transactions that wrote, on one database."""
 
@@ -58,23 +88,29 @@ class Counted:
 
 async def test_many_requests_are_one_write_a_minute(database: Database, autojump_clock: trio.testing.MockClock) -> None:
     """rules J42: a poll is no write; a heartbeat in between makes the note needless"""
+    found(database)
+    for number in range(5):
+        admit(database, f"node-{number}")
     kept = Seen(database, lambda: NOW)
     counted = Counted(database)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.run)
         for number in range(500):
-            kept.note(f"node-{number % 50}")
-        kept.reported("node-7")
+            kept.note(f"node-{number % 5}")
+        kept.reported("node-3")
         await trio.sleep(WRITE_S * 3.5)
         nursery.cancel_scope.cancel()
     assert counted.commits == 1
     with database.read() as transaction:
         rows = transaction.rows(seen.schema.head_requests.select())
-    assert {row.node_id for row in rows} == {f"node-{number}" for number in range(50)} - {"node-7"}
+    assert {row.node_id for row in rows} == {f"node-{number}" for number in range(5)} - {"node-3"}
 
 
 async def test_what_could_not_be_written_is_written_later(database: Database) -> None:
     """rules P1: and what was noted meanwhile counts."""
+    found(database)
+    admit(database, "node-a")
+    admit(database, "node-b")
     at = [NOW]
     kept = Seen(database, lambda: at[0])
     kept.note("node-a")
