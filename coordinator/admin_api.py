@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TypeVar
 
-from coordinator import admission, catalog, declarations, events, explain, fleet, history, revocation
+from coordinator import admission, catalog, declarations, events, explain, fleet, history, put_back, revocation
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.plans import differences
@@ -169,7 +169,7 @@ class AdminApi:
         at = self._at
         now = at.now()
         seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, since=now - DAY)
-        return {**asdict(seen), "put_back": at.standstill.reason}
+        return {**asdict(seen), "put_back": await in_library(put_back.reason, at.database)}
 
     async def audit(self, request: Request) -> object:
         """The newest first; `before` is the audit id to page on from."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import load_der_public_key
+from sqlalchemy import update
 
-from coordinator import authority, configuration, custody, received, signer, signing_key, tokens
+from coordinator import authority, configuration, custody, received, schema, signer, signing_key, tokens
 from coordinator.authority import Founding
 from coordinator.configuration import Configuration
 from coordinator.database import Database
@@ -82,3 +83,9 @@ def _write(folder: Path, name: str, pair: KeyPair) -> None:
     (folder / f"{name}.crt").write_bytes(pair.certificate_pem)
     (folder / f"{name}.key").write_bytes(pair.key_pem)
     (folder / f"{name}.key").chmod(0o600)
+
+
+def set_put_back(database: Database, epoch: int | None) -> None:
+    """As if a node had proven that the database was put back; None ends it."""
+    with database.record() as transaction:
+        transaction.run(update(schema.cluster).values(put_back_epoch=epoch))

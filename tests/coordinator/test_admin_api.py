@@ -10,7 +10,7 @@ import trio
 
 from coordinator import desk, static_tree
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
-from tests.coordinator.founding import Founded
+from tests.coordinator.founding import Founded, set_put_back
 from wire.client import ClientError
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
@@ -225,3 +225,14 @@ async def test_status_and_keys_say_how_it_stands(founded: Founded) -> None:
         assert status["publishing"] == {"behind": 0, "conflicts": 0, "failed": {}, "fault": ""}
         (key,) = (await at.ask("GET", "/v1/keys"))["keys"]
         assert key["key_id"] == founded.config.key_id and set(key["faults"].values()) == {None}
+
+
+async def test_that_the_database_was_put_back_is_said_as_soon_as_it_knows(founded: Founded) -> None:
+    """rules K41: another replica may have found it, or have ended it; the next look at the database is seconds away"""
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        for epoch, words in ((1, "put back"), (None, "")):
+            set_put_back(database, epoch)
+            for path in ("/v1/fleet", "/v1/status"):
+                said = (await at.ask("GET", path))["put_back"]
+                assert (words in said) if words else (said == ""), (path, said)

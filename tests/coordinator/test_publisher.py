@@ -2,10 +2,9 @@
 
 import trio
 import trio.testing
-from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from coordinator import declarations, heads, publisher, schema
+from coordinator import declarations, heads, publisher
 from coordinator.database import Database
 from coordinator.publisher import Publisher
 from coordinator.settings import Settings
@@ -13,6 +12,7 @@ from coordinator.signing_key import SigningKey
 from coordinator.threads import in_database
 from coordinator.waiting import Board
 from tests.coordinator.candidates import NOW, admit
+from tests.coordinator.founding import set_put_back
 from tests.coordinator.publishing import STATE, Press
 
 
@@ -101,11 +101,6 @@ async def test_a_database_found_to_be_put_back_in_between_ends_nothing(database:
         await published(made)
         assert made.health.fault == ""
         nursery.cancel_scope.cancel()
-
-
-def set_put_back(database: Database, epoch: int | None) -> None:
-    with database.record() as transaction:
-        transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
 
 
 async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Database) -> None:
