@@ -4,7 +4,7 @@
     is_accepted     step 9 for what is active: the accepted version, or one that a kept recovery allows
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NoReturn, Protocol
@@ -14,7 +14,7 @@ from snapshot.case import Case, digest_is, reject
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.holder import Holder
-from snapshot.manifest import Entry, Recovery
+from snapshot.manifest import Recovery
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import cluster_is_ours, epoch_is_not_stale, scope_is_within_what_we_may_hold
 from snapshot.verify import subject_is_us_and_scope_type_known as subject_is_us
@@ -44,10 +44,8 @@ class KeptDocument(Protocol):
     def state_bytes(self) -> bytes:
         """The canonical manifest of the full state."""
 
-    @property
-    def sections(self) -> Mapping[str, Entry]: ...
-
-    def read(self, name: str) -> bytes: ...
+    def holds(self, name: str, sha256: str) -> bool:
+        """Whether the bytes of a section, read and hashed now, are those of this hash."""
 
 
 def judge_again(kept: KeptDocument, holder: Holder, *, now: float) -> Standing:
@@ -104,7 +102,7 @@ def _state_is_whole(case: Case, kept: KeptDocument) -> None:
     if not digest_is(kept.state_bytes, case.envelope.state_hash.removeprefix("sha256:")):
         reject(6, Reason.CONTENT_MISMATCH, case.envelope.state_hash, "another state", "manifest")
     for name, entry in manifest.parse_state(kept.state_bytes, case.holder.limits).items():
-        if not digest_is(kept.read(name), entry.sha256):
+        if not kept.holds(name, entry.sha256):
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
 
 

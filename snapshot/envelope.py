@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from snapshot import canonical
+from snapshot.algorithms import ALGORITHMS
 from snapshot.identifiers import (
     HEAD,
     MAX_SCOPE_IDS,
@@ -18,7 +19,6 @@ from snapshot.identifiers import (
 )
 from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Reason, Rejected
-from snapshot.signature import ALGORITHMS
 
 SCHEMA_VERSION = 1
 SNAPSHOT, INCREMENT, RECOVERY = "snapshot", "increment", "recovery"

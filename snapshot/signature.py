@@ -16,11 +16,20 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from snapshot.algorithms import ALGORITHMS, ED25519, RSA_PSS_SHA256
 from snapshot.edwards import L, is_canonical, is_full_order, is_small_order
 
-ED25519 = "ed25519"
-RSA_PSS_SHA256 = "rsa-pss-sha256"
-ALGORITHMS = (ED25519, RSA_PSS_SHA256)
+__all__ = [
+    "ALGORITHMS",
+    "ED25519",
+    "RSA_PSS_SHA256",
+    "BadKey",
+    "key_id",
+    "load_public_key",
+    "pae",
+    "pae_of_type",
+    "verify_signature",
+]
 
 _ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")  # RFC 8410: SEQUENCE, id-Ed25519, BIT STRING
 _RSA_BITS = (3072, 4096)

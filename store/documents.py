@@ -110,6 +110,14 @@ class StoredDocument:
         """The bytes of a section, hashed now; KeyError where there is none, StoreError where they are damaged."""
         return self.fetch(bytes.fromhex(self.sections[name].sha256))
 
+    def holds(self, name: str, sha256: str) -> bool:
+        """Whether a section has this hash, and its bytes, hashed now, as well; StoreError where they are damaged."""
+        entry = self.sections.get(name)
+        if entry is None or entry.sha256 != sha256:
+            return False
+        self.read(name)
+        return True
+
 
 class Reading:
     """One read transaction, seen as scopes and documents. Use it inside its block, on one thread."""

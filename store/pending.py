@@ -8,16 +8,18 @@ batches, so a document of any size passes in bounded memory; what was flushed su
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.limits import Limits
 from snapshot.reasons import Reason, Rejected
-from snapshot.verify import Verified
 from store import blobs, meta
 from store.environment import Environment, Transaction
 from store.errors import StoreError, StoreFault
 from store.records import PendingRecord, name_of, pack, scope_key, unpack
+
+if TYPE_CHECKING:
+    from snapshot.verify import Verified
 
 Write = Callable[[Callable[[Transaction], None]], None]  # a change, made in one transaction
 
@@ -118,7 +120,7 @@ class Pending:
         self._change(sealed=True, received_at=received_at)
         self.flush()
 
-    def complete(self, verified: Verified) -> None:
+    def complete(self, verified: "Verified") -> None:
         """What a verifier read straight from the stream and did not hand over: all but the sections it kept."""
         self._change(envelope=verified.envelope_bytes, signatures=verified.signatures)
         self._manifest = verified.manifest_bytes

@@ -1,9 +1,9 @@
 """Kept recoveries and spent nonces (rules S87; threats D-16). The trust bundle itself is a scope like any other."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from snapshot import container
-from snapshot.verify import Verified
 from store import journal
 from store.blobs import digest_of
 from store.environment import Transaction
@@ -11,13 +11,16 @@ from store.errors import StoreError, StoreFault
 from store.journal import Happened
 from store.records import KeptRecovery, pack, pack_value, scope_key, unpack, unpack_value
 
+if TYPE_CHECKING:  # the child that looks at a store verifies nothing, and does without
+    from snapshot.verify import Verified
+
 MOST_RECOVERIES = 256
 _TABLE = "trust"
 RECOVERY_PREFIX = b"recovery/"
 _NONCE = b"nonce/"
 
 
-def keep_recovery(transaction: Transaction, verified: Verified, now: float) -> None:
+def keep_recovery(transaction: Transaction, verified: "Verified", now: float) -> None:
     """Keep a verified recovery as it came, until its scope is above the version that it gives up."""
     record = KeptRecovery(verified.scope, verified.envelope_bytes, verified.signatures, verified.manifest_bytes, now)
     key = RECOVERY_PREFIX + scope_key(verified.scope) + digest_of(verified.envelope_bytes)[:16]

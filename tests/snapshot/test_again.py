@@ -8,7 +8,8 @@ import pytest
 from coordinator.signer import Document
 from snapshot.again import AT_START, Standing, is_accepted, judge_again
 from snapshot.bundle import REVOKED
-from snapshot.manifest import Entry, Revocations, parse_state
+from snapshot.case import digest_is
+from snapshot.manifest import Revocations
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import STEPS
 from tests.fakes.cluster import DAY, HOUR, NOW, Cluster, key
@@ -35,12 +36,8 @@ class Kept:
     def signatures(self) -> tuple[tuple[str, bytes], ...]:
         return self.document.signatures
 
-    @property
-    def sections(self) -> Mapping[str, Entry]:
-        return parse_state(self.state_bytes)
-
-    def read(self, name: str) -> bytes:
-        return self.bytes_by_name[name]
+    def holds(self, name: str, sha256: str) -> bool:
+        return digest_is(self.bytes_by_name[name], sha256)
 
 
 @pytest.fixture

@@ -345,6 +345,10 @@ def test_damage_that_is_met_while_running(copy):
     with pytest.raises(StoreError) as caught:
         held.read("a")
     assert caught.value.fault is StoreFault.STORE_CORRUPT
+    with pytest.raises(StoreError):  # what is judged again at start is hashed then, too
+        held.holds("a", held.sections["a"].sha256)
+    assert not held.holds("a", "00" * 32)
+    assert not held.holds("no such section", held.sections["a"].sha256)
     seen = []
     copy.store.watch.subscribe(seen.append)
     assert copy.store.fall_back(SCOPE, now=NOW, cause="section a") == "running_on_previous"
