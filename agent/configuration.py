@@ -88,7 +88,9 @@ class NodeTable:
 class CoordinatorTable:
     """Where the coordinators are. `join_urls`: their listeners that ask for no certificate, where they differ."""
 
-    urls: tuple[str, ...] = setting(array(_URL, 1), about="The coordinators, asked in this order.")
+    urls: tuple[str, ...] = setting(
+        array(_URL, 1), about="The coordinators, asked in this order; beside them those that the cluster declares."
+    )
     join_urls: tuple[str, ...] = setting(
         array(_URL, 1), (), "Their listeners that ask for no client certificate, in the same order, where they differ."
     )
