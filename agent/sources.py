@@ -165,7 +165,7 @@ class Sources:
 
     async def _forget(self, keys: list[tuple[Kind, Endpoint, Pins]]) -> None:
         for key in keys:
-            del self._known[key]
+            self._known.pop(key, None)
             line = self._lines.pop(self._line_key(*key), None)
             if line is not None:
                 await line.cut_off()
