@@ -7,6 +7,7 @@ happens upstream ends the process, or takes an active scope away.
 """
 
 import argparse
+import importlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent import local, telemetry, unconfigured
+from agent import interpreter, local, telemetry, unconfigured
 from agent.changes import following
 from agent.clock import Clock, SystemClock
 from agent.configuration import ConfigurationError, Settings, load
@@ -53,7 +54,7 @@ async def serve(
     """
     clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or Notifier()
     stop = trio.Event() if stop is None else stop
-    with local.listener(settings.local) as listener:
+    with interpreter.responsive(), local.listener(settings.local) as listener:
         opened = await threads.write(open_store, settings, clock.read())
         try:
             node = await threads.write(make_node, settings, clock, threads, opened)
@@ -72,8 +73,11 @@ async def serve(
                     nursery.start_soon(_kept_up, node, Upkeep(node).run)
                     nursery.start_soon(_serve_probes, settings, inside)
 
-                    from agent import upstream  # noqa: PLC0415 - it costs what the first answer did not wait for
+                    # It costs what the first answer did not wait for; nor do those that come meanwhile.
+                    await threads.read(importlib.import_module, "agent.upstream")
+                    from agent import upstream  # noqa: PLC0415 - loaded above
 
+                    interpreter.keep_what_is_loaded()
                     outside = upstream.build(node, opened, inside)
                     at_the_end.push_async_callback(outside.aclose)
                     nursery.start_soon(_kept_up, node, outside.joining.run)
