@@ -70,10 +70,14 @@ def test_a_node_follows_its_coordinator(lab, gateway):
 
     gateway.kill()
     declare(lab, 8081, first, f"https://{second}")
-    early = lab.ctl("apply", "-f", declared(lab, 8081, f"https://{second}"), "--yes")
-    assert early.status != 0
-    assert "endpoint_in_use" in early.err
-    assert "gateway" in early.err
+    file = declared(lab, 8081, f"https://{second}")
+    for how in ("--yes", "--dry-run"):
+        early = lab.ctl("apply", "-f", file, how)
+        assert early.status != 0
+        assert "endpoint_in_use" in early.err
+        assert "gateway" in early.err
+    for shown in (lab.good("diff", "-f", file), lab.good("apply", "-f", file, "--dry-run", "--drop-endpoints")):
+        assert "spec.coordinators" in shown.out
     gateway.start()
     gateway.until(lambda: f"https://{second}" in named(gateway))
 
