@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from store import blobs
-from store.environment import Environment
+from store.environment import Environment, Transaction
+from store.errors import StoreError
 from store.fallback import leave_damaged
 from store.journal import Happened
 
-BLOBS_AT_ONCE = 64
+BLOBS_AT_ONCE, BYTES_AT_ONCE = 64, 8 << 20  # whichever is reached first: nobody waits long for a step
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,25 @@ class Scrubber:
     def step(self, now: float, most: int = BLOBS_AT_ONCE) -> Scrubbed:
         """Hash up to `most` blobs; scopes that refer to a damaged one fall back (rules L34)."""
         with self._environment.read() as transaction:
-            seen = list(islice(blobs.digests(transaction, self._position), most))
-            damaged = [digest for digest in seen if not blobs.is_whole(transaction, digest)]
+            seen, damaged, done = self._look(transaction, most)
         happened: dict[str, Happened] = {}
         if damaged:
             with self._environment.write() as transaction:
                 happened = leave_damaged(transaction, damaged, now)
-        done = len(seen) < most
         self._position = b"" if done else seen[-1] + b"\xff\xff\xff\xff"
         return Scrubbed(len(seen), len(damaged), happened, done)
+
+    def _look(self, transaction: Transaction, most: int) -> tuple[list[bytes], list[bytes], bool]:
+        """The digests of a step, those of damaged blobs among them, and whether these were the last."""
+        seen: list[bytes] = []
+        damaged: list[bytes] = []
+        size = 0
+        for digest in islice(blobs.digests(transaction, self._position), most):
+            seen.append(digest)
+            try:
+                size += len(blobs.get(transaction, digest))
+            except StoreError:
+                damaged.append(digest)
+            if size >= BYTES_AT_ONCE:
+                return seen, damaged, False
+        return seen, damaged, len(seen) < most

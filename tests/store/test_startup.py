@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import sealed
+from store import blobs, sealed
 from store.check import check
 from store.errors import StoreError, StoreFault
 from store.floors import MAGIC
@@ -373,6 +373,21 @@ def test_scrubbing_finds_it_in_rounds(copy):
         happenings |= step.happened
     assert happenings | step.happened == {SCOPE: "running_on_previous"}
     assert copy.contents()["a"] == b'{"v":2}'
+
+
+def test_a_step_of_the_rounds_is_bounded_by_bytes(copy):
+    """threats D-26: large sections are hashed a few at a time, and each of them in every round"""
+    copy.open()
+    for number in range(20):
+        copy.store.set(bytes([number]) * (1 << 20))
+    steps = []
+    while not steps or not steps[-1].done:
+        steps.append(copy.store.scrub.step(NOW))
+    assert max(step.blobs for step in steps) < 20
+    with copy.store._environment.read() as transaction:
+        count = len(list(blobs.digests(transaction)))
+    assert sum(step.blobs for step in steps) == count
+    assert copy.store.scrub.step(NOW).blobs > 0  # the next round
 
 
 def test_a_damaged_scope_record(copy):
