@@ -10,6 +10,7 @@ class ListenerLimits:
 
     connections: int = 16_384  # 5,000 nodes hold a long poll and a heartbeat connection each
     connections_each: int = 256
+    handshakes: int = 16_384  # at a time, where only those with a pin come in (handshakes.py)
     handshake_s: float = 5.0
     idle_s: float = 75.0
     head_s: float = 15.0
@@ -22,10 +23,13 @@ class ListenerLimits:
     backlog: int = 1024
 
 
-# threats D-51, and the rows "local request" and "request body" of the rules' numbers.
+# threats D-51, and the rows "local request" and "request body" of the rules' numbers. Of operators' connections
+# strangers can have no more than `handshakes`: the rest is for whoever is pinned, also behind the same address.
 LOCAL = ListenerLimits(connections=64, connections_each=16, head_s=15, body_bytes=64 * 1024, deadline_s=15, backlog=64)
 REMOTE = ListenerLimits()
-ADMIN = ListenerLimits(connections=64, connections_each=16, body_bytes=64 * 1024, deadline_s=15, backlog=64)
+ADMIN = ListenerLimits(
+    connections=128, connections_each=64, handshakes=32, body_bytes=64 * 1024, deadline_s=15, backlog=64
+)
 
 
 class Tally:

@@ -13,6 +13,7 @@ import trio
 
 from wire.connection import Cause, Connection
 from wire.contexts import Identity, alert_of, pinned_server_context, server_context
+from wire.handshakes import Handshakes
 from wire.limits import ListenerLimits
 from wire.peer import AnonymousPeer, OperatorPeer, TlsPeer
 from wire.pins import Pin, PinTable
@@ -35,8 +36,8 @@ def operator_peer(pin: Pin, address: str) -> OperatorPeer:
 class PinnedTransport:
     """Lets in the holders of pinned certificates, in whatever state; each request says which (routes.py).
 
-    Before the handshake a connection counts for its address, afterwards for its holder too. `peer` says what the
-    holder of a pin is: a listener's table is either of nodes or of operators.
+    Before the handshake a connection counts for its address, afterwards for its holder too; handshakes have a room of
+    their own. `peer` says what the holder of a pin is: a listener's table is either of nodes or of operators.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PinnedTransport:
         self._table = table
         self._identity = identity
         self._limits = limits
+        self._handshakes = Handshakes(limits.handshakes)
         self._each_node = connections_each_node
         self._peer = peer
         self._outdated = trio.Event()
@@ -92,7 +94,10 @@ class PinnedTransport:
         return _address_of(raw)
 
     async def open(self, raw: trio.SocketStream) -> Opened:
-        stream = await _handshake(raw, self._context, self._limits.handshake_s)
+        with self._handshakes.one(_address_of(raw)) as scope:
+            stream = await _handshake(raw, self._context, self._limits.handshake_s)
+        if scope.cancelled_caught:
+            raise TurnedAwayError("its handshake made room for another")
         pin = self._table.find(stream.getpeercert(binary_form=True) or b"")
         if pin is None:
             # Taken away a moment ago, or signed by a pinned certificate (threats M02, M07).

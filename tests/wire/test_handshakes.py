@@ -1,0 +1,93 @@
+"""Room for handshakes: strangers cannot keep out those who are known (threats M13, D-51)."""
+
+import socket
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.wire.lab import head, node, pinned_server
+from tests.wire.test_tls import asked, context
+from wire.handshakes import Handshakes
+from wire.limits import ADMIN
+from wire.pins import PinTable
+
+
+async def held(room: Handshakes, caller: str, ended: list[str], name: str) -> None:
+    with room.one(caller) as scope:
+        await trio.sleep_forever()
+    assert scope.cancelled_caught
+    ended.append(name)
+
+
+async def test_the_oldest_of_the_address_with_the_most_makes_room(autojump_clock: MockClock) -> None:
+    room, ended = Handshakes(3), []
+    async with trio.open_nursery() as nursery:
+        for number, caller in enumerate(("known", "a", "a")):
+            nursery.start_soon(held, room, caller, ended, f"{caller}-{number}")
+            await wait_all_tasks_blocked()
+        for number, caller in enumerate(("b", "b", "b"), 3):
+            nursery.start_soon(held, room, caller, ended, f"{caller}-{number}")
+            await wait_all_tasks_blocked()
+            assert len(room) == 3
+        assert ended == ["a-1", "b-3", "b-4"], "whoever comes again makes room itself"
+        nursery.cancel_scope.cancel()
+    assert len(room) == 0
+
+
+async def test_what_is_over_has_left_its_room() -> None:
+    room = Handshakes(1)
+    for _ in range(3):
+        with room.one("a") as scope:
+            assert len(room) == 1
+        assert (len(room), scope.cancelled_caught) == (0, False)
+
+
+async def test_strangers_who_hold_on_to_their_handshakes_keep_nobody_out(tmp_path: Path) -> None:
+    """threats M13, D-51: from four addresses, more than there is room for, and an operator behind one of them"""
+    identity, alice = node(tmp_path, "alice")
+    table = PinTable()
+    table.add(alice, "alice")
+    limits = replace(ADMIN, handshakes=8, connections=16, connections_each=12, handshake_s=60)
+    strangers = []
+    async with pinned_server(tmp_path, table, limits=limits) as (server, port, shown):
+        try:
+            for number in range(40):
+                source = (f"127.0.0.{number % 4 + 1}", 0)
+                strangers.append(socket.create_connection(("127.0.0.1", port), 5, source))
+                await wait_all_tasks_blocked(0.001)
+            assert server.connections == 8
+            assert server.statistics().handshakes_failed == 32
+            for _ in range(3):
+                status, _body = await asked(port, context(shown, identity))
+                assert status == 200
+            assert server.statistics().turned_away == 0
+        finally:
+            for each in strangers:
+                each.close()
+
+
+async def test_who_has_come_in_is_not_asked_to_make_room(tmp_path: Path) -> None:
+    """A connection counts as a handshake until it is let in, and no longer."""
+    identity, alice = node(tmp_path, "alice")
+    table = PinTable()
+    table.add(alice, "alice")
+    limits = replace(ADMIN, handshakes=1)
+    async with pinned_server(tmp_path, table, limits=limits) as (server, port, shown):
+        made = context(shown, identity)
+
+        def three() -> list[ssl.SSLSocket]:
+            """Each is answered before the next one comes, and all stay."""
+            came: list[ssl.SSLSocket] = []
+            for _ in range(3):
+                came.append(made.wrap_socket(socket.create_connection(("127.0.0.1", port), 5)))
+                came[-1].sendall(head("/"))
+                assert came[-1].recv(4096).startswith(b"HTTP/1.1 200")
+            return came
+
+        kept = await trio.to_thread.run_sync(three)
+        assert (server.statistics().accepted, server.connections) == (3, 3)
+        for each in kept:
+            each.close()
