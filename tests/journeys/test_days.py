@@ -58,6 +58,7 @@ class Shipped:
         return time.time() + (NOW - self._begun) + self.days * DAY
 
     def __post_init__(self) -> None:
+        self._notified = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_DGRAM)
         self._begun = time.time()
         self.server.now = lambda: self.now
 
@@ -84,7 +85,7 @@ class Shipped:
             "LD_PRELOAD": str(self.library),
             "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"),
             "FAKETIME_NO_CACHE": "1",
-            "NOTIFY_SOCKET": "",
+            "NOTIFY_SOCKET": str(self.folder / "notify"),
         }
         program = [AGENT_PYTHON, "-m", "agent.run", "--config", str(self.folder / "agent.toml")]
         with (self.folder / "log").open("ab") as log:
@@ -108,9 +109,16 @@ class Shipped:
             return None
 
     async def until(self, holds) -> None:
+        """It tells systemd that it is ready, and each change of its state."""
         with trio.fail_after(WITHIN_S):
-            while not holds(await self.status()):  # noqa: ASYNC110 - another process
-                await trio.sleep(0.05)
+            while not holds(await self.status()):
+                await self._notified.recv(4096)
+
+    async def listen(self) -> None:
+        await self._notified.bind(str(self.folder / "notify"))
+
+    def close(self) -> None:
+        self._notified.close()
 
     async def until_state(self, state: str, cause: str = "") -> None:
         await self.until(lambda status: status and (status["state"], status["cause"]) == (state, cause))
@@ -126,7 +134,6 @@ class Shipped:
         except ClientError as error:
             return error.status
 
-
     async def grade(self) -> str:
         status = await self.status()
         return status["scopes"][ROUTES]["active"]["grade"]
@@ -138,7 +145,10 @@ async def shipped(tmp_path, faketime) -> AsyncIterator[Shipped]:
     server = CoordinatorServer(Cluster(), tmp_path, lambda: NOW)
     (tmp_path / "run").mkdir()
     put_token(tmp_path / "join.token")
-    return Shipped(tmp_path, faketime, server)
+    shipped = Shipped(tmp_path, faketime, server)
+    await shipped.listen()
+    yield shipped
+    shipped.close()
 
 
 @asynccontextmanager

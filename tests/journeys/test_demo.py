@@ -2,12 +2,12 @@
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,11 @@ def of_ours(place):
     return {int(pid): command for pid, command in found}
 
 
+def ending(place):
+    """For each of them a descriptor that can be read from once it has ended."""
+    return [os.pidfd_open(pid) for pid in of_ours(place)]
+
+
 def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     """rules S5, S36, S55, S55f, S57, S71, S72, A6, A15, K28: on real daemons, by the commands that a user has."""
     with start(place, "--keep") as demo:
@@ -61,9 +66,13 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     fleet = f"{looking}; {Path(sys.executable).parent}/holdfastctl fleet"
     assert "members" in subprocess.run(["sh", "-c", fleet], capture_output=True, text=True, check=True).stdout
 
+    running = ending(place)
     [stop] = place.glob("*/stop")
     subprocess.run(["sh", stop], check=True)
-    until(lambda: not of_ours(place))
+    for process in running:
+        assert select.select([process], [], [], 20)[0], of_ours(place)
+        os.close(process)
+    assert of_ours(place) == {}
     assert list(place.iterdir()) == []
 
 
@@ -98,10 +107,3 @@ def read_until(demo, words):
         if words in line:
             return
     raise AssertionError(f"it ended before it said: {words}")
-
-
-def until(holds):
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)  # another program's processes end when they end
