@@ -10,6 +10,8 @@ import pytest
 
 from coordinator.database import Database
 from tests.coordinator import postgresql
+from tests.coordinator.candidates import found
+from tests.coordinator.founding import Founded
 
 _numbers = count()
 
@@ -56,6 +58,19 @@ def database(database_url: str) -> Iterator[Database]:
     opened = Database(database_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def cluster(database: Database) -> Database:
+    """A cluster without members."""
+    found(database)
+    return database
+
+
+@pytest.fixture
+def founded(tmp_path: Path) -> Founded:
+    """The files of a coordinator on SQLite."""
+    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
 
 
 @pytest.fixture

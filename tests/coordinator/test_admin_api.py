@@ -23,11 +23,6 @@ GOOD = """
 """
 
 
-@pytest.fixture
-def founded(tmp_path: Path) -> Founded:
-    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
-
-
 async def test_applying_shows_first_and_then_does_what_it_showed(founded: Founded) -> None:
     """protocol 2; rules H38: a plan is carried out as it was shown, or not at all."""
     async with running(founded) as at:

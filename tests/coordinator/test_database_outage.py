@@ -30,11 +30,6 @@ def server(tmp_path: Path) -> Iterator[postgresql.Server]:
         started.__exit__(None, None, None)
 
 
-@pytest.fixture
-def founded(tmp_path: Path) -> Founded:
-    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
-
-
 async def unavailable(asked: Awaitable[object]) -> None:
     """503 with the slug, and a time after which to come again."""
     with pytest.raises(ClientError) as found:

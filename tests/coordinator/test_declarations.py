@@ -7,16 +7,10 @@ from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
 from coordinator.resources import InvalidResources
-from tests.coordinator.candidates import NOW, admit, contents, found
+from tests.coordinator.candidates import NOW, admit, contents
 
 HOW = {"actor": "alice", "now": NOW}
 BASE = "kind: Organization\nid: acme\n---\nkind: Node\nid: node-a\nspec: {roles: [core_mesh], organizations: [acme]}\n"
-
-
-@pytest.fixture
-def cluster(database: Database) -> Database:
-    found(database)
-    return database
 
 
 def apply(database: Database, text: str, **options) -> declarations.Plan:

@@ -18,20 +18,9 @@ from tests.coordinator.candidates import (
     join,
     token_for,
 )
+from tests.coordinator.refusals import refused
 
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "cluster", "sites", "revocations")
-
-
-@pytest.fixture
-def cluster(database: Database) -> Database:
-    found(database)
-    return database
-
-
-def refused(act, *arguments, **options) -> Refused:
-    with pytest.raises(Refused) as caught:
-        act(*arguments, **options)
-    return caught.value
 
 
 def ids(database: Database) -> list[str]:

@@ -6,34 +6,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from coordinator import admission, certificates, operators, revocation
 from coordinator.admission import Entry
 from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.refusal import Code
 from tests.coordinator.candidates import (
     NOW,
     Candidate,
     admit,
     allow,
     contents,
-    found,
     join,
     make_certificate,
     token_for,
 )
+from tests.coordinator.refusals import refused
 from wire.certificate import Certificate, make_identity
 
 HOW = {"actor": "uid:0", "now": NOW}
 ALICE = make_identity("alice", NOW).der
-
-
-@pytest.fixture
-def cluster(database: Database) -> Database:
-    found(database)
-    return database
-
-
-def refused(function, *arguments, **named) -> Code:
-    with pytest.raises(Refused) as caught:
-        function(*arguments, **named)
-    return caught.value.code
 
 
 def test_an_operator_is_added_and_removed(cluster: Database) -> None:
@@ -45,8 +33,8 @@ def test_an_operator_is_added_and_removed(cluster: Database) -> None:
     operators.check(cluster, "alice", added.certificate_sha256, NOW)
     operators.remove(cluster, "alice", **HOW)
     assert operators.listed(cluster) == []
-    assert refused(operators.check, cluster, "alice", added.certificate_sha256, NOW) is Code.PERMISSION_DENIED
-    assert refused(operators.remove, cluster, "alice", **HOW) is Code.NOT_FOUND
+    assert refused(operators.check, cluster, "alice", added.certificate_sha256, NOW).code is Code.PERMISSION_DENIED
+    assert refused(operators.remove, cluster, "alice", **HOW).code is Code.NOT_FOUND
     assert operators.add(cluster, "alice", ALICE, **HOW) == added
     assert sum("operator." in row and "uid:0" in row for row in contents(cluster, "audit")["audit"]) == 3
 
@@ -56,7 +44,8 @@ def test_a_certificate_past_its_end_opens_nothing(cluster: Database) -> None:
     added = operators.add(cluster, "alice", ALICE, **HOW)
     operators.check(cluster, "alice", added.certificate_sha256, added.expires_at - 1)
     for now in (added.expires_at, added.expires_at + 1):
-        assert refused(operators.check, cluster, "alice", added.certificate_sha256, now) is Code.CERTIFICATE_EXPIRED
+        refusal = refused(operators.check, cluster, "alice", added.certificate_sha256, now)
+        assert refusal.code is Code.CERTIFICATE_EXPIRED
 
 
 P256 = ec.generate_private_key(ec.SECP256R1())
@@ -77,15 +66,15 @@ P256 = ec.generate_private_key(ec.SECP256R1())
 )
 def test_what_cannot_be_an_operator(cluster: Database, name: str, der: bytes) -> None:
     before = contents(cluster, "operators", "audit")
-    assert refused(operators.add, cluster, name, der, **HOW) is Code.BAD_REQUEST
+    assert refused(operators.add, cluster, name, der, **HOW).code is Code.BAD_REQUEST
     assert contents(cluster, "operators", "audit") == before
     operators.add(cluster, "alice", ALICE, **HOW)
 
 
 def test_a_name_and_a_certificate_are_one_operators(cluster: Database) -> None:
     operators.add(cluster, "alice", ALICE, **HOW)
-    assert refused(operators.add, cluster, "bob", ALICE, **HOW) is Code.CONFLICT
-    assert refused(operators.add, cluster, "alice", make_identity("alice", NOW).der, **HOW) is Code.CONFLICT
+    assert refused(operators.add, cluster, "bob", ALICE, **HOW).code is Code.CONFLICT
+    assert refused(operators.add, cluster, "alice", make_identity("alice", NOW).der, **HOW).code is Code.CONFLICT
     assert list(operators.pinned(cluster).values()) == ["alice"]
 
 
@@ -95,7 +84,7 @@ def test_a_nodes_certificate_is_no_operators(cluster: Database) -> None:
     revocation.remove_node(cluster, "node-b", reason="old", **HOW)
     allow(cluster, expected, certificate_sha256=expected.pin)
     for node in (member, gone, expected):
-        assert refused(operators.add, cluster, "alice", node.der, **HOW) is Code.CONFLICT
+        assert refused(operators.add, cluster, "alice", node.der, **HOW).code is Code.CONFLICT
     assert operators.listed(cluster) == []
 
 
@@ -104,13 +93,13 @@ def test_an_operators_certificate_is_no_nodes(cluster: Database) -> None:
     node = Candidate("node-a")
     operators.add(cluster, "alice", node.der, **HOW)
     entry = Entry("node-a", certificate_sha256=node.pin)
-    assert refused(admission.allow, cluster, entry, **HOW) is Code.CONTRADICTION
+    assert refused(admission.allow, cluster, entry, **HOW).code is Code.CONTRADICTION
     allow(cluster, node)
-    assert refused(join, cluster, node, token_for(cluster)) is Code.IDENTITY_CONFLICT
+    assert refused(join, cluster, node, token_for(cluster)).code is Code.IDENTITY_CONFLICT
     operators.remove(cluster, "alice", **HOW)
     assert join(cluster, node, token_for(cluster)).outcome == "admitted"
 
 
 def test_there_are_no_operators_without_a_cluster(database: Database) -> None:
     """rules J34"""
-    assert refused(operators.add, database, "alice", ALICE, **HOW) is Code.NO_STATE
+    assert refused(operators.add, database, "alice", ALICE, **HOW).code is Code.NO_STATE

@@ -6,16 +6,10 @@ from coordinator import admission, catalog, revocation
 from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
 
 HOW = {"actor": "root", "now": NOW}
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "revocations", "cluster")
-
-
-@pytest.fixture
-def cluster(database: Database) -> Database:
-    found(database)
-    return database
 
 
 def code(act, *arguments, **options) -> Code:

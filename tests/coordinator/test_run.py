@@ -19,11 +19,6 @@ from tests.coordinator.founding import Founded
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
 
 
-@pytest.fixture
-def founded(tmp_path: Path) -> Founded:
-    return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db")
-
-
 def started(founded: Founded) -> subprocess.Popen:
     (founded.folder / "coordinator.toml").write_text(founded.text())
     command = [

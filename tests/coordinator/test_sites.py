@@ -1,24 +1,17 @@
 """Sites: `init` makes one, the others exist while they are declared (rules K12, K13, K21; seed 002)."""
 
-import pytest
-
 from coordinator import admission, authority, catalog, declarations, revocation
 from coordinator.admission import Entry
 from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.refusal import Code
 from coordinator.resources import InvalidResources, Problem
-from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, found, join
+from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join
+from tests.coordinator.refusals import refused
 
 HOW = {"actor": "alice", "now": NOW}
 SITES = ("default", "east", "west")
 THREE = "\n---\n".join(f"{{kind: Site, id: {each}, spec: {{description: {each}}}}}" for each in SITES)
 NODE = "\n---\n{kind: Node, id: node-e, spec: {site: east}}"
-
-
-@pytest.fixture
-def cluster(database: Database) -> Database:
-    found(database)
-    return database
 
 
 def apply(database: Database, text: str, **options) -> declarations.Plan:
@@ -33,12 +26,6 @@ def generations(database: Database) -> dict[str, int]:
 def token(database: Database, now: float = NOW, **given) -> admission.Claims:
     _, claims = admission.issue_token(database, TOKEN_KEY, **{**HOW, "lifetime_s": 600, "now": now, **given})
     return claims
-
-
-def refused(function, *arguments, **named) -> Refused:
-    with pytest.raises(Refused) as caught:
-        function(*arguments, **named)
-    return caught.value
 
 
 def kept_up(database: Database) -> list[Problem]:
