@@ -18,6 +18,12 @@ RAISE_EPOCH = "holdfastctl epoch raise"
 
 _CHUNK = 500  # names in one statement
 
+# Asked in every transaction: making a statement costs as much as running it.
+_CLUSTER = select(schema.cluster)
+_SERVER_CERTIFICATES = select(schema.coordinators.c.certificate_sha256)
+_TOKEN_KEYS = select(schema.coordinators.c.token_key_id, schema.coordinators.c.token_public_key)
+_SITE_IDS = select(schema.sites.c.site_id)
+
 
 @dataclass(frozen=True)
 class Founding:
@@ -83,7 +89,7 @@ def add_coordinator(database: Database, founding: Founding, *, actor: str, now: 
 
 def standing(transaction: Transaction) -> Standing:
     """`no_state` where nothing was initialised: such a coordinator issues nothing (rules J34, H37)."""
-    row = transaction.row(select(schema.cluster))
+    row = transaction.row(_CLUSTER)
     if row is None:
         raise Refused(Code.NO_STATE, "this database holds no cluster", remedy="holdfastctl init")
     return Standing(
@@ -162,18 +168,16 @@ def issue_time(transaction: Transaction, now: float) -> int:
 
 def server_certificates(transaction: Transaction) -> frozenset[str]:
     """The pins of the coordinators' own certificates: no node may show one (rules K34)."""
-    return frozenset(row[0] for row in transaction.rows(select(schema.coordinators.c.certificate_sha256)))
+    return frozenset(row[0] for row in transaction.rows(_SERVER_CERTIFICATES))
 
 
 def token_keys(transaction: Transaction) -> dict[str, bytes]:
     """The public keys of tokens by key id, of every replica."""
-    table = schema.coordinators
-    rows = transaction.rows(select(table.c.token_key_id, table.c.token_public_key))
-    return {row.token_key_id: bytes(row.token_public_key) for row in rows}
+    return {row.token_key_id: bytes(row.token_public_key) for row in transaction.rows(_TOKEN_KEYS)}
 
 
 def site_ids(transaction: Transaction) -> frozenset[str]:
-    return frozenset(row[0] for row in transaction.rows(select(schema.sites.c.site_id)))
+    return frozenset(row[0] for row in transaction.rows(_SITE_IDS))
 
 
 def site_generations(transaction: Transaction) -> dict[str, int]:

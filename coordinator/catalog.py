@@ -50,6 +50,14 @@ def member(transaction: Transaction, node_id: str) -> Member | None:
     return None if row is None else _member(row)
 
 
+def entered(transaction: Transaction, node_id: str) -> tuple[Member, int]:
+    """A member that was written in this transaction, and its generation."""
+    row = transaction.row(select(schema.nodes).where(schema.nodes.c.node_id == node_id))
+    if row is None:
+        raise AssertionError("the member was written in this transaction")
+    return _member(row), row.generation
+
+
 def member_by_pin(transaction: Transaction, certificate_sha256: str) -> Member | None:
     """Who a certificate belongs to: the identity of a connection (rules J3, H-000-3)."""
     table = schema.nodes

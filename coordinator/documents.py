@@ -94,11 +94,15 @@ def add_trust_bundle(database: Database, bundle: Document, *, announces_epoch: i
 
 def trust_bundles(database: Database, after: int) -> list[Document]:
     """Bundles after+1.. in order, at most 256."""
+    with database.read() as transaction:
+        return trust_bundles_in(transaction, after)
+
+
+def trust_bundles_in(transaction: Transaction, after: int) -> list[Document]:
     table = schema.trust_bundles
     chosen = select(table.c.snapshot_id).where(table.c.config_version > after)
-    with database.read() as transaction:
-        rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
-        return [_required(transaction, row.snapshot_id) for row in rows]
+    rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
+    return [_required(transaction, row.snapshot_id) for row in rows]
 
 
 def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: float) -> None:
@@ -143,10 +147,14 @@ def head(database: Database, node_id: str) -> Document:
 def document(database: Database, node_id: str, snapshot_id: str) -> Document:
     """A document by its id, for a node that it is for; `not_found` for every other (protocol 1)."""
     with database.read() as transaction:
-        found = _find(transaction, snapshot_id)
-        if found is None or not _may_read(transaction, node_id, found):
-            raise Refused(Code.NOT_FOUND, f"no document {snapshot_id} for {node_id}")
-        return _with_sections(transaction, found)
+        return document_in(transaction, node_id, snapshot_id)
+
+
+def document_in(transaction: Transaction, node_id: str, snapshot_id: str) -> Document:
+    found = _find(transaction, snapshot_id)
+    if found is None or not _may_read(transaction, node_id, found):
+        raise Refused(Code.NOT_FOUND, f"no document {snapshot_id} for {node_id}")
+    return _with_sections(transaction, found)
 
 
 def increment(database: Database, node_id: str, scope: str, base: int) -> Document:

@@ -34,5 +34,6 @@ def granted(database: Database, node_id: str) -> list[bytes] | None:
         entry = documents.listing(transaction, node_id).get("node_bootstrap")
         if entry is None or basis.published < basis.generation:
             return None
-    found = [*documents.trust_bundles(database, 0), documents.document(database, node_id, entry.snapshot_id)]
-    return [container_of(each) for each in found]
+        bundles = documents.trust_bundles_in(transaction, 0)
+        bootstrap = documents.document_in(transaction, node_id, entry.snapshot_id)
+    return [container_of(each) for each in (*bundles, bootstrap)]

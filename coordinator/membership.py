@@ -141,11 +141,7 @@ def _apply(transaction: Transaction, request: JoinRequest, decision: Decision) -
     if before.members.get(request.node_id) != after.members.get(request.node_id):
         touched = frozenset(node_id for node_id, _ in catalog.changed(transaction, before, after))
     transaction.audit("join", request.node_id, None, {**_described(request), "pin": decision.pin})
-    joined = catalog.member(transaction, request.node_id)
-    if joined is None:
-        raise AssertionError("the member was written in this transaction")
-    table = schema.nodes
-    generation = transaction.number(select(table.c.generation).where(table.c.node_id == request.node_id))
+    joined, generation = catalog.entered(transaction, request.node_id)
     return Grant(decision.outcome, joined, generation, touched)
 
 
