@@ -5,15 +5,18 @@ the publisher is woken, and the pin table follows.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TypeVar
 
 from coordinator import admission, catalog, declarations, events, explain, fleet, history, put_back, revocation
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
+from coordinator.last_read import LastRead
 from coordinator.plans import differences
 from coordinator.refusal import Code, Refused
 from coordinator.requests import Member, is_text
+from coordinator.resources import InvalidResources
 from coordinator.running import Coordinator
 from coordinator.threads import in_database, in_library
 from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
@@ -49,6 +52,7 @@ _REASON = {"reason": Member(is_text(256))}
 class AdminApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
+        self._last_read = LastRead()
 
     def routes(self) -> tuple[Route, ...]:
         def route(method: str, template: str, handler: Callable[..., object]) -> Route:
@@ -81,8 +85,17 @@ class AdminApi:
     async def apply(self, request: Request) -> object:
         body = await body_of(request, _APPLY)
         flags = {name: body.get(name, False) for name in ("prune", "drop_endpoints", "dry_run")}
-        plan = await self._change(declarations.apply, request, body["files"], based_on=body.get("based_on"), **flags)
+        plan = await self._carried_out(request, body["files"], based_on=body.get("based_on"), **flags)
         return {"outcome": "planned" if flags["dry_run"] else "applied", **_plan(plan)}
+
+    async def _carried_out(self, request: Request, files: object, **how: object) -> Plan:
+        """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
+        known = await in_library(self._last_read.known, files)  # texts by name: `body_of` looked
+        if known is not None:
+            with suppress(InvalidResources):  # to be said with its lines
+                return await self._change(declarations.carry_out, request, known, **how)
+        declared = await in_library(self._last_read.read, files)
+        return await self._change(declarations.carry_out, request, declared, **how)
 
     async def resources(self, _request: Request) -> object:
         kept = await in_library(declarations.kept, self._at.database)

@@ -1,11 +1,13 @@
 """Applying declared resources as a whole, in one transaction (protocol 2; rules S69, K21, H38).
 
-apply(database, texts, ...)    `holdfastctl apply -f DIR`: the plan, carried out
-with dry_run=True              the same code, stopped before the commit: `diff` and `--dry-run`
+apply(database, texts, ...)           `holdfastctl apply -f DIR`: the plan, carried out
+carry_out(database, declared, ...)    the same of what was read already (last_read.py)
+with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, select
 
@@ -36,9 +38,14 @@ class Plan:
         return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
 
 
-def apply(
+def apply(database: Database, texts: Mapping[str, str], *, actor: str, now: float, **how: Any) -> Plan:  # noqa: ANN401 - handed on
+    """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
+    return carry_out(database, resources.read(texts), actor=actor, now=now, **how)
+
+
+def carry_out(
     database: Database,
-    texts: Mapping[str, str],
+    declared: Mapping[Key, Declared],
     *,
     actor: str,
     now: float,
@@ -47,13 +54,12 @@ def apply(
     dry_run: bool = False,
     based_on: str | None = None,
 ) -> Plan:
-    """Apply the YAML of `texts` (file name to text) as a whole.
+    """Apply what is declared, as a whole.
 
-    InvalidResources with every problem; `concurrent_update` when the state is no longer the one that `based_on` names
-    (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that would go, unless
-    `drop_endpoints` (rules L15).
+    InvalidResources where it does not hold together; `concurrent_update` when the state is no longer the one that
+    `based_on` names (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that
+    would go, unless `drop_endpoints` (rules L15).
     """
-    declared = resources.read(texts)
     enter = database.rehearse if dry_run else database.change
     with enter(actor=actor, now=now) as transaction:
         standing = authority.standing(transaction)
@@ -61,7 +67,7 @@ def apply(
             raise Refused(Code.CONCURRENT_UPDATE, "the state has changed since this plan was made", remedy="diff again")
         before = catalog.load(transaction)
         flags = {"prune": prune, "drop_endpoints": drop_endpoints}
-        return _carry_out(transaction, before, declared, flags, state_id=standing.state_id)
+        return _made(transaction, before, declared, flags, state_id=standing.state_id)
 
 
 def kept(database: Database) -> list[Resource]:
@@ -70,7 +76,7 @@ def kept(database: Database) -> list[Resource]:
         return [resource for _, resource in sorted(catalog.resources(transaction).items())]
 
 
-def _carry_out(
+def _made(
     transaction: Transaction,
     before: Model,
     declared: Mapping[Key, Declared],

@@ -3,12 +3,14 @@
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 import trio
 
-from coordinator import desk, static_tree
+from coordinator import desk, resources, static_tree
+from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_put_back
 from wire.client import ClientError
@@ -41,6 +43,62 @@ async def test_applying_shows_first_and_then_does_what_it_showed(founded: Founde
         assert [each["id"] for each in kept["resources"]] == ["node-a", "acme"]
         pruned = await at.apply("{kind: Organization, id: acme}", prune=True)
         assert [each["verb"] for each in pruned["changes"]] == ["delete"]
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The files, at each time that they are read."""
+    seen = []
+    read = resources.read
+
+    def watched(texts: dict[str, str]) -> object:
+        seen.append(texts)
+        return read(texts)
+
+    monkeypatch.setattr(resources, "read", watched)
+    return seen
+
+
+async def test_files_are_read_once_for_a_plan_and_its_execution(founded: Founded, readings: list) -> None:
+    """rules H38: and again where anything is wrong with them, so that it has its line"""
+    async with running(founded) as at:
+        shown = await at.apply(GOOD, dry_run=True)
+        done = await at.apply(GOOD, based_on=shown["based_on"])
+        assert done["changes"] == shown["changes"]
+        assert len(readings) == 1
+        two = GOOD + "---\n{kind: Node, id: node-b, spec: {}}\n"
+        shown = await at.apply(two, dry_run=True)
+        assert len(readings) == 2
+        await at.ask("POST", "/v1/allowlist/node-b", {"kind": "witness"})
+        answer = await refused_apply(at, two)
+        assert [(each["line"], each["field"]) for each in answer["problems"]] == [(6, "spec.kind")]
+        assert len(readings) == 3
+        await at.ask("DELETE", "/v1/allowlist/node-b")
+        await at.apply(two, based_on=shown["based_on"])
+        assert await refusal(at.apply(two, based_on=shown["based_on"])) == "concurrent_update"
+        assert len((await at.ask("GET", "/v1/resources"))["resources"]) == 3
+
+
+async def test_reading_files_holds_up_no_report(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rules K30: what nodes report and others change is written beside it"""
+    began, go_on = threading.Event(), threading.Event()
+    read = resources.read
+
+    def slow(texts: dict[str, str]) -> object:
+        began.set()
+        assert go_on.wait(20)
+        return read(texts)
+
+    async with running(founded) as at, trio.open_nursery() as nursery:
+        node = await at.admit("node-a")
+        monkeypatch.setattr(resources, "read", slow)
+        nursery.start_soon(at.apply, GOOD)
+        await trio.to_thread.run_sync(began.wait)
+        try:
+            await node.report(reports.body("node-a", {}))
+            await at.ask("POST", "/v1/allowlist/node-b", {})
+        finally:
+            go_on.set()
 
 
 async def test_what_is_wrong_in_a_file_is_named_with_its_line_and_remedy(founded: Founded) -> None:
