@@ -1,4 +1,8 @@
-"""What is wrong inside an environment: every fault, found by reading all of it. In a child process (`store.child`)."""
+"""What is wrong inside an environment: every fault, found by reading all of it.
+
+    examine           all, every blob hashed; in a child process (`store.check`), which damage may kill
+    examine_records   what the records say, once a child has walked all of it (`store.probe`)
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +17,7 @@ from store.floors import FloorRecord, ScopeFloor
 from store.journal import MOST_EVENTS, Event
 from store.migration import FORMAT
 from store.records import DocumentRecord, Evidence, KeptRecovery, Rejection, ScopeRecord, name_of, scope_key, unpack
-
-BLOB_DAMAGED = "blob_damaged"
+from store.walk import ends
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,15 @@ def examine(transaction: Transaction, cluster_id: str, floors: FloorRecord | Non
     for name in DATABASES:
         if not ends(transaction, name):
             yield Fault("store_corrupt", name, "more entries than it counts")
-    yield from _own_record(transaction, cluster_id)
     for digest in blobs.digests(transaction):
         if not blobs.is_whole(transaction, digest):
-            yield Fault(BLOB_DAMAGED, digest.hex(), "other bytes than its hash says")
+            yield Fault("blob_damaged", digest.hex(), "other bytes than its hash says")
+    yield from examine_records(transaction, cluster_id, floors)
+
+
+def examine_records(transaction: Transaction, cluster_id: str, floors: FloorRecord | None = None) -> Iterator[Fault]:
+    """The same without the bytes of sections."""
+    yield from _own_record(transaction, cluster_id)
     yield from _documents(transaction)
     yield from _scopes(transaction, floors)
     yield from _slots(transaction)
@@ -147,13 +155,3 @@ def _records(transaction: Transaction) -> Iterator[Fault]:
                 unpack(kind, data)
             except StoreError as error:
                 yield Fault("record_damaged", f"{database} {key!r}"[:128], error.detail)
-
-
-def ends(transaction: Transaction, database: str) -> bool:
-    """Read a database; damage can make its pages a ring, so it may not have more entries than it counts."""
-    most, touched = transaction.count(database), 0
-    for seen, (_, value) in enumerate(transaction.items(database)):
-        touched += len(value)
-        if seen >= most:
-            return False
-    return True

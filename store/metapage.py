@@ -28,7 +28,7 @@ class Inspection:
     """`pages_missing` counts what a SHORT file lacks at its end.
 
     SHORT alone is no verdict: LMDB does not write a page that it took and gave back in the same transaction, so a
-    healthy file can lack pages at its end that nothing refers to. Who has read everything decides (`store.probe`).
+    healthy file can lack pages at its end that nothing refers to. Who has read everything decides (`store.walk`).
     """
 
     state: FileState
