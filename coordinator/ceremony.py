@@ -26,6 +26,7 @@ from snapshot.signature import key_id
 
 BACKDATED_S = 300  # rules, Numbers: clock skew. A node whose clock is behind ours takes a new key at once.
 MOST_SIGNERS = 16  # format.md 10
+MOST_ROOTS = MOST_SIGNERS // 2  # so that all of them can be replaced in one bundle
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ from wire.endpoint import BadEndpointError, Endpoint
 YEAR = 365 * 86_400
 ROOT_LIFETIME_S = 20 * YEAR
 CONFIG_LIFETIME_S = YEAR
-MOST_ROOTS = ceremony.MOST_SIGNERS // 2  # so that all of them can be replaced in one bundle
 NOTE = "init.incomplete"
 _NOTE_END = "end"
 
@@ -105,8 +104,8 @@ def _check(wanted: Wanted) -> None:
     for name, value in (("the cluster id", wanted.cluster_id), ("the coordinator id", wanted.coordinator_id)):
         if not is_id(value):
             raise Refused(Code.BAD_REQUEST, f"{name} {value!r} is no id", remedy="use a-z 0-9 . _ - (rules J25)")
-    if not 1 <= wanted.roots <= MOST_ROOTS:
-        raise Refused(Code.BAD_REQUEST, f"{wanted.roots} root keys", remedy=f"make 1 to {MOST_ROOTS}")
+    if not 1 <= wanted.roots <= ceremony.MOST_ROOTS:
+        raise Refused(Code.BAD_REQUEST, f"{wanted.roots} root keys", remedy=f"make 1 to {ceremony.MOST_ROOTS}")
     if not 1 <= wanted.threshold <= wanted.roots:
         remedy = f"ask for 1 to {wanted.roots} signatures"
         raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)

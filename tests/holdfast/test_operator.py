@@ -1,14 +1,17 @@
 """`holdfastctl` against a coordinator that runs: exit statuses, JSON for scripts, remedies for people."""
 
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from holdfast.operator import COMMANDS, main
+from holdfast.operator_place import Socket
 from holdfast.operator_socket import DIFFERENT, NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import ROOT, Lab, running
 
@@ -30,6 +33,24 @@ def test_no_command_is_loaded_before_it_is_called() -> None:
     code = "import sys, holdfast.operator; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert {"sqlalchemy", "rich", "httpx", "coordinator"}.isdisjoint(ran.stdout.split())
+
+
+def test_no_command_waits_for_what_it_may_not_need() -> None:
+    """The database's library is for the body of `init` alone."""
+    modules = sorted({module for module, _ in COMMANDS.values()})
+    code = f"import importlib, sys; [importlib.import_module(each) for each in {modules}]; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    unneeded = {"sqlalchemy", "alembic", "coordinator.database", "trio", "structlog"}
+    assert unneeded.isdisjoint(ran.stdout.split())
+
+
+def test_over_the_socket_no_authority_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no TLS there, and the CAs of the world take a while to read."""
+    read = []
+    for name in ("load_verify_locations", "load_default_certs"):
+        monkeypatch.setattr(ssl.SSLContext, name, lambda *_, **__: read.append(_))
+    with Socket(tmp_path / "admin.sock").client():
+        assert read == []
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
