@@ -80,6 +80,7 @@ def processor_s(pid: int) -> float:
 def agent(folder: Path) -> Iterator[Process]:
     arguments = [sys.executable, "-m", "tests.journeys.agent_process", str(folder / "agent.toml"), str(OFFSET)]
     environment = {**os.environ, "NOTIFY_SOCKET": ""}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a package that is installed has its bytecode
     with (folder / "agent.log").open("ab") as log:
         popen = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
