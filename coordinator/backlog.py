@@ -57,9 +57,10 @@ class Batch:
     unsigned: Mapping[str, Unpublishable]
 
 
-def due(database: Database, now: float) -> list[str]:
+def due(database: Database, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
+    """heads.due"""
     with database.read() as transaction:
-        return heads.due(transaction, now)
+        return heads.due(transaction, now, round_s=round_s, most=most)
 
 
 def prepare(

@@ -57,12 +57,22 @@ def basis(transaction: Transaction, node_id: str) -> Basis:
     return Basis(generation, transaction.number(select(heads.c.generation).where(heads.c.node_id == node_id)))
 
 
-def due(transaction: Transaction, now: float) -> list[str]:
-    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids."""
+def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
+    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids.
+
+    Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
+    small fleet is renewed by the batch, and not by a transaction for each node.
+    """
     nodes, heads = schema.nodes, schema.heads
     joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
-    late = heads.c.node_id.is_(None) | (heads.c.generation < nodes.c.generation) | (heads.c.refresh_after <= now)
-    return sorted(row.node_id for row in transaction.rows(select(nodes.c.node_id).select_from(joined).where(late)))
+    is_behind = heads.c.node_id.is_(None) | (heads.c.generation < nodes.c.generation)
+    columns = select(nodes.c.node_id, heads.c.refresh_after, is_behind.label("is_behind")).select_from(joined)
+    rows = transaction.rows(columns.where(is_behind | (heads.c.refresh_after <= now + round_s)))
+    soon = sorted((row.refresh_after, row.node_id) for row in rows if not row.is_behind)
+    found = [row.node_id for row in rows if row.is_behind] + [node_id for at, node_id in soon if at <= now]
+    if soon and soon[0][0] <= now:
+        found += [node_id for at, node_id in soon if at > now][: max(0, most - len(found))]
+    return sorted(found)
 
 
 def publish(database: Database, publications: Sequence[Publication], *, actor: str, now: float) -> dict[str, Refused]:

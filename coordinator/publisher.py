@@ -27,6 +27,7 @@ from snapshot import container
 
 TICK_S = 1.0
 BATCH = 64
+ROUNDS = 30  # of renewals, at most, in the time of one head: half a minute as it is set
 ACTOR = "coordinator"
 
 _log = structlog.get_logger(__name__)
@@ -89,7 +90,8 @@ class Publisher:
                 await self._woken.wait()
 
     async def _publish_due(self) -> None:
-        due = await in_compiler(backlog.due, self._database, self._now())
+        round_s = self._settings.head_refresh_s / ROUNDS
+        due = await in_compiler(backlog.due, self._database, self._now(), round_s=round_s, most=BATCH)
         first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(due)]
         self._urgent.clear()
         waiting = [*first, *(node_id for node_id in due if node_id not in set(first))]

@@ -4,8 +4,9 @@ import threading
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import insert, select
 
-from coordinator import authority, catalog, documents, heads
+from coordinator import authority, catalog, documents, heads, schema
 from coordinator.database import Database
 from coordinator.documents import Recovery
 from coordinator.heads import Basis
@@ -222,6 +223,27 @@ def test_two_coordinators_never_publish_two_contents(database_url: str) -> None:
     with database.read() as transaction:
         assert documents.listing(transaction, "node-a")["route_policy"].snapshot_id == dict(won)[rounds]
     database.close()
+
+
+def test_who_is_due_soon_comes_with_who_is_due(cluster: Database) -> None:
+    """Up to a batch, the earliest first; and nobody before one of them is due."""
+    publish(cluster, publication(basis(cluster), document("route_policy", 1, b"1")))
+    with cluster.change(actor="x", now=NOW) as transaction:
+        node, head = (dict(transaction.row(select(table))._mapping) for table in (schema.nodes, schema.heads))
+        for number in range(1, 5):
+            own = {"node_id": f"soon-{number}"}
+            transaction.run(insert(schema.nodes).values(**node | own | {"certificate_sha256": f"sha256:{number:064}"}))
+            times = {"refresh_after": head["refresh_after"] + number * 10, "snapshot_id": f"head-{number}"}
+            transaction.run(insert(schema.heads).values(**head | own | times))
+        transaction.audit("x", "x")
+        first = head["refresh_after"]
+        assert heads.due(transaction, first - 1, round_s=30, most=4) == []
+        assert heads.due(transaction, first, round_s=30, most=4) == ["node-a", "soon-1", "soon-2", "soon-3"]
+        assert heads.due(transaction, first, round_s=30, most=2) == ["node-a", "soon-1"]
+        assert heads.due(transaction, first, round_s=20, most=9) == ["node-a", "soon-1", "soon-2"]
+        assert heads.due(transaction, first + 25, round_s=0, most=1) == ["node-a", "soon-1", "soon-2"]
+        authority.raise_generations(transaction, ["soon-4"])
+        assert heads.due(transaction, first - 1, round_s=30, most=4) == ["soon-4"]  # a change brings nobody along
 
 
 def test_bases_of_all(cluster: Database) -> None:
