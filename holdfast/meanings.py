@@ -39,7 +39,7 @@ JOIN_REMEDIES = {
     "wrong_cluster": "the coordinator serves another cluster: see cluster_id in agent.toml",
     "unauthorized_peer": "an operator must allow this node first (holdfastctl allow)",
     "kind_mismatch": "this node is allowed as another kind: see kind in agent.toml",
-    "identity_conflict": "another certificate is known for this node: an operator must remove it first",
+    "identity_conflict": "another certificate is known for this node: get a token bound to it (holdfastctl tokens create --node)",
     "revoked": "this node is revoked: only an operator can admit it again",
     "removed": "this node was removed: only an operator can admit it again",
     "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
@@ -52,7 +52,7 @@ JOIN_REMEDIES = {
     "bad_answer": "what answers there is no coordinator, or one of another version: see coordinator.join_urls",
     "not_granted": "the coordinator's trust bundle is not one that this node believes: see [trust] in agent.toml",
     "bad_token_file": "put the token there as one line, for the agent's account alone (holdfast join does)",
-    "bad_identity": "the node's key and certificate do not go together: see identity/ and the credential",
+    "bad_identity": "key and certificate do not go together: see the credential, else holdfast store reset-identity",
     "unusable_file": "put the file there, readable for the agent's account",
 }
 
