@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import ssl
 import time
 from dataclasses import dataclass
@@ -101,6 +102,24 @@ async def test_nobody_comes_in_who_was_not_added(founded: Founded) -> None:
         at.clients.append(nobody)
         assert await refusal(nobody.fetch(stranger.place, Call("GET", "/v1/nodes"))) == "tls_failed"
         assert (await stranger.added()) and (await stranger.ask("GET", "/v1/nodes"))["nodes"]
+
+
+async def test_strangers_in_their_handshake_keep_no_operator_out(founded: Founded) -> None:
+    """threats M13, D-51: a hundred of them, from four addresses, one of them the operator's own"""
+    async with running(founded) as at:
+        alice = await Afar(at, "alice").added()
+        strangers = []
+        try:
+            for number in range(100):
+                source = (f"127.0.0.{number % 4 + 1}", 0)
+                strangers.append(socket.create_connection(("127.0.0.1", at.ports.operators), 5, source))
+                await trio.testing.wait_all_tasks_blocked()
+            for _ in range(3):
+                await alice.client.aclose()  # so that each request needs a handshake of its own
+                assert (await alice.ask("GET", "/v1/status"))["cluster_id"] == "prod"
+        finally:
+            for each in strangers:
+                each.close()
 
 
 async def test_an_operator_is_no_node(founded: Founded) -> None:
