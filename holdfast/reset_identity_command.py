@@ -81,13 +81,14 @@ def _confirm(node_id: str, typed: str | None) -> None:
 
 def _told(former: "Identity", cluster: str) -> str:
     until = f", until {format_time(former.not_after)}" if former.not_after is not None else ""
+    roots = "pinned root keys" if former.is_enrolled else "no root keys, since none were pinned"
     key = "certificate (its private key is a credential)" if former.given_key else "private key and certificate"
     lines = [
         f"This ends the identity of {former.node_id} in {cluster}{' (revoked)' if former.revoked else ''}.",
         f"  lost  {key} {former.fingerprint}{until}",
         "  lost  the membership: the coordinator is not told, and knows the old certificate until it is replaced",
         f"  lost  what is active: {', '.join(former.scopes) or 'nothing'}; its services have no configuration",
-        "  kept  pinned root keys, trust bundle, floors and marks, used nonces: nothing older is accepted later",
+        f"  kept  {roots}, trust bundle, floors and marks, used nonces: nothing older is accepted later",
         f"  kept  the journal; {former.undelivered} events are delivered after the next join",
     ]
     return "\n".join(lines)

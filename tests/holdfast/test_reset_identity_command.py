@@ -102,3 +102,18 @@ def test_a_certificate_that_cannot_be_read_is_reset_too(node):
     done = ran(node, "--yes", "node-1")
     assert (done.returncode, "certificate unreadable" in done.stdout) == (0, True)
     assert not node.key.exists()
+
+
+def test_a_candidate_that_was_never_admitted_goes_too(tmp_path):
+    """rules L13, A2: no roots were pinned yet; its certificate says whose it is"""
+    fresh = Node(tmp_path / "root", Cluster())
+    fresh.open()
+    pair = make_identity("node-1", NOW)
+    candidate = fresh.store.paths.identity / "node-next.pem"
+    candidate.touch(mode=0o600)
+    candidate.write_bytes(pair.key_pem + pair.certificate_pem)
+    fresh.close()
+    done = ran(fresh, "--yes", "node-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "none were pinned" in done.stdout
+    assert not candidate.exists()
