@@ -39,7 +39,7 @@ JOIN_REMEDIES = {
     "wrong_cluster": "the coordinator serves another cluster: see cluster_id in agent.toml",
     "unauthorized_peer": "an operator must allow this node first (holdfastctl allow)",
     "kind_mismatch": "this node is allowed as another kind: see kind in agent.toml",
-    "identity_conflict": "another certificate is known for this node: get a token bound to it (holdfastctl tokens create --node)",
+    "identity_conflict": "another certificate is known for this node: get a token bound to it (holdfastctl tokens)",
     "revoked": "this node is revoked: only an operator can admit it again",
     "removed": "this node was removed: only an operator can admit it again",
     "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
