@@ -2,8 +2,8 @@
 
 LMDB has no checksums and, before 0.9.36, no page checks. A tree whose pages contradict each other may read well and
 end the process at the next write. So before LMDB maps the file, everything that its writers rely on is looked at:
-each page says its own number and kind, is reached once, has its nodes inside it and its keys in order; what is
-counted is there; no free page is in use. Format: lmdb.h and mdb.c of 0.9, 64 bits, this machine's byte order.
+each page says its own number and kind, is reached once, has its nodes side by side inside it and its keys in order;
+what is counted is there; no free page is in use. Format: lmdb.h and mdb.c of 0.9, 64 bits, this machine's byte order.
 
 What is inside the values has checksums of its own (`store.records`, `store.blobs`).
 """
@@ -26,7 +26,9 @@ _NO_PAGE = (1 << 64) - 1
 _MOST_DEPTH = 32
 _MOST_KEY = 511
 _META_PAGES = 2
+_NUMBER_SIZE = 8  # of a page number, which a long value's node has in place of it
 
+Node = tuple[int, int, int, int]
 
 class PageFaultError(Exception):
     """The pages do not hold together; the text says where."""
@@ -96,8 +98,9 @@ def _sub_database(walk: _Walk, name: bytes, value: "_Value") -> None:
     if not value.flags & _SUB:
         raise PageFaultError(f"{name[:32]!r} in the main tree is no database")
     tree = Tree(*_DATABASE.unpack(value.data)[1:])
-    for _ in _entries(walk, tree, name.decode("ascii", "replace")):
-        pass
+    for _, one in _entries(walk, tree, name.decode("ascii", "replace")):
+        if one.flags & _SUB:
+            raise PageFaultError(f"{name[:32]!r} holds a database")
 
 
 def _take_free(walk: _Walk, key: bytes, value: "_Value") -> None:
@@ -198,7 +201,7 @@ def _page(walk: _Walk, number: int, kind: int) -> bytes:
     return page
 
 
-def _nodes(page: bytes, number: int, depth: int) -> list[tuple[tuple[int, int, int, int], int]]:
+def _nodes(page: bytes, number: int, depth: int) -> list[tuple[Node, int]]:
     """The nodes of a tree page, each with its offset, all inside the page."""
     _, _, _, lower, upper = _PAGE.unpack_from(page)
     if not _PAGE.size <= lower <= upper <= len(page) or (lower - _PAGE.size) % 2:
@@ -215,4 +218,18 @@ def _nodes(page: bytes, number: int, depth: int) -> list[tuple[tuple[int, int, i
         if not least <= node[3] <= _MOST_KEY or start + _NODE.size + node[3] > len(page):
             raise PageFaultError(f"page {number} has a key of {node[3]} bytes")
         nodes.append((node, start))
+    _require_side_by_side(nodes, number, depth, upper, len(page))
     return nodes
+
+
+def _require_side_by_side(nodes: list[tuple[Node, int]], number: int, depth: int, upper: int, end: int) -> None:
+    """LMDB leaves no room between nodes. Who deletes one of another size than it has moves parts of its neighbours."""
+    expected = upper
+    for (low, high, flags, key_size), start in sorted(nodes, key=lambda node: node[1]):
+        if start != expected:
+            raise PageFaultError(f"page {number} has a node at {start}, where the one before it ends at {expected}")
+        value_size = 0 if depth > 1 else _NUMBER_SIZE if flags & _BIG else low | high << 16
+        size = _NODE.size + key_size + value_size
+        expected = start + size + size % 2
+    if expected != end:
+        raise PageFaultError(f"page {number} has its last node's end at {expected}")

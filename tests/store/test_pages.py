@@ -121,6 +121,27 @@ def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
         require_sound(data, PAGE)
 
 
+@pytest.mark.parametrize("grows", [2, 512])
+def test_a_node_of_another_size_than_it_has_is_found(tmp_path, grows):
+    """rules J47, M6: inside its page it reads well, and its removal would tear its neighbours"""
+    (tmp_path / "store").mkdir()
+    with lmdb.open(str(tmp_path / "store"), map_size=1 << 20) as environment, environment.begin(write=True) as writing:
+        for number in range(20):
+            writing.put(b"%032d" % number, bytes(number))
+    data = tmp_path / "store" / "data.mdb"
+    whole = data.read_bytes()
+    (page,) = [number * PAGE for number in range(2, len(whole) // PAGE) if is_tree_page(whole, number)]
+    starts = struct.unpack_from("=20H", whole, page + 16)
+    for start in starts:
+        (size,) = struct.unpack_from("=H", whole, page + start)
+        broken = bytearray(whole)
+        struct.pack_into("=H", broken, page + start, size + grows)
+        data.write_bytes(broken)
+        with pytest.raises(PageFaultError):
+            require_sound(data, PAGE)
+    data.write_bytes(whole)
+
+
 @pytest.mark.parametrize("length", [2, 3, 10])
 def test_a_cut_file_is_found(data, length):
     """rules M7"""
