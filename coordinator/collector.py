@@ -4,6 +4,7 @@ Level-triggered and without a timer while nothing comes: the first report opens 
 full or `wait_s` has passed, and meanwhile the next one fills. A failed commit fails the reports of that batch alone.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,12 +38,21 @@ class Collector:
         self._write = write
         self._wait_s = wait_s
         self._most = most
-        self._inbox, self._outbox = trio.open_memory_channel[_Waiting](queue)
+        self._queue = queue
+        self._waiting: deque[_Waiting] = deque()
+        self._came = trio.Event()
+        self._full = trio.Event()
+        self._taken = trio.Event()
 
     async def report(self, heartbeat: Heartbeat) -> Answer:
         """The answer, once the heartbeat is durable; NotRecorded when it is not. Waits while the queue is full."""
+        while len(self._waiting) >= self._queue:
+            await self._taken.wait()
         waiting = _Waiting(heartbeat)
-        await self._inbox.send(waiting)
+        self._waiting.append(waiting)
+        self._came.set()
+        if len(self._waiting) >= self._most:
+            self._full.set()
         await waiting.done.wait()
         if waiting.answer is None:
             raise NotRecorded
@@ -63,8 +73,15 @@ class Collector:
                     each.done.set()
 
     async def _gather(self) -> list[_Waiting]:
-        batch = [await self._outbox.receive()]
-        with trio.move_on_after(self._wait_s):
-            while len(batch) < self._most:
-                batch.append(await self._outbox.receive())
+        """Woken by the first report and by the one that fills the batch; those between cost no step of this task."""
+        while not self._waiting:
+            self._came = trio.Event()
+            await self._came.wait()
+        if len(self._waiting) < self._most:
+            self._full = trio.Event()
+            with trio.move_on_after(self._wait_s):
+                await self._full.wait()
+        batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        self._taken.set()
+        self._taken = trio.Event()
         return batch

@@ -79,7 +79,17 @@ class Incoming(Protocol):
 class Request:
     """One request of a caller whose connection has been let in. Only the connection makes one (rules J2)."""
 
-    __slots__ = ("_headers", "_incoming", "_query", "_target", "body_limit", "method", "parameters", "peer")
+    __slots__ = (
+        "_headers",
+        "_incoming",
+        "_query",
+        "_received",
+        "_target",
+        "body_limit",
+        "method",
+        "parameters",
+        "peer",
+    )
 
     def __init__(
         self,
@@ -97,6 +107,7 @@ class Request:
         self._headers = headers
         self._incoming = incoming
         self._query: list[tuple[str, str]] | None = None
+        self._received = 0
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -143,22 +154,22 @@ class Request:
 
     def chunks(self, limit: int | None = None) -> Pieces:
         """The body as it arrives; HttpError 413 as soon as it is known to be more than `limit` bytes."""
-        most = self.body_limit if limit is None else limit
-        received = 0
-
-        async def read() -> bytes:
-            nonlocal received
-            announced = self._incoming.announced() or 0
-            piece = await self._incoming.receive() if announced <= most else b""
-            received += len(piece)
-            if max(received, announced) > most:
-                raise HttpError(413, "too_large", f"the body is larger than {most} bytes")
-            return piece
-
-        return Pieces(read)
+        return Pieces(lambda: self._piece(limit))
 
     async def body(self, limit: int | None = None) -> bytes:
-        return b"".join([piece async for piece in self.chunks(limit)])
+        pieces = []
+        while piece := await self._piece(limit):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _piece(self, limit: int | None) -> bytes:
+        most = self.body_limit if limit is None else limit
+        announced = self._incoming.announced() or 0
+        piece = await self._incoming.receive() if announced <= most else b""
+        self._received += len(piece)
+        if max(self._received, announced) > most:
+            raise HttpError(413, "too_large", f"the body is larger than {most} bytes")
+        return piece
 
     def waiting(self, *, yields: bool = False) -> AbstractContextManager[None]:
         """`with request.waiting(): await news` for a long poll: meanwhile the request holds no slot.

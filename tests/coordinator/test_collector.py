@@ -89,3 +89,19 @@ async def test_a_caller_that_goes_away_holds_nobody_up(autojump_clock) -> None:
         assert (await collector.report(heartbeat("there"))).generation == 0
         assert disk.batches == [["gone"], ["there"]]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_full_queue_makes_the_next_wait(autojump_clock) -> None:
+    """What is not taken in is not forgotten either: it goes in as soon as a batch has left."""
+    disk = Disk()
+    collector = Collector(disk.write, most=2, queue=3)
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as reports:
+            for number in range(7):
+                reports.start_soon(collector.report, heartbeat(f"n{number}"))
+                await trio.sleep(0.001)
+            nursery.start_soon(collector.run)
+            disk.may_write.set()
+        assert sorted(node_id for batch in disk.batches for node_id in batch) == [f"n{number}" for number in range(7)]
+        assert max(map(len, disk.batches)) == 2
+        nursery.cancel_scope.cancel()
