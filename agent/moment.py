@@ -95,9 +95,15 @@ class Outage:
     running: Stopwatch | None = None
     _due: tuple[str, str, float] | None = None  # head, boot, the boot clock's reading at its expiry
 
-    def expired_for_s(self, head: str, expires_at: float, moment: Moment) -> float:
-        """Seconds since the head called `head` expired, 0 while it has not; called at each use."""
+    def expired_for_s(self, head: str, expires_at: float | None, moment: Moment) -> float:
+        """Seconds since the head called `head` expired, 0 while it has not; called at each use.
+
+        `expires_at` is None where the head was lost: then since that was seen first, or since it had expired before.
+        """
         boot = moment.boot
+        if expires_at is None:
+            self.running = self.running or Stopwatch.started(head, 0.0, moment)
+            return max(0.0, self.running.elapsed_s(moment))
         if moment.now < expires_at:
             self.running, self._due = None, (head, boot.boot_id, boot.elapsed + expires_at - moment.now)
             return 0.0

@@ -126,7 +126,7 @@ class Node:
     def _gate(self, moment: Moment) -> degraded.Facts:
         holdings, expires_at = self.holdings, self.holdings.head_expires_at
         expired_for_s = 0.0
-        if expires_at is not None:
+        if HEAD in holdings.kept.marks:
             expired_for_s = self.outage.expired_for_s(holdings.head_hash, expires_at, moment)
         return degraded.Facts(
             head_expires_at=expires_at,

@@ -170,9 +170,9 @@ ROWS: tuple[tuple[State, Callable[[Facts, float], str | None]], ...] = (
 
 
 def degraded_since(facts: Facts, now: float) -> int | None:
-    """When the head expired, Unix seconds by the guarded clock; None while it is fresh, or where there was none."""
+    """When the head expired or was lost, Unix seconds by the guarded clock; None while it is fresh, or never was."""
     gate = facts.gate
-    if gate.head_expires_at is None or gate.head_is_fresh(now):
+    if not facts.head_accepted or gate.head_is_fresh(now):
         return None
     return int(now - gate.head_expired_for_s)
 

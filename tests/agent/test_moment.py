@@ -89,6 +89,24 @@ def test_an_outage_goes_on_across_a_reboot_by_the_guarded_clock():
     assert kept.expired_for_s("h", NOW - 100, guard(reading(NOW + 900, 5, boot="next"), None)) == 1000
 
 
+def test_an_outage_without_a_head_is_timed_from_when_that_was_seen():
+    """rules S57: a head that was lost to damage leaves no outage without an end"""
+    outage = Outage()
+    assert outage.expired_for_s("", None, guard(reading(NOW, 100), None)) == 0
+    assert outage.expired_for_s("", None, guard(reading(NOW + 60, 160), None)) == 60
+    kept = Outage(running=outage.running)
+    assert kept.expired_for_s("", None, guard(reading(NOW + 900, 5, boot="next"), None)) == 900
+    assert kept.expired_for_s("h", NOW + 1000, guard(reading(NOW + 901, 6, boot="next"), None)) == 0
+    assert kept.running is None
+
+
+def test_an_outage_goes_on_when_its_head_is_lost():
+    """rules S57: nor does the loss begin it anew"""
+    outage = Outage()
+    assert outage.expired_for_s("h", NOW - 100, guard(reading(NOW, 100), None)) == 100
+    assert outage.expired_for_s("", None, guard(reading(NOW + 60, 160), None)) == 160
+
+
 def test_suspend_counts():
     """rules J38; threats D-22: the boot clock runs on"""
     outage = Outage()

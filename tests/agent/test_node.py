@@ -3,7 +3,10 @@
 import pytest
 import trio
 
+from agent import degraded
+from agent.degraded import Question
 from agent.moment import SKEW_S
+from snapshot.identifiers import HEAD
 from store.errors import StoreError, StoreFault
 from store.records import digest_named
 from tests.agent.bench import bench
@@ -98,6 +101,18 @@ async def test_what_the_coordinator_recorded_is_behind_until_it_is_reached(made,
     assert node.standing().cause == "node_behind"
     await made.take(made.server.snapshot({"routes": {}}, ROUTES))
     assert node.learnt.behind == {"qos_policy": (1, 1)}
+
+
+async def test_the_bound_of_an_outage_holds_without_a_head(made, mock_clock):
+    """rules S57, A7: a head that was lost does not make the permission to go on endless"""
+    node, question = made.node, Question("continue_services", resource="nothing")
+    await node.change(node.store.withdraw, HEAD, now=node.now())
+    left = node.holdings.policy.max_duration_s
+    assert node.gate_facts().head_expires_at is None
+    assert degraded.fence(node.gate_facts(), node.now()) is None
+    await trio.sleep(left + 1)
+    assert degraded.fence(node.gate_facts(), node.now()) == "degraded_limit"
+    assert degraded.may(question, node.gate_facts(), node.now()).reason == "degraded_limit"
 
 
 async def test_damage_that_is_met_while_reading_is_taken_out(made, mock_clock):
