@@ -27,6 +27,7 @@ from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_
 
 MAX_SCOPES = 1_024
 MAX_EVENTS = 1_024
+NO_MARK = Mark(0, 0)
 
 
 def _is_object(value: object) -> bool:
@@ -166,7 +167,7 @@ def merge(previous: Record | None, heartbeat: Heartbeat) -> tuple[Record, Mappin
     compared = compare_all(record.recorded, heartbeat.active)
     marks = dict(record.recorded)
     for scope, mark in heartbeat.active.items():
-        if mark.pair > marks.get(scope, Mark(0, 0)).pair:
+        if mark.pair > marks.get(scope, NO_MARK).pair:
             marks[scope] = mark
     if len(marks) > MAX_SCOPES:  # no honest node comes there: what it does not name any more is forgotten
         marks = {scope: marks[scope] for scope in heartbeat.active}
@@ -296,7 +297,7 @@ def _marks(text: str) -> dict[str, Mark]:
 
 def _head(value: object) -> tuple[Mark, str]:
     if not isinstance(value, dict):
-        return Mark(0, 0), "none"
+        return NO_MARK, "none"
     requests.closed(value, _HEAD)
     return Mark(int(value["authority_epoch"]), int(value["generation"])), str(value["grade"])
 

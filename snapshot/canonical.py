@@ -28,6 +28,10 @@ _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}:," '))
 _BARE_STRING = re.compile(rb'"[^"]*"')
+# Writes in C: the canonical bytes wherever there is no float and no name beyond ASCII.
+_PLAIN = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_NAMES = frozenset({str})
+_SIMPLE = frozenset({str, bool, type(None)})  # types of values that are written as they are
 _SHORT_ESCAPES = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r"}
 _CANONICAL_ESCAPES = {r"\"", r"\\"} | {_SHORT_ESCAPES.get(code, f"\\u{code:04x}") for code in range(32)}
 
@@ -95,10 +99,7 @@ def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
 def dumps(value: object) -> bytes:
     """The canonical bytes of a value of dict, list, str, int, float, bool and None; ValueError for any other."""
     if _is_plain(value):
-        # Written in C: the same bytes wherever there is no float and no name beyond ASCII.
-        return json.dumps(  # noqa: TID251 - this is the canonical module
-            value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        ).encode()
+        return _PLAIN.encode(value).encode()
     return "".join(_written(value)).encode()
 
 
@@ -271,19 +272,22 @@ def _is_plain(value: object) -> bool:
     pending, plain = [value], True
     while pending:
         item = pending.pop()
+        kind = type(item)
+        if kind in _SIMPLE:
+            continue
         if isinstance(item, dict):
-            if not all(type(name) is str for name in item):
+            if not _NAMES.issuperset(map(type, item)):
                 raise ValueError("a member name that is no string")
-            plain = plain and all(map(str.isascii, item))
+            plain = plain and "".join(item).isascii()
             pending.extend(item.values())
         elif isinstance(item, (list, tuple)):
             pending.extend(item)
-        elif type(item) is float:
-            plain = False
         elif type(item) is int:
             _refuse_large(item)
-        elif not (item is None or type(item) in (str, bool)):
-            raise ValueError(f"{type(item).__name__} has no JSON form")
+        elif kind is float:
+            plain = False
+        else:
+            raise ValueError(f"{kind.__name__} has no JSON form")
     return plain
 
 
