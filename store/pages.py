@@ -138,17 +138,32 @@ def _entries(walk: _Walk, tree: Tree, name: str) -> Iterator[tuple[bytes, _Value
 def _subtree(walk: _Walk, number: int, depth: int, count: _Count, *, keep: bool) -> Iterator[tuple[bytes, _Value]]:
     if not 0 < depth <= _MOST_DEPTH:
         raise PageFaultError(f"page {number} lies at depth {depth}")
-    page = _page(walk, number, _LEAF if depth == 1 else _BRANCH)
     if depth > 1:
-        count.branch += 1
-        for low, high, flags, _ in (node for node, _ in _nodes(page, number, depth)):
-            yield from _subtree(walk, low | high << 16 | flags << 32, depth - 1, count, keep=keep)
+        yield from _branch(walk, number, depth, count, keep=keep)
         return
+    page = _page(walk, number, _LEAF)
     count.leaf += 1
     for (low, high, flags, key_size), start in _nodes(page, number, depth):
         key_end = start + _NODE.size + key_size
         key = page[start + _NODE.size : key_end]
         yield key, _value(walk, page, key_end, low | high << 16, flags, count, keep=keep)
+
+
+def _branch(walk: _Walk, number: int, depth: int, count: _Count, *, keep: bool) -> Iterator[tuple[bytes, _Value]]:
+    """What is below it, each part from the key on by which it is looked for; the first has none."""
+    page = _page(walk, number, _BRANCH)
+    count.branch += 1
+    last = b""
+    for index, ((low, high, flags, key_size), start) in enumerate(_nodes(page, number, depth)):
+        # The free list's keys are numbers, in this machine's byte order.
+        least = page[start + _NODE.size : start + _NODE.size + key_size] if index and not keep else b""
+        if least and last >= least:
+            raise PageFaultError(f"page {number} leads past a key of the part before")
+        for key, value in _subtree(walk, low | high << 16 | flags << 32, depth - 1, count, keep=keep):
+            if key < least:
+                raise PageFaultError(f"page {number} leads to a key where nobody looks for it")
+            last = key
+            yield key, value
 
 
 def _value(walk: _Walk, page: bytes, start: int, size: int, flags: int, count: _Count, *, keep: bool) -> _Value:

@@ -121,25 +121,50 @@ def test_a_page_that_is_free_and_in_use_is_found(tmp_path):
         require_sound(data, PAGE)
 
 
+def filled(folder, keys, value_size):
+    """One database, written at once; the file, its bytes, and the pages of its tree with how many nodes each has."""
+    folder.mkdir()
+    with lmdb.open(str(folder), map_size=1 << 20, max_dbs=1) as environment:
+        database = environment.open_db(b"one")
+        with environment.begin(write=True) as writing:
+            for key in keys:
+                writing.put(key, bytes(value_size), db=database)
+    whole = (folder / "data.mdb").read_bytes()
+    require_sound(folder / "data.mdb", PAGE)
+    pages = [number * PAGE for number in range(2, len(whole) // PAGE) if is_tree_page(whole, number)]
+    counts = {page: (struct.unpack_from("=H", whole, page + 12)[0] - 16) // 2 for page in pages}
+    return folder / "data.mdb", whole, counts
+
+
 @pytest.mark.parametrize("grows", [2, 512])
 def test_a_node_of_another_size_than_it_has_is_found(tmp_path, grows):
     """rules J47, M6: inside its page it reads well, and its removal would tear its neighbours"""
-    (tmp_path / "store").mkdir()
-    with lmdb.open(str(tmp_path / "store"), map_size=1 << 20) as environment, environment.begin(write=True) as writing:
-        for number in range(20):
-            writing.put(b"%032d" % number, bytes(number))
-    data = tmp_path / "store" / "data.mdb"
-    whole = data.read_bytes()
-    (page,) = [number * PAGE for number in range(2, len(whole) // PAGE) if is_tree_page(whole, number)]
-    starts = struct.unpack_from("=20H", whole, page + 16)
-    for start in starts:
+    data, whole, counts = filled(tmp_path / "store", (b"%032d" % number for number in range(20)), 20)
+    (page,) = [page for page, count in counts.items() if count == 20]
+    for start in struct.unpack_from("=20H", whole, page + 16):
         (size,) = struct.unpack_from("=H", whole, page + start)
         broken = bytearray(whole)
         struct.pack_into("=H", broken, page + start, size + grows)
         data.write_bytes(broken)
-        with pytest.raises(PageFaultError):
+        with pytest.raises(PageFaultError, match=r"node|goes beyond"):
             require_sound(data, PAGE)
-    data.write_bytes(whole)
+
+
+def test_a_key_where_nobody_looks_for_it_is_found(tmp_path):
+    """rules J47, M6: its neighbours are in order, and it could be neither read nor removed"""
+    data, whole, counts = filled(tmp_path / "store", (b"%032d" % (2 * number) for number in range(100)), 100)
+    branches = [page for page in counts if struct.unpack_from("=QHH", whole, page)[2] & 1]
+    (branch,) = branches
+    starts = struct.unpack_from(f"={counts[branch]}H", whole, branch + 16)
+    assert len(starts) > 2
+    for start in starts[1:]:
+        key = branch + start + 8
+        for step in (-2, 2):  # the neighbour's: the last one of the part before, or the second one of this
+            broken = bytearray(whole)
+            broken[key : key + 32] = b"%032d" % (int(whole[key : key + 32]) + step)
+            data.write_bytes(broken)
+            with pytest.raises(PageFaultError, match="leads"):
+                require_sound(data, PAGE)
 
 
 @pytest.mark.parametrize("length", [2, 3, 10])
