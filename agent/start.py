@@ -22,7 +22,7 @@ from agent.view import Views
 from snapshot.again import is_accepted, judge_again
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.reasons import Rejected
-from store.documents import StoredDocument
+from store.documents import HashedDocument, StoredDocument
 from store.errors import StoreError
 from store.layout import Root
 from store.store import Store
@@ -68,11 +68,14 @@ def open_store(settings: Settings, reading: Reading) -> Opened:
 
 
 def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]:
-    """The scopes that had to leave their active document. What serves afterwards has been verified just now."""
+    """The scopes that had to leave their active document. What serves afterwards has been verified just now.
+
+    Sections that the store's start has hashed are not hashed again for it (threats D-26); each read does (rules L29).
+    """
     left: list[str] = []
     for _ in range(MOST_ROUNDS):
         holdings = reader.read()
-        damaged = _damaged(holdings, now)
+        damaged = _damaged(holdings, now, hashed=store.hashed_at_start)
         for scope, cause in damaged.items():
             store.fall_back(scope, now=now, cause=cause)
             version = holdings.kept.active[scope].version
@@ -83,8 +86,10 @@ def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]
     return left
 
 
-def _damaged(holdings: Holdings, now: float) -> dict[str, str]:
+def _damaged(holdings: Holdings, now: float, *, hashed: bool) -> dict[str, str]:
     active = holdings.kept.active
+    if hashed:
+        active = {scope: HashedDocument.just_now(document) for scope, document in active.items()}
     ordered = sorted(active, key=lambda scope: (scope not in FIRST, scope))
     faults = {scope: _fault(active[scope], holdings, now) for scope in ordered}
     return {scope: fault for scope, fault in faults.items() if fault}

@@ -119,6 +119,18 @@ class StoredDocument:
         return True
 
 
+class HashedDocument(StoredDocument):
+    """One whose sections were hashed a moment ago, in this start: they are not hashed once more to judge it again."""
+
+    @classmethod
+    def just_now(cls, held: StoredDocument) -> Self:
+        return cls.of(held.record, held.fetch, held.sections)
+
+    def holds(self, name: str, sha256: str) -> bool:
+        entry = self.sections.get(name)
+        return entry is not None and entry.sha256 == sha256
+
+
 class Reading:
     """One read transaction, seen as scopes and documents. Use it inside its block, on one thread."""
 

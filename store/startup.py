@@ -48,6 +48,7 @@ class Start:
     found: list[Finding] = field(default_factory=list)
     damaged: frozenset[bytes] = frozenset()
     faults: tuple[str, ...] = ()  # what the probe met and a transaction can mend
+    hashed: bool = False  # every blob, just now, and none was damaged
 
     def note(self, happened: Happened, scope: str = "", detail: str = "") -> None:
         self.found.append(Finding(happened, scope, detail))
@@ -109,6 +110,7 @@ def _unusable(work: Start) -> str | None:
         return f"it is of cluster {findings.cluster_id}"
     work.damaged = frozenset(map(bytes.fromhex, findings.damaged))
     work.faults = tuple(findings.faults)
+    work.hashed = findings.format == FORMAT and not work.damaged
     return None
 
 

@@ -65,6 +65,7 @@ class Store:
     def __init__(self, root: Root, paths: ClusterPaths, environment: Environment, floors: Floors) -> None:
         self.paths = paths
         self.findings: tuple[Finding, ...] = ()
+        self.hashed_at_start = False  # every blob, by the child that looked first (store/walk.py), and none was damaged
         self._root = root
         self._environment = environment
         self._floors = floors
@@ -103,7 +104,7 @@ class Store:
             root.leave(cluster_id)
             raise
         store = cls(root, paths, environment, floors)
-        store.findings = tuple(work.found)
+        store.findings, store.hashed_at_start = tuple(work.found), work.hashed
         return store
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from store import blobs, sealed
 from store.check import check
+from store.documents import HashedDocument
 from store.errors import StoreError, StoreFault
 from store.floors import MAGIC
 from store.metapage import FileState, inspect
@@ -333,6 +334,25 @@ def test_a_previous_of_another_epoch_does_not_serve(tmp_path):
     assert flip_in(node, b'{"v":3}')
     with node:
         assert happened(node) == {"active_lost"}
+
+
+def test_what_the_start_has_hashed_is_known(copy):
+    """threats D-26; rules L29: hashed once at each start, and again at each read whatever the start has said"""
+    copy.open()
+    assert copy.store.hashed_at_start
+    held = copy.store.active(SCOPE)
+    digest = held.sections["a"].sha256
+    with copy.store._environment.write() as transaction:
+        transaction.put("sections", bytes.fromhex(digest), b'{"v":9}')
+    judged = HashedDocument.just_now(held)
+    assert judged.holds("a", digest)
+    assert not judged.holds("a", "00" * 32)
+    assert not judged.holds("no such section", digest)
+    with pytest.raises(StoreError):
+        judged.read("a")
+    copy.reopen()
+    assert not copy.store.hashed_at_start
+    assert copy.contents()["a"] == b'{"v":2}'
 
 
 def test_damage_that_is_met_while_running(copy):
