@@ -17,7 +17,7 @@ from holdfast.operator_trust import new_passphrase
 def found(given: dict[str, object]) -> None:
     """`given`: the options by name. All of it is there afterwards, or nothing."""
     wanted = _wanted(given)
-    _agrees(Path(str(given["path"])), _configuration(given, wanted.state, wanted.database_url))
+    _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
     made = initialise.initialise(wanted, actor=f"uid:{os.getuid()}", now=wall_clock())
     if given["as_json"]:
         output.write_json({name: _plain(value) for name, value in asdict(made).items()})
@@ -29,7 +29,7 @@ def _wanted(given: dict[str, object]) -> Wanted:
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
     database_url = str(given["database_url"] or f"sqlite:///{state}/coordinator.db")
     names = ("cluster_id", "coordinator_id", "url", "roots", "threshold", "algorithm", "hosts")
-    text = _configuration(given, state, database_url)
+    text = configuration_text(given, state, database_url)
     return Wanted(
         state=state,
         root_keys=Path(str(given["root_keys"])).absolute(),
@@ -40,7 +40,7 @@ def _wanted(given: dict[str, object]) -> Wanted:
     )
 
 
-def _configuration(given: dict[str, object], state: Path, database_url: str) -> str:
+def configuration_text(given: dict[str, object], state: Path, database_url: str) -> str:
     socket = given["admin_socket"] and Path(str(given["admin_socket"])).absolute()
     wishes = {"admin": given["listen_admin"], "probes": given["listen_probes"], "admin_socket": socket}
     further = "".join(f'{name} = "{value}"\n' for name, value in wishes.items() if value)

@@ -12,7 +12,7 @@ from agent.unconfigured import settings_without_a_node
 from coordinator import configuration as coordinators
 from coordinator.settings import Settings
 from holdfast.operator import main as holdfastctl
-from holdfast.operator_init import _configuration
+from holdfast.operator_founding import configuration_text
 from tests.citations import ROOT
 
 AGENT = ROOT / "packaging/etc/agent.toml"
@@ -95,7 +95,7 @@ def test_the_coordinators_as_installed_is_what_init_would_write():
     needed = ["raven", "--url", "https://coordinator.example.org:7443", "--root-keys-to", "/media/stick"]
     given = init.make_context("init", needed).params
     state = given["state"]
-    written = coordinators.parse(_configuration(given, state, f"sqlite:///{state}/coordinator.db"))
+    written = coordinators.parse(configuration_text(given, state, f"sqlite:///{state}/coordinator.db"))
     assert coordinators.load(COORDINATOR) == written
 
 
