@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from agent.configuration import ConfigurationError, Settings, load
+from agent.configuration import TOKEN_VARIABLE, ConfigurationError, Settings, load
 from agent.credentials import JOIN_TOKEN, credential
 from agent.token import TOKEN_BYTES, BadTokenFileError, parse_token, read_token
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
@@ -32,10 +32,13 @@ OUTSIDE = ("unenrolled", "joining")
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")
 @asks_the_agent
 def command(client: Client, config: Path, token_file: Path | None, wait_s: int) -> None:
-    """Join the cluster that agent.toml names, with a token from a file, a systemd credential or standard input.
+    """Join the cluster that agent.toml names, with a token from a file or from standard input.
 
-    The token's file must be yours alone (0600). Run it as root, or as the agent's account. Exit 0 once the node is a
-    member, 1 when it is refused or the time is over; the agent goes on trying, and holdfast status says why.
+    Without --token-file the token is the one that lies where the agent looks: coordinator.token_file of agent.toml,
+    else the file that HOLDFAST_TOKEN_PATH names, /etc/holdfast/join.token, a systemd credential. Without any of them
+    standard input is read. The token's file must be yours alone (0600). Run it as root, or as the agent's account. Exit
+    0 once the node is a member, 1 when it is refused or the time is over; the agent goes on trying, and holdfast status
+    says why.
     """
     settings = _settings(config)
     before = _status(client)
@@ -43,7 +46,10 @@ def command(client: Client, config: Path, token_file: Path | None, wait_s: int) 
         note(f"this node is a member of {before['cluster_id']} already ({before['state']}): nothing to do")
         return
     place = settings.token_files()[0]
-    _keep(_token(token_file), place, settings.node.state_directory)
+    source = token_file or _lying_there(settings)
+    token = _token(source)
+    if source != place or not _is_the_agents(place, settings.node.state_directory):
+        _keep(token, place, settings.node.state_directory)
     if before is None:
         fail(
             f"the token is kept in {place}; the agent uses it when it starts: systemctl start holdfast-agent",
@@ -62,9 +68,24 @@ def _settings(config: Path) -> Settings:
     return settings
 
 
-def _token(token_file: Path | None) -> str:
+def _lying_there(settings: Settings) -> Path | None:
+    """The first that is there of the files that the agent looks for, and of those named to this command (rules K14)."""
+    named = [Path(os.environ[TOKEN_VARIABLE])] if os.environ.get(TOKEN_VARIABLE) else []
+    given = credential(JOIN_TOKEN)
+    files = (*settings.token_files(), *named, *([given] if given else []))
+    found = next((file for file in files if os.path.lexists(file)), None)
+    if found is not None:
+        note(f"the token is the one in {found}; with --token-file - it is read from standard input")
+    return found
+
+
+def _is_the_agents(file: Path, state_directory: Path) -> bool:
+    """It lies there for the agent's account already, perhaps where nobody writes."""
+    return file.stat().st_uid == state_directory.stat().st_uid
+
+
+def _token(source: Path | None) -> str:
     """The token as it stands there; what cannot be one is wrong usage."""
-    source = token_file or credential(JOIN_TOKEN)
     try:
         if source is not None and str(source) != "-":
             return read_token(source) or _missing(source)
@@ -111,7 +132,8 @@ def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int)
     while True:
         status = _status(client) or before
         if status["state"] not in OUTSIDE:
-            place.unlink(missing_ok=True)  # it is good for one join
+            with suppress(OSError):  # a credential goes with its service
+                place.unlink()  # it is good for one join
             click.echo(f"joined: {status['node_id']} is a member of {status['cluster_id']} ({status['state']})")
             return
         if _tries(status) > tried and (failure := status.get("join")) is not None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 import trio
@@ -85,6 +86,46 @@ async def test_a_token_from_the_credentials_directory(api, config, tmp_path):
     await until_there(tmp_path / "join.token")
     api.state = "active"
     assert await process.wait() == 0
+
+
+async def test_a_token_that_lies_where_the_agent_looks(api, config, tmp_path):
+    """rules K14: the configured file, without a word on standard input; it is left as it lies"""
+    api.state = "unenrolled"
+    put_token(tmp_path / "join.token")
+    number = (tmp_path / "join.token").stat().st_ino
+    over = await holdfast("join", "--config", config, "--wait", 0, at=api, stdin=b"")
+    assert (over.status, "goes on trying" in over.err) == (1, True)
+    assert f"the token is the one in {tmp_path}/join.token" in over.err
+    assert (tmp_path / "join.token").stat().st_ino == number
+    process = await trio.lowlevel.open_process(
+        arguments("join", "--config", config), env=environment(api.socket, api.files), stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    await process.stderr.receive_some()  # which token it takes: it has seen that this node is no member
+    api.state = "active"
+    assert await process.wait() == 0
+    assert not (tmp_path / "join.token").exists()
+
+
+async def test_a_token_that_the_environment_names(api, config, tmp_path):
+    """rules K14: HOLDFAST_TOKEN_PATH, where agent.toml names no file"""
+    api.state = "unenrolled"
+    config.write_text(config.read_text().replace("token_file", "#"))
+    put_token(tmp_path / "named")
+    env = environment(api.socket, api.files, HOLDFAST_TOKEN_PATH=str(tmp_path / "named"))
+    words = arguments("join", "--config", config, "--wait", 0)
+    done = await trio.run_process(words, env=env, stdin=b"", check=False, capture_stderr=True)
+    assert (done.returncode, b"goes on trying" in done.stderr) == (1, True)
+    (tmp_path / "named").chmod(0o644)
+    done = await trio.run_process(words, env=env, stdin=TOKEN.encode(), check=False, capture_stderr=True)
+    assert (done.returncode, b"chmod 0600" in done.stderr) == (2, True)
+
+
+async def test_standard_input_where_a_token_lies_is_asked_for(api, config, tmp_path):
+    put_token(tmp_path / "join.token", "an.older.one")
+    api.state = "joining"
+    done = await holdfast("join", "--config", config, "--wait", 0, "--token-file", "-", at=api, stdin=TOKEN.encode())
+    assert (done.status, (tmp_path / "join.token").read_text()) == (1, TOKEN + "\n")
 
 
 def failure(code, *, refused=True):
