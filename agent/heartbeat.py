@@ -12,7 +12,7 @@ import trio
 
 from agent import degraded, standing
 from agent.moment import Moment
-from agent.node import Node
+from agent.node import Node, above_held
 from agent.scope_reports import scope_reports
 from agent.services import Notified
 from agent.source import Source
@@ -97,12 +97,8 @@ class Reporting:
     async def _learn(self, answer: HeartbeatAnswer) -> None:
         """What was recorded and is above what we hold: this disk was put back (rules K41, P18)."""
         node = self.node
-        marks = node.holdings.kept.marks
-        behind = {
-            scope: (one.authority_epoch, one.config_version)
-            for scope, one in answer.recorded.items()
-            if scope not in marks or marks[scope].version < (one.authority_epoch, one.config_version)
-        }
+        recorded = {scope: (one.authority_epoch, one.config_version) for scope, one in answer.recorded.items()}
+        behind = above_held(recorded, node.holdings)
         if behind != node.learnt.behind:
             node.learnt.behind = behind
             if behind:

@@ -25,6 +25,7 @@ from agent.origins import Origin
 from agent.standing import Facts, Standing
 from agent.telemetry import Counters
 from agent.threads import Threads
+from agent.view import REQUIRED
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from store.errors import StoreError, StoreFault
@@ -48,7 +49,7 @@ class Learnt:
     fenced_at: tuple[int, int] | None = None
     gaps: frozenset[str] = frozenset()
     refresh_required: frozenset[str] = frozenset()  # scopes that an operator must have fetched (rules K38)
-    behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # scope to what the coordinator recorded
+    behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # see above_held
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
     endpoints: EndpointSets = field(default_factory=EndpointSets)  # of coordinators, as node_bootstraps list them
@@ -176,11 +177,7 @@ class Node:
     def _hold(self, holdings: Holdings) -> None:
         activated = holdings.kept.generation != self.holdings.kept.generation
         self.holdings = holdings
-        self.learnt.behind = {
-            scope: recorded
-            for scope, recorded in self.learnt.behind.items()
-            if (mark := holdings.kept.marks.get(scope)) is None or mark.version < recorded
-        }
+        self.learnt.behind = above_held(self.learnt.behind, holdings)
         if self.learnt.fenced_at is not None and holdings.head_version > self.learnt.fenced_at:
             self.learnt.fenced_at = None
         if activated:
@@ -217,6 +214,17 @@ class Node:
             self.learnt.fenced_at = self.holdings.head_version
             log.warning("the coordinator says that this node is revoked")
             self.tell()
+
+
+def above_held(recorded: Mapping[str, tuple[int, int]], holdings: Holdings) -> dict[str, tuple[int, int]]:
+    """What of it the node is to hold and does not; a scope that the head does not list is none (rules A7, K41, S3)."""
+    wanted = listed_scopes(holdings) | frozenset(REQUIRED)
+    marks = holdings.kept.marks
+    return {
+        scope: version
+        for scope, version in recorded.items()
+        if scope in wanted and (scope not in marks or marks[scope].version < version)
+    }
 
 
 def listed_scopes(holdings: Holdings) -> frozenset[str]:

@@ -99,7 +99,35 @@ async def test_what_was_recorded_below_is_no_news(one, mock_clock):
         one.server.recorded = {ROUTES: Recorded(1, 1)}
         await one.server.wait_heartbeat()
         assert one.node.learnt.behind == {}
-        one.server.recorded = {ROUTES: Recorded(1, 9), "qos_policy": Recorded(1, 1)}
-        await one.until(lambda: set(one.node.learnt.behind) == {ROUTES, "qos_policy"})
+        one.server.recorded = {ROUTES: Recorded(1, 9), "node_bootstrap": Recorded(1, 2)}
+        await one.until(lambda: set(one.node.learnt.behind) == {ROUTES, "node_bootstrap"})
         one.server.recorded = {}
         await one.until(lambda: one.state == "active")
+
+
+async def test_what_was_recorded_of_a_scope_that_the_head_does_not_list_is_no_news(one, mock_clock):
+    """rules A7, K41, S3: it was withdrawn; a node that was installed again is not to have it"""
+    async with one.agent():
+        await one.settled()
+        one.server.recorded = {"storage_directory": Recorded(1, 4), "trust_bundle": Recorded(1, 1)}
+        await one.server.wait_heartbeat()
+        await one.server.wait_heartbeat()
+        assert (one.node.learnt.behind, one.state) == ({}, "active")
+        one.server.snapshot({"directory": {}}, "storage_directory")
+        one.server.announce()
+        await one.until(lambda: set(one.node.learnt.behind) == {"storage_directory"})
+        assert one.cause == "node_behind"
+
+
+async def test_what_was_recorded_of_a_scope_is_forgotten_once_it_is_withdrawn(one, mock_clock):
+    """rules A7, K41, S3"""
+    async with one.agent():
+        await one.settled()
+        one.server.recorded = {ROUTES: Recorded(1, 9)}
+        await one.until(lambda: one.cause == "node_behind")
+        one.server.cluster.published.pop(ROUTES)
+        one.server.announce()
+        await one.until(lambda: one.state == "active")
+        await one.server.wait_heartbeat()
+        await one.server.wait_heartbeat()
+        assert (one.node.learnt.behind, one.state) == ({}, "active")

@@ -97,10 +97,20 @@ async def test_a_fence_holds_until_a_newer_head(made, mock_clock):
 async def test_what_the_coordinator_recorded_is_behind_until_it_is_reached(made, mock_clock):
     """rules K41"""
     node = made.node
-    node.learnt.behind = {ROUTES: (1, 2), "qos_policy": (1, 1)}
+    node.learnt.behind = {ROUTES: (1, 2), "node_bootstrap": (1, 2)}
     assert node.standing().cause == "node_behind"
     await made.take(made.server.snapshot({"routes": {}}, ROUTES))
-    assert node.learnt.behind == {"qos_policy": (1, 1)}
+    assert node.learnt.behind == {"node_bootstrap": (1, 2)}
+
+
+async def test_what_the_coordinator_recorded_counts_while_the_head_lists_it(made, mock_clock):
+    """rules A7, K41, S3"""
+    node = made.node
+    node.learnt.behind = {ROUTES: (1, 2)}
+    made.server.cluster.published.pop(ROUTES)
+    await made.take(made.server.cluster.head(**made.server.times()))
+    assert node.learnt.behind == {}
+    assert node.standing().cause != "node_behind"
 
 
 async def test_the_bound_of_an_outage_holds_without_a_head(made, mock_clock):
