@@ -2,19 +2,22 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
 from snapshot.reasons import safe_text
+from snapshot.secrets import is_forbidden_name, shape_of
 
 OUTPUT_BYTES = 4096
 PIECE_BYTES = 65536
 LAST_WORDS_S = 0.5
+_ASSIGNED = re.compile(r"([A-Za-z0-9_.-]+)\s*[=:]\s*")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -94,7 +97,25 @@ async def _end(process: trio.Process) -> None:
 
 
 def _text(heard: bytearray) -> str:
-    return safe_text(" ".join(heard.decode(errors="replace").split()))
+    """One line, without what looks like a secret: it goes into logs, into the status and to the coordinator (D-55)."""
+    said = " ".join(heard.decode(errors="replace").split())
+    shape = shape_of(said)
+    if shape is not None:
+        return f"[withheld: it holds a secret, {shape}]"
+    return safe_text("".join(_without_values(said)))
+
+
+def _without_values(said: str) -> Iterator[str]:
+    """Of names that forbid one; of other names what follows may be the next name."""
+    start = 0
+    while (match := _ASSIGNED.search(said, start)) is not None:
+        yield said[start : match.end()]
+        start = match.end()
+        if is_forbidden_name(match[1]):
+            yield "[withheld]"
+            end = said.find(" ", start)
+            start = len(said) if end < 0 else end
+    yield said[start:]
 
 
 def _name(number: int) -> str:

@@ -1,12 +1,17 @@
-"""Which documents are not asked for again at once: refused ones, and those that no source gives (rules X27)."""
+"""Which documents are not asked for again at once: refused ones, and those that no source gives (rules X27).
 
+What a validator kept out is not offered to it again until the head lists another, or an operator asks for it.
+"""
+
+import math
 from dataclasses import dataclass, field
 
 import trio
 
 from agent.plan import Wanted
 
-AGAIN_S = 300.0  # what was refused is asked for again after this, head or not
+AGAIN_S = 300.0  # what the verifier refused is asked for again after this, head or not
+NEVER_S = math.inf
 LATER_S = 5.0  # what no source gave: soon at first, then less and less often
 
 
@@ -41,14 +46,14 @@ class PutOffs:
         return self.left_s(wanted) > 0
 
     def left_s(self, wanted: Wanted) -> float:
-        """Seconds until it is asked for again; 0 where it may be now."""
+        """Seconds until it is asked for again; 0 where it may be now, infinite where not as long as it is listed."""
         found = self._of(wanted)
         return max(0.0, found.until - trio.current_time()) if found is not None else 0.0
 
     def rest_s(self) -> float:
-        """Seconds until the next one is due."""
+        """Seconds until the next one is due, at most AGAIN_S."""
         now = trio.current_time()
-        return min((one.until for one in self._by_scope.values() if one.until > now), default=now + AGAIN_S) - now
+        return min([AGAIN_S, *(one.until - now for one in self._by_scope.values() if one.until > now)])
 
     def _of(self, wanted: Wanted) -> PutOff | None:
         found = self._by_scope.get(wanted.scope)

@@ -9,8 +9,10 @@ Level-triggered: each round compares what the accepted head lists with what is a
 refused leaves the others alone, and is not asked for again until the head changes or some time has passed.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 import trio
@@ -22,7 +24,7 @@ from agent.fetching import Fetching, Outcome
 from agent.importing import Importing
 from agent.node import Node
 from agent.plan import FIRST, Plan, Wanted, plan
-from agent.put_off import AGAIN_S, PutOffs
+from agent.put_off import AGAIN_S, NEVER_S, PutOffs
 from agent.reaction import REACTION, Reaction
 from agent.scope_reports import envelope_of
 from agent.source import Kind, Source
@@ -60,7 +62,8 @@ class Update:
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
-        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs.give_up)
+        kept_out = partial(self.put_offs.give_up, seconds=NEVER_S)
+        self.validation = Validation(self.node, self.admission, self.validators, kept_out)
         self.activating = Activating(self.node, self.sources)
         self.importing = Importing(
             self.node, self.admission, self.validation, self.activating, self.lock, self.head_lock
@@ -101,14 +104,14 @@ class Update:
         self.node.tell()
 
     def awaited(self) -> dict[str, object]:
-        """JSON, by scope: what the head lists and is not active yet, and when it is asked for again."""
+        """JSON, by scope: what the head lists and is not active yet, and when it is asked for again: None for never."""
         return {
             one.scope: {
                 "authority_epoch": one.listed.authority_epoch,
                 "config_version": one.listed.config_version,
                 "snapshot_id": one.listed.snapshot_id,
                 "below_accepted": one.below,
-                "again_in_s": int(self.put_offs.left_s(one)),
+                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(one)) else int(left_s),
             }
             for one in plan(self.node.holdings).wanted
         }

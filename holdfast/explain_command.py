@@ -131,6 +131,9 @@ def _awaited(awaited: Mapping[str, Any]) -> str:
     said = f"version {awaited['config_version']} is what the head lists"
     if awaited["below_accepted"]:
         return f"{said}, below what was accepted: it is not followed without a recovery"
+    if awaited["again_in_s"] is None:
+        again = "until the head lists another, or you ask: systemctl reload holdfast-agent"
+        return f"{said}; a service keeps it out {again}"
     return f"{said}; it is asked for {_soon(awaited['again_in_s'])}"
 
 

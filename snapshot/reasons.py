@@ -88,7 +88,11 @@ class Rejected(Exception):
 
 
 def safe_text(value: object) -> str:
-    """`value` as one line of at most 256 printable ASCII characters (threats D-59)."""
+    """`value` as one line of at most 256 printable ASCII characters (threats D-59); what is one stays as it is."""
     text = value if isinstance(value, str) else repr(value)
-    text = text[:MAX_TEXT].encode("unicode_escape").decode("ascii")
+    text = "".join(map(_printable, text[:MAX_TEXT]))
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+def _printable(character: str) -> str:
+    return character if " " <= character <= "~" else character.encode("unicode_escape").decode("ascii")

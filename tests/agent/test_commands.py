@@ -23,6 +23,16 @@ async def test_what_came_of_it():
     assert (killed.ok, str(killed)) == (False, "ended by SIGKILL")
 
 
+async def test_a_secret_that_it_says_is_not_passed_on():
+    """threats D-55"""
+    named = await python("print('cannot connect: db_password=hunter2 user=web, token: abc')")
+    assert str(named) == "exit 0: cannot connect: db_password=[withheld] user=web, token: [withheld]"
+    shaped = await python("print('-----BEGIN PRIVATE KEY-----\\nMIIabc'); raise SystemExit(2)")
+    assert str(shaped) == "exit 2: [withheld: it holds a secret, pem_private_key]"
+    plain = await python("print('nginx: unexpected \\'}\\' in /etc/nginx.conf:12, expected é')")
+    assert str(plain) == r"exit 0: nginx: unexpected '}' in /etc/nginx.conf:12, expected \xe9"
+
+
 async def test_what_cannot_be_run(tmp_path):
     missing = await run_command([str(tmp_path / "nothing")], timeout_s=1)
     assert not missing.ok

@@ -3,7 +3,7 @@
 import trio
 
 from agent.plan import Wanted
-from agent.put_off import AGAIN_S, LATER_S, PutOffs
+from agent.put_off import AGAIN_S, LATER_S, NEVER_S, PutOffs
 from snapshot.manifest import ScopeVersion
 
 
@@ -32,3 +32,14 @@ async def test_what_nobody_gives_is_asked_for_ever_less_often(autojump_clock):
     assert rests[-1] == AGAIN_S
     puts.try_later(wanted("s2"))
     assert round(puts.rest_s()) == LATER_S, "a new document begins anew"
+
+
+async def test_what_is_never_asked_for_again_is_when_somebody_asks_or_another_is_listed(autojump_clock):
+    puts = PutOffs()
+    puts.give_up("route_policy", "s1", NEVER_S)
+    await trio.sleep(10 * AGAIN_S)
+    assert puts.holds(wanted())
+    assert puts.rest_s() == AGAIN_S
+    assert not puts.holds(wanted("s2"))
+    puts.clear()
+    assert not puts.holds(wanted())

@@ -39,8 +39,10 @@ async def test_a_validator_keeps_its_scopes_out_and_no_others(tmp_path, mock_clo
             await one.until_active(ROUTES, 3)
 
 
-async def test_what_a_validator_keeps_out_is_tried_again_later(tmp_path, mock_clock):
-    text = VALIDATED.replace("! grep -q forbidden route_policy/routes.json", f"test -e {tmp_path}/yes")
+async def test_what_a_validator_keeps_out_is_not_offered_again_until_the_head_lists_another(tmp_path, mock_clock):
+    asked = tmp_path / "asked"
+    said = f"echo x >> {asked}; test -e {tmp_path}/yes"
+    text = VALIDATED.replace("! grep -q forbidden route_policy/routes.json", said)
     (tmp_path / "yes").touch()
     async with lab(tmp_path, mock_clock, text=text) as one:
         async with one.agent():
@@ -49,7 +51,15 @@ async def test_what_a_validator_keeps_out_is_tried_again_later(tmp_path, mock_cl
             one.server.snapshot({"routes": {"south": {}}}, ROUTES)
             one.server.announce()
             await one.until(lambda: one.rejected(ROUTES) == "validator_refused")
-            assert one.version(ROUTES) == 1
+            times = asked.read_text()
             (tmp_path / "yes").touch()
-            mock_clock.jump(AGAIN_S)
-            await one.until_active(ROUTES, 2)
+            mock_clock.jump(3 * AGAIN_S)
+            one.server.snapshot({"policy": POLICY | {"route_ttl_s": 60}}, POLICY_SCOPE)
+            one.server.announce()
+            await one.until_active(POLICY_SCOPE, 2)
+            assert (one.version(ROUTES), asked.read_text()) == (1, times)
+            status = await one.get("v1", "status")
+            assert status["awaited"][ROUTES]["again_in_s"] is None
+            one.server.snapshot({"routes": {"west": {}}}, ROUTES)
+            one.server.announce()
+            await one.until_active(ROUTES, 3)

@@ -39,6 +39,7 @@ async def test_what_is_listed_and_has_never_arrived(api):
     api.awaited = {
         "qos_policy": {"config_version": 2, "below_accepted": False, "again_in_s": 0},
         "peer_directory": {"config_version": 2, "below_accepted": True, "again_in_s": 0},
+        "storage_directory": {"config_version": 2, "below_accepted": False, "again_in_s": None},
     }
     api.refresh_required = ["qos_policy"]
     done = await holdfast("explain", "qos_policy", at=api)
@@ -49,3 +50,5 @@ async def test_what_is_listed_and_has_never_arrived(api):
     assert "systemctl reload holdfast-agent" in words
     below = await holdfast("explain", "peer_directory", at=api)
     assert "not followed without a recovery" in below.out
+    kept_out = await holdfast("explain", "storage_directory", at=api)
+    assert "a service keeps it out until the head lists another" in " ".join(kept_out.out.split())

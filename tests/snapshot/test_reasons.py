@@ -44,6 +44,12 @@ def test_what_came_from_outside_is_escaped_and_bounded(text):
         assert re.fullmatch(r"[ -~]{1,256}", said)
 
 
+@pytest.mark.parametrize("text", [*HOSTILE.values(), "C:\\etc\\x41", "a \\ b"])
+def test_what_is_escaped_already_is_not_escaped_again(text):
+    """It passes several hands: a command's output is text of a refusal, of a record, and of an answer."""
+    assert safe_text(safe_text(text)) == safe_text(text)
+
+
 def test_detail_names_what_differs():
     rejected = Rejected(2, Reason.WRONG_CLUSTER, expected="ours", found="theirs", where="cluster_id")
     assert rejected.detail == "at cluster_id; expected ours; found theirs"

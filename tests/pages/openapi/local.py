@@ -92,7 +92,7 @@ STATUS = closed(
                     "config_version": VERSION,
                     "snapshot_id": TEXT,
                     "below_accepted": BOOLEAN,
-                    "again_in_s": COUNT,
+                    "again_in_s": nullable(COUNT),
                 }
             )
         ),
