@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent import patterns
 from agent.credentials import JOIN_TOKEN, credential
 from agent.toml_form import (
     ConfigurationError,
+    Form,
     absolute_path,
     array,
     boolean,
@@ -29,7 +31,7 @@ from agent.toml_form import (
     words,
 )
 from agent.units import Verb, is_unit
-from snapshot.identifiers import is_endpoint, is_id, is_key_id, parse_scope
+from snapshot.identifiers import HEAD, SCOPE_TYPES, is_endpoint, is_id, is_key_id
 from snapshot.limits import Limits
 
 __all__ = ["ConfigurationError", "Settings", "load", "parse"]
@@ -45,18 +47,7 @@ _KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
 _ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
 _UNIT = that(is_unit, "the name of a systemd unit")
 _WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
-
-
-def _is_scope_pattern(value: str) -> bool:
-    """A scope, or `<scope type>/*` for all scopes of a type, or `*`."""
-    try:
-        parse_scope(value.removesuffix("/*"))
-    except ValueError:
-        return value == "*"
-    return True
-
-
-_SCOPE = that(_is_scope_pattern, "a scope, <scope type>/* or *")
+_SCOPE = Form(patterns.checked, patterns.FORM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,9 +323,11 @@ def _manual(value: object, problems: list[str]) -> tuple[MapEntry, ...]:
 
 def _access(value: object, problems: list[str]) -> Mapping[str, AccessEntry]:
     entries = named_tables(AccessEntry, value, "access", problems)
-    problems += [
-        f'access."{name}" must be a scope, <scope type>/* or *' for name in entries if not _is_scope_pattern(name)
-    ]
+    for name in entries:
+        try:
+            patterns.checked(name, (*SCOPE_TYPES, HEAD))  # the head is read as scopes are
+        except ValueError as error:
+            problems.append(f'access."{name}" {error}')
     return entries
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent import configuration
 from agent.configuration import ConfigurationError, IntervalsTable, parse
 from agent.toml_form import file_mode, number
+from snapshot.identifiers import SCOPE_TYPES
 
 GOOD = """
 [node]
@@ -139,6 +140,24 @@ def test_access_is_by_scope_pattern():
     assert found.access["route_policy/*"].groups == ("web",)
     assert not found.access["*"].expired
     assert problems('[access."Route Policy"]\nusers = ["root"]\n')
+    assert settings('[access.head]\nusers = ["root"]\n').access  # it is read as scopes are
+    assert problems('[access."route_polcy/*"]\nusers = ["root"]\n') == [
+        "access.\"route_polcy/*\" names no scope type, 'route_polcy': did you mean route_policy?"
+    ]
+
+
+def test_a_scope_type_that_there_is_not_is_an_error():
+    """Such a service would never be told, and its validator never asked."""
+    for misspelt in ("service_asignment", "service_asignment/*", "service_asignment/a,b"):
+        assert problems(f'[[service]]\nname = "web"\nscopes = ["qos_policy", "{misspelt}"]\n') == [
+            "service[0].scopes names no scope type, 'service_asignment': did you mean service_assignment?"
+        ]
+    assert "there are degraded_mode_policy, " in problems('[[service]]\nname = "web"\nscopes = ["x"]\n')[0]
+    assert problems('[[service]]\nname = "web"\nscopes = ["head"]\n')
+    assert problems('[[service]]\nname = "web"\nscopes = ["route_policy/a/*"]\n')
+    for scope in SCOPE_TYPES:
+        for named in (scope, f"{scope}/*", f"{scope}/a,b", "*"):
+            assert settings(f'[[service]]\nname = "web"\nscopes = ["{named}"]\n').services[0].scopes == (named,)
 
 
 def test_all_that_is_wrong_is_said_at_once():
