@@ -68,6 +68,7 @@ class Connection:
         self._caller_gone = False
         self._slot: Route | None = None
         self._length: int | None = None
+        self._ambiguous = False
 
     # ---- the life of a connection
 
@@ -137,7 +138,7 @@ class Connection:
                 await self._send(response, without_body=head.method == b"HEAD")
             except HttpError as error:
                 self._service.statistics.refuse(error.code)
-                await self._send(error.response(), without_body=head.method == b"HEAD")
+                await self._send(error.response(), without_body=head.method == b"HEAD", close=self._ambiguous)
         except CallerGoneError:
             raise
         except Exception:
@@ -181,15 +182,21 @@ class Connection:
     def _read_framing(self, head: h11.Request) -> None:
         """How long the body is; and on a local socket, whether the caller was led here (threats U12)."""
         self._length = None
-        bodiless = True
+        bodiless, lengths = True, 0
         for name, value in head.headers:
             if name == b"content-length":
                 self._length = int(value)
                 bodiless = self._length == 0
+                lengths += 1
             elif name == b"transfer-encoding":
                 bodiless = False
+                lengths += 1
             elif name in (b"host", b"origin"):
                 self._refuse_misled(name, value)
+        if lengths > 1 or not head.http_version.startswith(b"1."):
+            # Somebody in front of us may see another end of it (RFC 9112, 6.1): nothing that follows is believed.
+            self._ambiguous = True
+            raise HttpError(400, "bad_request", "a body with two lengths, or another HTTP than 1")
         if bodiless:
             self._http.next_event()  # the end of the message, which h11 would otherwise hold back
 
