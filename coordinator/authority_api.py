@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from coordinator import authority, documents, issue, put_back, received, revocation, situation, static_tree
+from coordinator import authority, documents, issue, put_back, received, revocation, revoked, situation, static_tree
 from coordinator.database import Database
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.publisher import container_of
@@ -24,7 +24,12 @@ DOCUMENT_BYTES = 2 << 20
 PUBLISH_S = 600.0
 
 _DOCUMENT = {"document": Member(is_text(DOCUMENT_BYTES))}
-_REVOCATION = {"category": Member(is_text(64)), "value": Member(is_text(320)), "reason": Member(is_text(256))}
+_REVOCATION = {
+    "category": Member(is_text(64)),
+    "value": Member(is_text(320)),
+    "reason": Member(is_text(256)),
+    "unknown": Member(lambda value: isinstance(value, bool), required=False),
+}
 _PUBLISH = {"to": Member(lambda value: isinstance(value, str) and value.startswith("/") and value.isprintable())}
 
 
@@ -105,7 +110,8 @@ class AuthorityApi:
 
     async def revoke(self, request: Request) -> object:
         at, body = self._at, await body_of(request, _REVOCATION)
-        named = {"reason": body["reason"], "actor": request.peer.name, "now": at.now()}
+        named = {"reason": body["reason"], "unknown": body.get("unknown", False)}
+        named |= {"actor": request.peer.name, "now": at.now()}
         await in_database(revocation.revoke, at.database, body["category"], body["value"], **named)
         at.publisher.wake()
         return {"category": body["category"], "value": body["value"]}
@@ -163,7 +169,7 @@ def _keys(database: Database, keys: Sequence[SigningKey], now: float) -> list[di
 
 def _revocations(database: Database) -> object:
     with database.read() as transaction:
-        return dict(revocation.manifest(transaction))
+        return dict(revoked.manifest(transaction))
 
 
 def _decoded(text: str) -> bytes:

@@ -8,31 +8,17 @@
 Each is one transaction over entry, allowlist, tokens, tombstone, revocations and generations.
 """
 
-import re
-from collections.abc import Mapping
-
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import admission, authority, catalog, objects, schema, seen
+from coordinator import admission, authority, catalog, objects, revocable, schema, seen
 from coordinator.admission import Entry
 from coordinator.database import Database, Transaction
 from coordinator.model import Model
 from coordinator.refusal import Code, Refused, bounded
-from snapshot.identifiers import is_endpoint, is_hash, is_id
+from coordinator.revoked import CATEGORIES
+from snapshot.identifiers import is_id
 
 CERTIFICATES = "certificates"  # the kind of the objects: certificates of nodes that are no members any more
-
-# The members of a head's `revocations` (format.md 5), and the form of their values.
-_ASSIGNMENT = re.compile(r"([^/]+)/([^/]+)", re.ASCII)
-CATEGORIES = {
-    "key_ids": is_hash,
-    "node_ids": is_id,
-    "role_assignments": lambda value: (
-        (match := _ASSIGNMENT.fullmatch(value)) is not None and is_id(match[1]) and is_id(match[2])
-    ),
-    "service_ids": is_id,
-    "endpoints": is_endpoint,
-}
 
 
 def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, now: float) -> None:
@@ -86,12 +72,21 @@ def readmit(database: Database, entry: Entry, *, actor: str, now: float) -> None
             _touch_everybody(transaction, catalog.load(transaction))
 
 
-def revoke(database: Database, category: str, value: str, *, reason: str, actor: str, now: float) -> None:
-    """A key, a role assignment (`node/role`), a service or an endpoint; nodes have their own operation."""
+def revoke(
+    database: Database, category: str, value: str, *, reason: str, actor: str, now: float, unknown: bool = False
+) -> None:
+    """A key, a role assignment (`node/role`), a service or an endpoint; nodes have their own operation.
+
+    `unknown`: also where nothing of the name is known any more, as of a service that is declared no longer.
+    """
     _check(category, value)
+    if category == "role_assignments":
+        revocable.check_role(value)
     with database.change(actor=actor, now=now) as transaction:
         authority.standing(transaction)
         _add(transaction, category, value, reason)
+        if not unknown:
+            revocable.check_known(transaction, category, value)
         transaction.audit("revoke", f"{category} {value}", None, {"reason": bounded(reason)})
         _touch_everybody(transaction, catalog.load(transaction))
 
@@ -104,15 +99,6 @@ def restore(database: Database, category: str, value: str, *, actor: str, now: f
             raise Refused(Code.NOT_FOUND, f"{category} {value} is not revoked")
         transaction.audit("restore", f"{category} {value}")
         _touch_everybody(transaction, catalog.load(transaction))
-
-
-def manifest(transaction: Transaction) -> Mapping[str, object]:
-    """The member `revocations` of every head: version and sorted lists (format.md 5)."""
-    found: dict[str, list[str]] = {category: [] for category in CATEGORIES}
-    for row in transaction.rows(select(schema.revocations)):
-        found[row.category].append(row.value)
-    version = authority.standing(transaction).revocations_version
-    return {"version": version, **{category: sorted(values) for category, values in found.items()}}
 
 
 def _touch_everybody(transaction: Transaction, after: Model) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from sqlalchemy import select
 from sqlalchemy.engine import Row
 
-from coordinator import authority, objects, revocation, schema
+from coordinator import authority, objects, revoked, schema
 from coordinator.database import Transaction
 from coordinator.documents import SECTIONS, Entry, chunks
 from coordinator.heads import Basis, Pair, last_versions
@@ -116,7 +116,7 @@ def trust_bundles(transaction: Transaction, most: int) -> list[TrustBundle]:
 
 
 def read_revocations(transaction: Transaction) -> Revocations:
-    return manifest.parse_revocations(dict(revocation.manifest(transaction)), of_head=True)
+    return manifest.parse_revocations(dict(revoked.manifest(transaction)), of_head=True)
 
 
 def read_situations(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Situation]:

@@ -1,6 +1,7 @@
 """`holdfastctl revoke`: what is no longer to be believed or served (rules K54, S60, S61)."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from snapshot.bundle import ACTIVE, CONFIG
 
 reason_option = click.option("--reason", required=True, help="For the audit log.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+unknown_option = click.option("--unknown", is_flag=True, help="Though nothing of this name is declared any more.")
 
 
 @click.group()
@@ -45,31 +47,34 @@ def node(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
 @click.argument("node_id")
 @click.argument("role")
 @reason_option
+@unknown_option
 @yes_option
 @asks_the_coordinator
-def role(asked: Asked, node_id: str, role: str, reason: str, yes: bool) -> None:
+def role(asked: Asked, node_id: str, role: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """One role of one node."""
-    _revoke(asked, "role_assignments", f"{node_id}/{role}", reason, yes)
+    _revoke(asked, "role_assignments", f"{node_id}/{role}", **given)
 
 
 @revoke.command()
 @click.argument("service_id")
 @reason_option
+@unknown_option
 @yes_option
 @asks_the_coordinator
-def service(asked: Asked, service_id: str, reason: str, yes: bool) -> None:
+def service(asked: Asked, service_id: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A service, on every node."""
-    _revoke(asked, "service_ids", service_id, reason, yes)
+    _revoke(asked, "service_ids", service_id, **given)
 
 
 @revoke.command()
 @click.argument("url", metavar="https://HOST:PORT")
 @reason_option
+@unknown_option
 @yes_option
 @asks_the_coordinator
-def endpoint(asked: Asked, url: str, reason: str, yes: bool) -> None:
+def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A storage endpoint or coordinator that nodes are not to ask any more."""
-    _revoke(asked, "endpoints", url, reason, yes)
+    _revoke(asked, "endpoints", url, **given)
 
 
 @revoke.command()
@@ -93,7 +98,7 @@ def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing
         remedy = "replace it in the same bundle: --new-key-to DIRECTORY"
         raise Failed(f"{found} is the last config key, nothing could be signed after it; {remedy}", REFUSED)
     if keys[found]["purpose"] == CONFIG and not is_last and new_key_to is None and not signing.keys:
-        _revoke(asked, "key_ids", found, reason, signing.yes)
+        _revoke(asked, "key_ids", found, reason=reason, yes=signing.yes)
         return
     _by_bundle(asked, found, new_key_to, signing)
 
@@ -112,9 +117,10 @@ def restore(asked: Asked, category: str, value: str, yes: bool) -> None:
 _BUNDLE_FOLLOWS = "the trust bundle carries it with the next `trust export-request`"
 
 
-def _revoke(asked: Asked, category: str, value: str, reason: str, yes: bool) -> None:
+def _revoke(asked: Asked, category: str, value: str, *, reason: str, yes: bool, unknown: bool = False) -> None:
     confirm(f"Revoke {category} {value} on every node?", yes=yes)
-    answer = asked.post("revocations", body={"category": category, "value": value, "reason": reason})
+    body = {"category": category, "value": value, "reason": reason, **({"unknown": True} if unknown else {})}
+    answer = asked.post("revocations", body=body)
     asked.say(answer, f"revoked: {category} {value}; {_BUNDLE_FOLLOWS}")
 
 

@@ -240,7 +240,9 @@ async def test_revocations_reach_the_next_head(founded: Founded) -> None:
             ("endpoints", "https://old.example:8443"),
             ("role_assignments", "node-a/core_mesh"),
         ):
-            await at.ask("POST", "/v1/revocations", {"category": category, "value": value, "reason": "test"})
+            body = {"category": category, "value": value, "reason": "test"}
+            assert await refusal(at.ask("POST", "/v1/revocations", body)) == "not_found"
+            await at.ask("POST", "/v1/revocations", {**body, "unknown": True})
         while follower.holder.revocations.version < 3:
             await follower.sync(wait=10)
         assert follower.holder.revocations.endpoints == {"https://old.example:8443"}

@@ -92,7 +92,7 @@ def test_what_heads_have_revoked_goes_into_the_bundle(cluster: Standing) -> None
         transaction.run(insert(schema.nodes).values(node_id="n1", first_seen=NOW, generation=1, **nodes))
         transaction.audit("x", "x")
     revocation.revoke_node(database, "n1", **act)
-    revocation.revoke(database, "service_ids", "mail", **act)
+    revocation.revoke(database, "service_ids", "mail", unknown=True, **act)
     request = cluster.lead()
     assert {"revokes node_ids n1", "revokes service_ids mail"} <= set(request.changes())
     assert drafts.rotation(database, SETTINGS, NOW)["revocations"]["node_ids"] == ["n1"]

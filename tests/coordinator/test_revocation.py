@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator import admission, catalog, revocation
+from coordinator import admission, catalog, revocation, revoked
 from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
@@ -20,7 +20,7 @@ def code(act, *arguments, **options) -> Code:
 
 def manifest(database: Database):
     with database.read() as transaction:
-        return revocation.manifest(transaction)
+        return revoked.manifest(transaction)
 
 
 def generations(database: Database) -> dict[str, int]:
@@ -137,7 +137,7 @@ def test_the_other_categories(cluster: Database, category: str, value: str) -> N
     """rules S60, S61: in every head from now on, and out again once the trust bundle carries it."""
     admit(cluster, "node-a")
     before = generations(cluster)
-    revocation.revoke(cluster, category, value, reason="leaked", **HOW)
+    revocation.revoke(cluster, category, value, reason="leaked", unknown=True, **HOW)
     assert manifest(cluster)[category] == [value]
     assert generations(cluster) == {"node-a": before["node-a"] + 1}
     assert code(revocation.revoke, cluster, category, value, reason="again", **HOW) is Code.REVOKED

@@ -103,6 +103,7 @@ def test_what_is_refused_names_the_remedy_and_changes_nothing(lab: Lab) -> None:
         (("allow", "add", "N9"), NOT_FOUND, "not_found"),
         (("tokens", "revoke", "0" * 32, "--yes"), NOT_FOUND, "tokens"),
         (("revoke", "role", "n1", "No Role", "--reason", "x", "--yes"), REFUSED, "out of form"),
+        (("revoke", "role", "n1", "banana", "--unknown", "--reason", "x", "--yes"), REFUSED, "ingress"),
         (("tokens", "create", "--lifetime", "1min"), REFUSED, "600"),
         (("recover", "n1", "route_policy", "--to", "1"), NOT_FOUND, "holdfastctl nodes"),
         (("publish", "--to", "/proc/nowhere"), REFUSED, "directory"),
@@ -179,7 +180,9 @@ def test_the_allowlist_and_what_is_revoked(lab: Lab) -> None:
     lab.good("allow", "add", "w1", "--kind", "witness")
     assert "witness" in lab.good("allow", "list").out
     for arguments in (("role", "w1", "ingress"), ("service", "mail"), ("endpoint", "https://old.example:443")):
-        lab.good("revoke", *arguments, "--reason", "test", "--yes")
+        refused = lab.ctl("revoke", *arguments, "--reason", "test", "--yes")
+        assert (refused.status, "--unknown" in refused.err) == (NOT_FOUND, True), refused
+        lab.good("revoke", *arguments, "--unknown", "--reason", "test", "--yes")
     revoked = lab.good("revoke", "list", "--json").json
     assert (revoked["role_assignments"], revoked["service_ids"]) == (["w1/ingress"], ["mail"])
     assert revoked["endpoints"] == ["https://old.example:443"]

@@ -137,7 +137,8 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     api.ask("DELETE", "/v1/tokens/{jti}", jti=token["jti"])
     api.ask("DELETE", "/v1/allowlist/{node_id}", node_id="other")
     revoked = {"category": "endpoints", "value": "https://old.example:443", "reason": "gone"}
-    api.ask("POST", "/v1/revocations", revoked)
+    assert api.ask("POST", "/v1/revocations", revoked)["code"] == "not_found"
+    api.ask("POST", "/v1/revocations", {**revoked, "unknown": True})
     path = "/v1/revocations/{category}/{value}"
     api.ask("DELETE", path, category="endpoints", value="https:%2F%2Fold.example:443")
     assert api.ask("POST", "/v1/trust/requests", {})["request"]

@@ -141,7 +141,8 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
                 "category": {"enum": ["key_ids", "role_assignments", "service_ids", "endpoints"]},
                 "value": {"type": "string", "maxLength": 320},
                 "reason": {"type": "string", "minLength": 1, "maxLength": 256},
-            }
+            },
+            unknown=BOOLEAN,
         ),
     ),
     ("POST", "/v1/operators/{name}"): (operator_api._CERTIFICATE, closed({"certificate": BASE64})),
@@ -316,6 +317,8 @@ OPERATIONS = {
         _ok("Done.", REVOKED),
         (400, 403, 404, 409, 503),
         body=_asks(("POST", "/v1/revocations")),
+        description="A name that nothing has is `not_found`, unless `unknown`: as of a service that is declared no "
+        "longer. A word that is no role is `bad_request` in any case.",
     ),
     ("DELETE", "/v1/revocations/{category}/{value}"): Operation(
         "Take a revocation back", _ok("Done.", REVOKED), (403, 404, 409, 503)
