@@ -39,6 +39,6 @@ class LastRead:
 def _digest(texts: Mapping[str, str]) -> bytes:
     digest = hashlib.sha256()
     for name, text in sorted(texts.items()):
-        for part in (name.encode(), text.encode()):
+        for part in (name.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")):
             digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()

@@ -17,19 +17,23 @@ from coordinator.forms import ID_REMEDY, Fault
 from coordinator.kinds import BY_NAME, Resource
 from coordinator.model import Key
 from coordinator.references import faults_of
-from coordinator.refusal import Code, Refused
+from coordinator.refusal import Code, Refused, bounded
 from coordinator.yaml_source import Source, Unreadable
 from snapshot import secrets
 from snapshot.content import FORBIDDEN_MEMBERS
 from snapshot.identifiers import is_id
 
+NAME = "(name)"  # the field of what is wrong with a file's name
+WHOLE = "(document)"  # the field of what is wrong with no member alone
 MAX_FILE_BYTES = 16 << 20
 SUFFIXES = (".yaml", ".yml")
+_MEMBERS = ("kind", "id", "spec")
+_MOST_SHOWN = 1_024
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong, where it is, and what to do."""
+    """One thing wrong, where it is, and what to do. `field`: the member's path, or in brackets what has none."""
 
     file: str
     line: int
@@ -58,7 +62,7 @@ class Declared:
     source: Source
 
     def problem(self, fault: Fault) -> Problem:
-        return _problem(self.file, self.source, fault)
+        return _problem(self.file, self.source.line(fault.path), fault)
 
 
 def read_directory(directory: Path) -> dict[str, str]:
@@ -75,6 +79,8 @@ def read(texts: Mapping[str, str]) -> dict[Key, Declared]:
     declared: dict[Key, Declared] = {}
     problems: list[Problem] = []
     for file in sorted(texts):
+        if not _is_unicode(file):
+            problems.append(_problem(file, 1, Fault((NAME,), "is not UTF-8", "rename the file")))
         for each in _read_file(file, texts[file], problems):
             first = declared.setdefault(each.resource.key, each)
             if first is not each:
@@ -97,9 +103,9 @@ def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluste
         if origin is not None:
             problems.append(origin.problem(fault))
         else:
-            field = _dotted(fault.path)
             remedy = f"{fault.remedy}; or delete {resource.KIND} {resource.id} too"
-            problems.append(Problem(f"(declared) {resource.KIND} {resource.id}", 0, field, fault.message, remedy))
+            there = f"(declared) {resource.KIND} {resource.id}"
+            problems.append(_problem(there, 0, Fault(fault.path, fault.message, remedy)))
     if problems:
         raise InvalidResources(problems)
 
@@ -113,41 +119,57 @@ def _text(path: Path) -> str:
         raise InvalidResources([Problem(str(path), 1, "", "the file is not UTF-8", "save it as UTF-8")]) from error
 
 
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def _read_file(file: str, text: str, problems: list[Problem]) -> Iterator[Declared]:
     try:
         for source in yaml_source.documents(text):
             faults: list[Fault] = []
             resource = _resource(source.value, faults)
-            problems += [_problem(file, source, fault) for fault in faults]
+            problems += [_problem(file, source.line(fault.path), fault) for fault in faults]
             if resource is not None:
                 yield Declared(resource, file, source)
     except Unreadable as error:
-        problems.append(Problem(file, error.line, _dotted(error.path), error.message, error.remedy))
+        problems.append(_problem(file, error.line, Fault(error.path, error.message, error.remedy)))
 
 
 def _resource(value: object, faults: list[Fault]) -> Resource | None:
-    if not isinstance(value, dict) or not {"kind", "id", "spec"} >= value.keys() >= {"kind", "id"}:
-        faults.append(Fault((), "a resource has exactly `kind`, `id` and `spec`", "write these three members"))
+    if not isinstance(value, dict):
+        faults.append(Fault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
+        return None
+    faults += _misnamed(value)
+    if faults:
         return None
     kind, id_, spec = value["kind"], value["id"], value.get("spec")
-    if not isinstance(kind, str) or kind not in BY_NAME:
-        near = difflib.get_close_matches(str(kind), BY_NAME, 1)
-        remedy = f"did you mean {near[0]}?" if near else "known kinds: " + ", ".join(BY_NAME)
-        faults.append(Fault(("kind",), f"{kind} is no kind of resource", remedy))
-        return None
-    if not is_id(id_):
-        faults.append(Fault(("id",), "must be an id", ID_REMEDY))
-        return None
     resource = kinds.read(BY_NAME[kind], id_, spec if spec is not None else {}, ("spec",), faults)
     faults += _forbidden(spec)
     return None if faults else resource
+
+
+def _misnamed(value: Mapping[str, object]) -> Iterator[Fault]:
+    """What of `kind`, `id` and `spec` is missing, unknown or wrong; what `spec` holds is the kind's."""
+    for name in sorted(value.keys() - set(_MEMBERS)):
+        yield Fault((name,), "is not a member of a resource", _nearest(name, "members", _MEMBERS))
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in BY_NAME:
+        message = f"{bounded(str(kind), 64)} is no kind of resource" if "kind" in value else "is missing"
+        yield Fault(("kind",), message, _nearest(str(value.get("kind", "")), "kinds", BY_NAME))
+    if not is_id(value.get("id")):
+        yield Fault(("id",), "must be an id" if "id" in value else "is missing", ID_REMEDY)
+
+
+def _nearest(name: str, what: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"known {what}: {', '.join(known)}"
 
 
 def _forbidden(spec: object) -> Iterator[Fault]:
     """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
     finding = secrets.find_secret(spec)
     if finding is not None:
-        path = _named(spec, ("spec", *_path(finding.pointer)), finding.detector)
+        path = ("spec", *_path(spec, finding.pointer))
         message = f"holds a raw secret ({finding.detector})"
         yield Fault(path, message, 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}')
     hidden = hidden_keys.find(spec, ("spec",))
@@ -156,16 +178,6 @@ def _forbidden(spec: object) -> Iterator[Fault]:
     for at, name in _names(spec, ("spec",)):
         if name in FORBIDDEN_MEMBERS:
             yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
-
-
-def _named(spec: object, path: yaml_source.Path, detector: str) -> yaml_source.Path:
-    """The member itself, where a finding by name gives the object that holds it."""
-    holder = spec
-    for part in path[1:]:
-        holder = holder[part] if isinstance(holder, (dict, list)) else None  # type: ignore[index]
-    if detector != "name" or not isinstance(holder, dict):
-        return path
-    return (*path, next(name for name in sorted(holder) if secrets.is_forbidden_name(name)))
 
 
 def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.Path, str]]:
@@ -178,19 +190,27 @@ def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.
             yield from _names(inner, (*path, index))
 
 
-def _path(pointer: str) -> yaml_source.Path:
-    """A JSON pointer as a path."""
-    parts = pointer.split("/")[1:]
-    names = [part.replace("~1", "/").replace("~0", "~") for part in parts]
-    return tuple(int(name) if name.isdecimal() else name for name in names)
+def _path(value: object, pointer: str) -> yaml_source.Path:
+    """A JSON pointer as a path: only in a list a number is an index. A name that is not shown leads nowhere."""
+    path: yaml_source.Path = ()
+    for token in pointer.split("/")[1:]:
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            path, value = (*path, int(name)), value[int(name)]
+        else:
+            path, value = (*path, name), value.get(name) if isinstance(value, dict) else None
+    return path
 
 
-def _problem(file: str, source: Source, fault: Fault) -> Problem:
-    return Problem(file, source.line(fault.path), _dotted(fault.path), fault.message, fault.remedy)
+def _problem(file: str, line: int, fault: Fault) -> Problem:
+    """Names and values are whatever somebody wrote: a terminal is to show them, and JSON to carry them."""
+    field = bounded(_dotted(fault.path), _MOST_SHOWN) if fault.path else WHOLE
+    return Problem(bounded(file, _MOST_SHOWN), line, field, bounded(fault.message, _MOST_SHOWN), fault.remedy)
 
 
 def _dotted(path: yaml_source.Path) -> str:
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+        name = part if part != "" else '""'
+        text += f"[{name}]" if isinstance(name, int) else (f".{name}" if text else name)
     return text

@@ -19,6 +19,8 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,15})", re.ASCII)
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1
+_WITH_EXPONENT = 1e21  # from here on JSON writes a double with one, so nobody takes it for an integer
 MAX_DEPTH = 24
 
 
@@ -46,6 +48,7 @@ class Source:
 
 def documents(text: str) -> Iterator[Source]:
     """Every document of a YAML stream; an empty one is passed over. Unreadable for anything else."""
+    _check_characters(text)
     try:
         _check_events(text)
         nodes = list(yaml.compose_all(text, Loader=_LOADER))
@@ -60,6 +63,15 @@ def documents(text: str) -> Iterator[Source]:
         value = _value(node, (), lines)
         if value is not None:
             yield Source(value, lines)
+
+
+def _check_characters(text: str) -> None:
+    """By ourselves, since the parser says neither which character it refuses nor where."""
+    found = _NO_YAML.search(text)
+    if found is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        message = f"the character U+{ord(found[0]):04X} may not stand in YAML"
+        raise Unreadable(line, (), message, "remove it")
 
 
 def _check_events(text: str) -> None:
@@ -108,9 +120,9 @@ def _scalar(node: Node, path: Path, line: int) -> object:
         return text  # quoted, or a block
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text):
-        number = int(text)
-        if abs(number) > MAX_INTEGER:
-            raise Unreadable(line, path, "an integer beyond 2^53-1", "write it as text, in quotes")
-        return number
-    return float(text) if _FLOAT.fullmatch(text) else text
+    if not _FLOAT.fullmatch(text):
+        return text
+    number = int(text) if _INTEGER.fullmatch(text) else float(text)
+    if MAX_INTEGER < abs(number) < _WITH_EXPONENT and number == int(number):
+        raise Unreadable(line, path, "an integer beyond 2^53-1", "write it as text, in quotes")
+    return number

@@ -121,16 +121,25 @@ def test_the_order_of_files_and_members_is_nothing() -> None:
         ("https://s1.example:443", "http://s1.example:443", 38, "spec.url", "https://host:port", "correct"),
         ("continue_services,", "rotate_trust_root,", 42, "spec.allow[0]", "one of", "choose"),
         ("    threads: 4", "    threads: 4\n    threads: 5", 25, "spec.settings.threads", "given before", "keep one"),
-        ("    threads: 4", "    threads: &x 4", 24, "", "anchors", "write the value out"),
-        ("    threads: 4", "    threads: !!python/object:os.system {}", 24, "", "tags", "plain"),
+        ("    threads: 4", "    threads: &x 4", 24, "(document)", "anchors", "write the value out"),
+        ("    threads: 4", "    threads: !!python/object:os.system {}", 24, "(document)", "tags", "plain"),
         ("    threads: 4", "    threads: 9007199254740993", 24, "spec.settings.threads", "2^53-1", "text"),
-        ("  settings:", "  settings: [", 24, "", "", "YAML"),
+        ("    threads: 4", "    threads: -9007199254740992.0", 24, "spec.settings.threads", "2^53-1", "text"),
+        ("  settings:", "  settings: [", 24, "(document)", "", "YAML"),
+        ("id: acme\n---", "id: acme\nspce: {}\n---", 7, "spce", "not a member", "did you mean spec?"),
+        ("kind: Organization\n", "", 5, "kind", "is missing", "known kinds"),
+        ("id: acme\n", "", 5, "id", "is missing", "a-z 0-9"),
+        ("id: acme\n---", "id: acme\n---\n[a]\n---", 8, "(document)", "a mapping", "`kind`, `id` and `spec`"),
+        ("id: acme\n---", "id: acme\n---\n? [a]\n: b\n---", 8, "(document)", "must be text", "plain name"),
+        ("description: the first", "description: a\0b", 50, "(document)", "U+0000", "remove"),
+        ("description: the first", "description: a\ud800b", 50, "(document)", "U+D800", "remove"),
+        ("    threads: 4", "    ? [a]\n    : 4", 24, "spec.settings", "must be text", "plain name"),
     ],
 )  # fmt: skip
 def test_an_error_names_file_line_field_and_remedy(old, new, line, field, message, remedy) -> None:
     (problem, *_) = problems(replaced(old, new), together=False)
     assert (problem.file, problem.field) == ("a.yaml", field)
-    assert problem.line == line or field == ""
+    assert problem.line == line or message == ""
     assert message in problem.message and remedy in problem.remedy
 
 
@@ -198,6 +207,28 @@ def test_raw_secrets_are_refused_where_they_stand(line: str) -> None:
     assert any("secret_ref" in problem.remedy for problem in found)
     shown = " ".join(map(str, found))
     assert "hunter2" not in shown and base64.b64encode(DER).decode()[:20] not in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("password: {secret_ref: nocolon}", "password"),
+        ("password: {secret_ref: 'env:X', other: 1}", "password"),
+        ("ports: {8080: {password: x}}", "ports.8080.password"),
+        ("'0': [{'0': {password: x}}]", "0[0].0.password"),
+        ("a/b~c: [{}, {password: x}]", "a/b~c[1].password"),
+        ("'\u0663': {password: x}", "\u0663.password"),
+        ("AKIAIOSFODNN7EXAMPLE: {password: [x]}", "(secret).password"),
+        ("AKIAIOSFODNN7EXAMPLE: {a: [1]}", "(a member name)"),
+    ],
+)
+def test_a_secret_is_found_by_its_place_whatever_its_members_are_called(line: str, field: str) -> None:
+    """rules S78; threats D-55: a name of digits is no index, a wrong reference no other member."""
+    shown = problems(replaced("threads: 4", line), together=False)
+    assert [(each.line, each.field) for each in shown if "raw secret" in each.message] == [
+        (24 - ("(" in field), f"spec.settings.{field}")  # of a name that is a secret, the mapping around it
+    ]
+    assert "AKIA" not in " ".join(map(str, shown))
 
 
 @pytest.mark.parametrize("name", ["query_grants", "audit_authority", "policy_mutations", "user_directory"])
