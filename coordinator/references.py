@@ -132,6 +132,8 @@ def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[Fault]:
     node = together.node(endpoint.node)
     if node is not None and "storage_config" not in node.roles:
         yield _fault("node", f"{node.id} has not the role storage_config", "give it the role, or choose another")
+    if endpoint.id in endpoint.replicates:
+        yield _fault("replicates", "copies from itself", f"remove {endpoint.id} here")
     for other in endpoint.replicates:
         yield from _known(together, StorageEndpoint, other, "replicates")
 
