@@ -155,7 +155,7 @@ def test_an_error_names_file_line_field_and_remedy(old, new, line, field, messag
         ("service: web", "service: wob", 30, "spec.service", "no Service wob"),
         ("qos: gold", "qos: silver", 30, "spec.qos", "no QosPolicy silver"),
         ("  labels:", "  site: berlin\n  labels:", 14, "spec.site", "no site berlin"),
-        ("https://s1.example:443\"}", "https://s1.example:443\", replicates: [s1]}", 38, "spec.replicates", "from itself"),
+        ('443"}', '443", replicates: [s1]}', 38, "spec.replicates", "copies from itself"),
         ("    threads: 4", "    x: [{organization_id: umbrella}]", 24, "spec.settings.x[0].organization_id", "umbr"),
         ("  labels:", "  kind: witness\n  labels:", 11, "spec.roles", "witness has no roles"),
     ],
