@@ -1,7 +1,7 @@
-"""JSON from outside, read strictly: no name twice, no NaN, bounded, closed (rules X14, K53)."""
+"""JSON from outside, read strictly: UTF-8, no name twice, no NaN, no NUL, bounded, closed (rules X14, K53)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.refusal import Code, Refused
@@ -23,13 +23,15 @@ def parse(data: bytes, most: int, code: Code = Code.BAD_REQUEST) -> dict[str, ob
     if len(data) > most:
         raise Refused(code, f"more than {most} bytes")
     try:
-        value = json.loads(data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+        value = json.loads(data.decode(), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Refused(code, "not JSON, or a member name given twice") from error
+        raise Refused(code, "not JSON in UTF-8, or a member name given twice") from error
     if not isinstance(value, dict):
         raise Refused(code, "not a JSON object")
     if _may_be_deep(data) and _is_deep(value):
         raise Refused(code, "nested too deep")
+    if b"\\u" in data and not all(map(_is_sound, _texts(value))):
+        raise Refused(code, "a text holds NUL or half a character")
     return value
 
 
@@ -87,6 +89,22 @@ def _is_deep(value: object) -> bool:
         if not level:
             return False
     return True
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All of them, names too; the depth of `value` is known to be bounded."""
+    if isinstance(value, str):
+        yield value
+        return
+    for inner in _inside(value):
+        yield from _texts(inner)
+    if isinstance(value, dict):
+        yield from value
+
+
+def _is_sound(text: str) -> bool:
+    """Raw, JSON in UTF-8 has no room for either; an escape has (rules P23: no database keeps them)."""
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _inside(value: object) -> Iterable[object]:
