@@ -38,6 +38,9 @@ class Front:
     def gate_facts(self) -> Facts:
         return self.node.gate_facts()
 
+    def listed(self) -> frozenset[str] | None:
+        return self.node.listed()
+
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
         self.decisions.note(question, answer, uid, now)
 

@@ -118,7 +118,7 @@ class Reporting:
 
     def _read(self, moment: Moment) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.told(), moment.now)
+        reports = scope_reports(self.views, view, self.node.listed(), self.told(), moment.now)
         return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
 
     def _heartbeat(self, moment: Moment, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:

@@ -11,7 +11,7 @@
 A caller is whom the kernel says (access.py). There is a fixed set of Hosts and no CORS (threats U12).
 """
 
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -56,6 +56,9 @@ class Node(Protocol):
 
     def gate_facts(self) -> Facts:
         """What the gate goes by, now."""
+
+    def listed(self) -> Collection[str] | None:
+        """The scopes of the head that is held, None without one."""
 
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
         """The gate has answered so."""
@@ -224,7 +227,7 @@ class LocalApi:
 
     def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> Response:
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.services.notified, now)
+        reports = scope_reports(self.views, view, self.node.listed(), self.services.notified, now)
         mode, fence = _gate(facts, now)
         body = {
             **{name: _plain(value) for name, value in report.items()},

@@ -120,6 +120,10 @@ class Node:
         moment = self.moment()
         return standing.gate_facts(self.facts(moment), moment.now)
 
+    def listed(self) -> frozenset[str] | None:
+        """None without a head."""
+        return None if self.holdings.head is None else listed_scopes(self.holdings)
+
     def holder(self) -> Holder:
         """The verifier's view of this node, now."""
         return replace(self.holdings.holder, clock_synchronised=self.moment().counts_as_synchronised)

@@ -1,13 +1,13 @@
 """What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from agent.services import Notified as ToldService
 from agent.view import ActiveScope, View, Views
 from snapshot import envelope as envelopes
 from snapshot.envelope import SNAPSHOT, Envelope
-from snapshot.identifiers import is_id
+from snapshot.identifiers import HEAD, is_id
 from snapshot.reasons import Rejected
 from store.documents import StoredDocument
 from store.pending import Waiting
@@ -15,11 +15,16 @@ from store.records import Rejection
 from wire.messages import Active, Held, LastRejected, Notified, ScopeReport
 
 
-def scope_reports(views: Views, view: View, told: Mapping[str, ToldService], now: float) -> dict[str, ScopeReport]:
-    """Of every active scope, and of those that wait or were refused before anything of them was active."""
+def scope_reports(
+    views: Views, view: View, listed: Collection[str] | None, told: Mapping[str, ToldService], now: float
+) -> dict[str, ScopeReport]:
+    """Of every active scope, and of those that wait or were refused before anything of them was active.
+
+    `listed`: the scopes of the held head, None without one. What it does not list is not missing (rules S3).
+    """
     store = views.store
     waiting = store.waiting()
-    refused = {rejection.scope: rejection for rejection in store.rejections.ring() if rejection.scope}
+    refused = {one.scope for one in store.rejections.ring() if one.scope and _matters(one, view, listed)}
     names = sorted({*view.scopes, *waiting, *refused})
     return {
         name: ScopeReport(
@@ -31,6 +36,13 @@ def scope_reports(views: Views, view: View, told: Mapping[str, ToldService], now
         )
         for name in names
     }
+
+
+def _matters(refused: Rejection, view: View, listed: Collection[str] | None) -> bool:
+    """Of a head, which is reported apart: when it was refused since the held one came."""
+    if refused.scope == HEAD:
+        return view.head is None or refused.at > view.head.record.activated_at
+    return listed is None or refused.scope in listed
 
 
 def rejection_told(rejection: Rejection) -> dict[str, object]:

@@ -11,6 +11,7 @@ from rich.text import Text
 from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, REFRESH_REQUIRED, failure_text, meaning
+from snapshot.identifiers import HEAD
 
 Status = Mapping[str, Any]
 
@@ -63,7 +64,7 @@ def _freshness(status: Status, now: float) -> Text:
 def _scopes(status: Status, now: float) -> Table:
     table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", "LAST REFUSED")
     for name, scope in status["scopes"].items():
-        active, refused = scope["active"], scope["last_rejected"]
+        active, refused = _active(name, status), scope["last_rejected"]
         version = f"{active['authority_epoch']}.{active['config_version']}" if active else "-"
         if scope["pending"]:
             version += f" (next {scope['pending']['config_version']})"
@@ -76,6 +77,14 @@ def _scopes(status: Status, now: float) -> Table:
             f"{refused['reason']}, {until(refused['at'], now)}" if refused else "",
         )
     return table
+
+
+def _active(name: str, status: Status) -> Mapping[str, Any] | None:
+    """What is active of a scope; the head is reported apart, and stands here while one that came later is refused."""
+    active: Mapping[str, Any] | None = status["scopes"][name]["active"]
+    if name == HEAD and (head := status["head"]) is not None:
+        return {**head, "config_version": head["generation"]}
+    return active
 
 
 def _services(status: Status) -> Table:
@@ -106,7 +115,7 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
     if cause and (failure is None or cause in CAUSES):
         yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
     for name, scope in status["scopes"].items():
-        yield from _problems_of_scope(name, scope, now)
+        yield from _problems_of_scope(name, _active(name, status), scope["last_rejected"], now)
     for name in status.get("refresh_required", ()):
         yield f"{name}: {REFRESH_REQUIRED}"
     for source in status.get("sources", ()):
@@ -124,16 +133,19 @@ def _not_joined(status: Status) -> str:
     return "not a member yet" if status["state"] in ("unenrolled", "joining") else "it speaks to no coordinator"
 
 
-def _problems_of_scope(name: str, scope: Mapping[str, Any], now: float) -> Iterator[str]:
-    if (refused := scope["last_rejected"]) and not _superseded(scope):
+def _problems_of_scope(
+    name: str, active: Mapping[str, Any] | None, refused: Mapping[str, Any] | None, now: float
+) -> Iterator[str]:
+    if refused and not _superseded(active, refused):
         yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
-    if not scope["active"]:
+    if not active:
         yield f"{name} is not active: holdfast explain {name}"
-    elif scope["active"]["grade"] == "expired":
+    elif name != HEAD and active["grade"] == "expired":
         yield f"{name} has expired: nothing new is authorised on it until it is renewed"
 
 
-def _superseded(scope: Mapping[str, Any]) -> bool:
-    """Whether a good version was applied since the last one was refused."""
-    active, refused = scope["active"], scope["last_rejected"]
-    return active is not None and unix_seconds(active["applied_at"]) > unix_seconds(refused["at"])
+def _superseded(active: Mapping[str, Any] | None, refused: Mapping[str, Any]) -> bool:
+    """Whether a good version was applied since the last one was refused; a refused head ends by itself then."""
+    if active is None or "applied_at" not in active:
+        return False
+    return unix_seconds(active["applied_at"]) > unix_seconds(refused["at"])

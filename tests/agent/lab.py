@@ -1,6 +1,6 @@
 """What the tests of the agent's periphery share: a real store, and the local API on a real socket over it."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,7 @@ class Periphery:
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
     given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
     revoked: bool = False
+    of_head: Collection[str] | None = None
     access: Access = field(default_factory=lambda: Access.of_group(0))
     services: tuple[Service, ...] = ()
     settle_s: float = 0.0
@@ -112,6 +113,9 @@ class Periphery:
 
     def gate_facts(self) -> Facts:
         return self.given
+
+    def listed(self) -> Collection[str] | None:
+        return self.of_head
 
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
         """`test_decisions` has what becomes of it."""

@@ -1,14 +1,18 @@
 """What is said of each scope, as the messages' own forms take it."""
 
+from collections.abc import Collection
+
 from agent.scope_reports import scope_reports
 from agent.services import Notified
+from agent.view import Views
+from snapshot.identifiers import HEAD
 from store.records import Rejection
-from tests.agent.lab import DAY, NOW
+from tests.agent.lab import DAY, NOW, Cluster, Node
 from wire.messages import ScopeReport
 
 
-def reports(periphery, **told: Notified) -> dict[str, ScopeReport]:
-    found = scope_reports(periphery.views, periphery.views.all(), told, NOW)
+def reports(periphery, listed: Collection[str] | None = None, **told: Notified) -> dict[str, ScopeReport]:
+    found = scope_reports(periphery.views, periphery.views.all(), listed, told, NOW)
     assert all(ScopeReport.parse(one.to_bytes()) == one for one in found.values())
     return found
 
@@ -39,5 +43,29 @@ def test_what_was_refused_before_anything_came(periphery):
     assert (found.last_rejected.snapshot_id, found.last_rejected.config_version) == (None, None)
 
 
+def test_what_was_refused_is_forgotten_once_the_head_does_not_list_it(periphery):
+    """rules S3, A7: a withdrawn scope is not missing; without a head nobody knows yet what is to be held"""
+    periphery.node.store.rejections.record(Rejection(NOW, "qos_policy", "validator_refused", 12, True))
+    assert "qos_policy" in reports(periphery)
+    assert "qos_policy" in reports(periphery, {"qos_policy", "route_policy"})
+    assert reports(periphery, {"route_policy"}).keys() == {"trust_bundle", "node_bootstrap"}
+
+
 def test_the_head_is_reported_apart(periphery):
+    """But for one that was refused since the held one came: the next that is taken ends it."""
+    store, cluster = periphery.node.store, periphery.node.cluster
     assert reports(periphery).keys() == {"trust_bundle", "node_bootstrap"}
+    store.rejections.record(Rejection(NOW - 5, HEAD, "unknown_key", 5, False))
+    assert HEAD not in reports(periphery, ()), "the one that is held came later"
+    store.rejections.record(Rejection(NOW + 5, HEAD, "bad_container", 2, False))
+    report = reports(periphery, ())[HEAD]
+    assert (report.active, report.last_rejected.reason) == (None, "bad_container")
+    periphery.node.apply(cluster.head(2), now=NOW + 6)
+    assert HEAD not in reports(periphery, ())
+
+
+def test_a_head_that_was_refused_before_one_came(tmp_path):
+    with Node(tmp_path / "root", Cluster()) as node:
+        node.store.rejections.record(Rejection(NOW, HEAD, "unknown_key", 5, False))
+        found = scope_reports(views := Views(node.store), views.all(), None, {}, NOW)
+    assert found[HEAD].last_rejected.reason == "unknown_key"

@@ -21,6 +21,7 @@ from holdfast.client import unix_seconds
 from holdfast.command import main
 from holdfast.meanings import CAUSES, JOIN_REMEDIES
 from holdfast.status_screen import problems_of
+from snapshot.identifiers import HEAD
 from store.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import arguments, environment, holdfast
@@ -65,6 +66,32 @@ async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api)
     assert "raw_secret, 5 s ago" in words  # in the table it stays
     assert "was refused" not in words
     assert "https://c:1 (coordinator): tls_failed" in words
+
+
+async def test_a_head_that_was_refused_is_said_until_the_next_is_taken(api):
+    """The one that is held goes on to be held, and is not missing."""
+    api.node.store.rejections.record(Rejection(NOW + 5, HEAD, "unknown_key", 5, False))
+    api.at = NOW + 6
+    done = await holdfast("status", at=api)
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert any(line.startswith("head 1.1 fresh in 6 d") and "unknown_key, 1 s ago" in line for line in lines)
+    assert "head was refused 1 s ago: unknown_key." in " ".join(lines)
+    assert "missing" not in done.out and "not active" not in done.out
+    api.node.apply(api.node.cluster.head(2), now=NOW + 7)
+    api.at = NOW + 8
+    assert "unknown_key" not in (await holdfast("status", at=api)).out
+
+
+async def test_a_refused_scope_is_missing_until_the_head_does_not_list_it(api):
+    """rules S3"""
+    api.node.store.rejections.record(Rejection(NOW - 5, "qos_policy", "validator_refused", 12, True))
+    api.of_head = {"route_policy", "qos_policy"}
+    words = " ".join((await holdfast("status", at=api)).out.split())
+    assert "qos_policy - missing" in words
+    assert "qos_policy was refused 5 s ago: validator_refused." in words
+    assert "qos_policy is not active: holdfast explain qos_policy" in words
+    api.of_head = {"route_policy"}
+    assert "qos_policy" not in (await holdfast("status", at=api)).out
 
 
 async def test_a_join_that_fails_is_said_with_its_remedy_and_the_next_try(api):
