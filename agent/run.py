@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent import interpreter, local, telemetry, unconfigured
+from agent import interpreter, local, unconfigured
 from agent.changes import following
 from agent.clock import Clock, SystemClock
 from agent.configuration import ConfigurationError, Settings, load
@@ -29,6 +29,7 @@ from agent.status import Status
 from agent.threads import Threads
 from agent.upkeep import Upkeep
 from store.errors import StoreError
+from wire.logs import set_up_logging
 from wire.systemd import Notifier
 from wire.unix import SocketError
 
@@ -166,7 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
         settings = nobody or load(asked.config)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
-    telemetry.set_up_logging(settings.log.level)
+    set_up_logging(settings.log.level)
     serving = partial(unconfigured.serve if nobody else serve, settings, notifier=notifier)
     # What `except*` raises, Python 3.11.2 (Debian 12) wraps into a group, whose trace would hide the words.
     ended: list[tuple[str, int]] = []

@@ -174,13 +174,15 @@ class Database:
 
 
 def _engine(url: URL) -> Engine:
+    """Its errors do not repeat what was to be written (threats D-55)."""
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url)
+        engine = create_engine(url, hide_parameters=True)
         event.listen(engine, "connect", _open_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
-        return create_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True, connect_args=_PATIENCE)
+        pool = {"pool_size": 4, "max_overflow": 4, "pool_pre_ping": True}
+        return create_engine(url, hide_parameters=True, connect_args=_PATIENCE, **pool)
     raise Refused(
         Code.INVALID_SETTINGS,
         f"{url.drivername} is no database that the coordinator keeps its state in",

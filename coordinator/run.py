@@ -39,6 +39,7 @@ from coordinator.waiting import Board
 from wire.certificate import BadCertificateError, pem_to_der
 from wire.contexts import Identity
 from wire.limits import REMOTE
+from wire.logs import set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import Notifier
@@ -171,6 +172,7 @@ def main() -> None:
     parser.add_argument("--config", type=Path, help=f"coordinator.toml (default: {configuration.DEFAULT_PATH})")
     parser.add_argument("path", nargs="?", type=Path, metavar="CONFIG", help="the same, by its place")
     asked = parser.parse_args()
+    set_up_logging("info")
     try:
         daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:

@@ -1,10 +1,12 @@
 """The daemon, as a process and in one: starts from a file, ends on a signal, says what is wrong with its set-up."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,41 +17,92 @@ from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from wire.client import Call, Client, UnixConnector
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
 
 
-def started(founded: Founded) -> subprocess.Popen:
+def started(founded: Founded, before: str = "") -> subprocess.Popen:
+    """`before`: what the process does first."""
     (founded.folder / "coordinator.toml").write_text(founded.text())
     command = [
         sys.executable,
         "-c",
-        "from coordinator.run import main; main()",
+        f"{before}\nfrom coordinator.run import main; main()",
         str(founded.folder / "coordinator.toml"),
     ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def line_with(process: subprocess.Popen, word: str) -> str:
-    for line in process.stdout:
-        if word in line:
-            return line
-    raise AssertionError(process.stderr.read())
+def event(process: subprocess.Popen, name: str) -> dict:
+    """The next line of the log that tells of this event."""
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("{") and json.loads(line)["event"] == name:
+            return json.loads(line)
+    raise AssertionError("".join(said))
 
 
-def test_it_serves_until_it_is_told_to_end(founded: Founded) -> None:
-    process = started(founded)
+@contextlib.contextmanager
+def ended(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
     try:
-        assert "fleet=" in line_with(process, "serving")
-        assert founded.socket.exists()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert not founded.socket.exists()
+        yield process
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
         process.stderr.close()
+
+
+def test_it_serves_until_it_is_told_to_end(founded: Founded) -> None:
+    with ended(started(founded)) as process:
+        assert event(process, "serving")["fleet"] > 0
+        assert founded.socket.exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not founded.socket.exists()
+
+
+FAULT = """
+from coordinator import declarations
+def broken(database, declared, **how):
+    kept = declared
+    raise RuntimeError("what went wrong")
+declarations.carry_out = broken
+"""
+SECRET = """
+{kind: Organization, id: acme}
+---
+{kind: Node, id: gw-1, spec: {roles: [egress_service], organizations: [acme]}}
+---
+{kind: Service, id: web, spec: {organization: acme, runs_on: {nodes: [gw-1]}, settings: {%s: swordfish}}}
+"""
+
+
+async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded) -> None:
+    """threats D-55, D-61: one event a line, levelled; neither a refusal nor an internal fault says what was declared"""
+    with ended(started(founded, FAULT)) as process:
+        await trio.to_thread.run_sync(event, process, "serving")
+        operator = Client(UnixConnector())
+
+        async def apply(text: str) -> str:
+            body = json.dumps({"files": {"state.yaml": text}}).encode()
+            return await refusal(operator.fetch(founded.socket, Call("POST", "/v1/apply", body=body)))
+
+        assert await apply(SECRET % "password") == "invalid_resources"
+        assert await apply(SECRET % "greeting") == "internal_error"
+        body = json.dumps({"node_id": "gw-1"}).encode()
+        answer = await operator.fetch(founded.socket, Call("POST", "/v1/tokens", body=body))
+        await operator.aclose()
+        process.send_signal(signal.SIGTERM)
+        said, log = await trio.to_thread.run_sync(process.communicate)
+    assert said == ""
+    lines = [json.loads(line) for line in log.splitlines()]
+    (fault,) = [line for line in lines if line["level"] == "error"]
+    assert fault["event"] == "handler failed" and "what went wrong" in fault["exception"]
+    for secret in ("swordfish", json.loads(answer.body)["token"], "PRIVATE KEY"):
+        assert secret not in log
 
 
 def test_a_wrong_configuration_is_named_and_nothing_starts(founded: Founded) -> None:

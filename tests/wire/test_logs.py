@@ -1,0 +1,52 @@
+"""Logs: one JSON object a line, at the level that was asked for, with no variable of any frame in them."""
+
+import json
+import re
+
+import pytest
+import structlog
+
+from wire.logs import set_up_logging
+
+
+@pytest.fixture
+def logging(capsys):
+    """`logging(level)` sets it up; what was logged comes back, parsed."""
+
+    def lines():
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    def set_up(level):
+        set_up_logging(level)
+        return lines
+
+    yield set_up
+    structlog.reset_defaults()
+
+
+def test_one_json_object_a_line(logging):
+    lines = logging("info")
+    log = structlog.get_logger("x")
+    log.debug("not this")
+    log.warning("document refused", scope="qos_policy", reason="bad_signature", version=7)
+    (line,) = lines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line.pop("timestamp"))
+    assert line == {
+        "event": "document refused", "level": "warning", "scope": "qos_policy", "reason": "bad_signature", "version": 7,
+    }  # fmt: skip
+
+
+def test_an_exception_is_told_without_the_variables_of_its_frames(logging):
+    """threats D-55: a frame's variables may hold anything"""
+    lines = logging("error")
+
+    def fail(secret):
+        raise ValueError("what went wrong")
+
+    try:
+        fail("swordfish")
+    except ValueError:
+        structlog.get_logger("x").exception("task failed", task="t")
+    (line,) = lines()
+    assert "what went wrong" in line["exception"]
+    assert "swordfish" not in line["exception"].replace('fail("swordfish")', "")
