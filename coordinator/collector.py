@@ -1,7 +1,8 @@
 """Collects heartbeats for a few milliseconds and commits them together; each is answered after its commit.
 
 Level-triggered and without a timer while nothing comes: the first report opens a batch, the batch is written when it is
-full or `wait_s` has passed, and meanwhile the next one fills. A failed commit fails the reports of that batch alone.
+full or `wait_s` has passed, and meanwhile the next one fills. A failed commit fails the reports of that batch alone;
+and where a report is at fault, not the database, that report alone (rules K53).
 """
 
 from collections import deque
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field
 
 import structlog
 import trio
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from coordinator.heartbeats import Answer, Heartbeat
+from coordinator.refusal import Code, Refused, bounded
 
 Write = Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]
 _log = structlog.get_logger()
@@ -28,7 +30,7 @@ class NotRecorded(Exception):
 class _Waiting:
     heartbeat: Heartbeat
     done: trio.Event = field(default_factory=trio.Event)
-    answer: Answer | None = None
+    outcome: Answer | Refused | None = None
 
 
 class Collector:
@@ -45,7 +47,9 @@ class Collector:
         self._taken = trio.Event()
 
     async def report(self, heartbeat: Heartbeat) -> Answer:
-        """The answer, once the heartbeat is durable; NotRecorded when it is not. Waits while the queue is full."""
+        """The answer, once the heartbeat is durable. NotRecorded when it is not; Refused `bad_request` where the
+        database takes the others but not this one. Waits while the queue is full.
+        """
         while len(self._waiting) >= self._queue:
             await self._taken.wait()
         waiting = _Waiting(heartbeat)
@@ -54,23 +58,43 @@ class Collector:
         if len(self._waiting) >= self._most:
             self._full.set()
         await waiting.done.wait()
-        if waiting.answer is None:
+        if waiting.outcome is None:
             raise NotRecorded
-        return waiting.answer
+        if isinstance(waiting.outcome, Refused):
+            raise waiting.outcome
+        return waiting.outcome
 
     async def run(self) -> None:
         """Write batches until cancelled."""
         while True:
             batch = await self._gather()
             try:
-                answers = await self._write([each.heartbeat for each in batch])
-                for each, answer in zip(batch, answers, strict=True):
-                    each.answer = answer
-            except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
-                _log.error("heartbeats not recorded", reports=len(batch), error=type(error).__name__)
+                await self._record(batch)
             finally:
                 for each in batch:
                     each.done.set()
+
+    async def _record(self, batch: Sequence[_Waiting]) -> None:
+        try:
+            answers = await self._write([each.heartbeat for each in batch])
+        except (DataError, IntegrityError) as error:
+            await self._record_apart(batch, error)
+        except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
+            _log.error("heartbeats not recorded", reports=len(batch), error=type(error).__name__, detail=_detail(error))
+        else:
+            for each, answer in zip(batch, answers, strict=True):
+                each.outcome = answer
+
+    async def _record_apart(self, batch: Sequence[_Waiting], error: DataError | IntegrityError) -> None:
+        """In halves, down to the one that is at fault: the others are recorded."""
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._record(batch[:middle])
+            await self._record(batch[middle:])
+            return
+        node_id = batch[0].heartbeat.node_id
+        _log.error("a heartbeat that the database does not take", node=node_id, detail=_detail(error))
+        batch[0].outcome = Refused(Code.BAD_REQUEST, f"the database does not take this report of {node_id}")
 
     async def _gather(self) -> list[_Waiting]:
         """Woken by the first report and by the one that fills the batch; those between cost no step of this task."""
@@ -85,3 +109,8 @@ class Collector:
         self._taken.set()
         self._taken = trio.Event()
         return batch
+
+
+def _detail(error: SQLAlchemyError) -> str:
+    """What the database itself says, without the statement and the values that came with it."""
+    return bounded(str(getattr(error, "orig", None) or ""))

@@ -1,14 +1,19 @@
 """Reports of a few milliseconds are one commit, and each is answered after it (protocol 3)."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 import trio.testing
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 
+from coordinator import heartbeats
 from coordinator.checkin import Mark
 from coordinator.collector import Collector, NotRecorded
-from coordinator.heartbeats import Answer
-from tests.coordinator.reports import heartbeat
+from coordinator.heartbeats import Answer, Heartbeat
+from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import NOW, admit, contents, found
+from tests.coordinator.reports import events, heartbeat
 
 
 class Disk:
@@ -105,3 +110,66 @@ async def test_a_full_queue_makes_the_next_wait(autojump_clock) -> None:
         assert sorted(node_id for batch in disk.batches for node_id in batch) == [f"n{number}" for number in range(7)]
         assert max(map(len, disk.batches)) == 2
         nursery.cancel_scope.cancel()
+
+
+# ---- one report that the database does not take
+
+
+@pytest.mark.parametrize("fault", [{"state": None}, {"body": "a\0b"}])
+async def test_one_report_does_not_cost_the_others_theirs(database, fault: dict[str, object]) -> None:
+    """rules K53, P23: whatever it is that gets past the reader; it alone is refused, and not told to come again"""
+    found(database)
+    names = [f"node-{number}" for number in range(7)]
+    for node_id in names:
+        admit(database, node_id)
+
+    async def write(batch):
+        return heartbeats.record(database, batch, now=NOW)
+
+    collector = Collector(write)
+    outcomes: dict[str, object] = {}
+
+    async def report(one: Heartbeat) -> None:
+        try:
+            outcomes[one.node_id] = (await collector.report(one)).acknowledged_event
+        except Refused as refused:
+            outcomes[one.node_id] = refused.code
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        async with trio.open_nursery() as reporting:
+            for node_id in names:
+                good = heartbeat(node_id, journal=events(4))
+                reporting.start_soon(report, replace(good, **fault) if node_id == "node-5" else good)
+        nursery.cancel_scope.cancel()
+    taken = dict.fromkeys(names, 4)
+    if fault == {"body": "a\0b"} and database.is_sqlite:  # which keeps any text
+        assert outcomes == taken
+    else:
+        assert outcomes == {**taken, "node-5": Code.BAD_REQUEST}
+        assert len(contents(database, "node_status")["node_status"]) == 6
+
+
+async def test_a_database_that_goes_meanwhile_refuses_nobody(autojump_clock) -> None:
+    """rules P1: who was not at fault sends it again"""
+    calls: list[int] = []
+
+    async def write(batch):
+        calls.append(len(batch))
+        if len(batch) > 1:
+            raise DataError("insert", {}, Exception("one of them"))
+        raise OperationalError("insert", {}, Exception("gone"))
+
+    collector = Collector(write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        async with trio.open_nursery() as reporting:
+            for number in range(4):
+                reporting.start_soon(_not_recorded, collector, f"n{number}")
+        nursery.cancel_scope.cancel()
+    assert calls == [4, 2, 1, 1, 2, 1, 1]
+
+
+async def _not_recorded(collector: Collector, node_id: str) -> None:
+    with pytest.raises(NotRecorded):
+        await collector.report(heartbeat(node_id))
