@@ -84,9 +84,13 @@ class Add:
 
 @dataclass(frozen=True)
 class Retire:
-    """From the next bundle on it signs nothing; what it has signed stays good for the time of key rollout."""
+    """From the next bundle on it signs nothing; what it has signed stays good for the time of key rollout.
+
+    `early`: also before its date, which rotation.py gives.
+    """
 
     key_id: str
+    early: bool = False
 
     def granted(self, trust: Trust, moment: Moment) -> Trust:
         record = _known(trust, self.key_id)

@@ -14,11 +14,11 @@ from sqlalchemy import select
 
 from coordinator import authority, ceremony, documents, schema, signing_requests, situation
 from coordinator import rotation as rotations
-from coordinator.ceremony import Carry, Moment, Restore, Wish
+from coordinator.ceremony import Carry, Moment, Restore, Retire, Wish
 from coordinator.database import Database, Transaction
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
-from coordinator.rotation import Dates
+from coordinator.rotation import Dates, Step
 from coordinator.settings import Settings
 from coordinator.signing_requests import Lifetime, SigningRequest
 from coordinator.trusted import CATEGORIES, Trust
@@ -47,6 +47,7 @@ def bundle_request(database: Database, wishes: Sequence[Wish], settings: Setting
             Carry(situation.read_revocations(transaction)),
             *_readmitted(transaction, present.revocations),
         ]
+    _none_retires_early(wishes, rotations.steps(present, _dates(settings), now), now)
     moment = Moment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
     following = ceremony.next_trust(present, [*carried, *wishes], moment)
     return signing_requests.for_bundle(container, following, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
@@ -85,8 +86,7 @@ def rotation(database: Database, settings: Settings, now: float) -> dict[str, ob
     if found is None:
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
     bundle = found[1]
-    dates = Dates(settings.key_rollout_s, both_sign_s=settings.snapshot_refresh_s)
-    steps = rotations.steps(Trust.of(bundle), dates, now)
+    steps = rotations.steps(Trust.of(bundle), _dates(settings), now)
     return {
         "version": bundle.version,
         "authority_epoch": bundle.authority_epoch,
@@ -96,6 +96,20 @@ def rotation(database: Database, settings: Settings, now: float) -> dict[str, ob
         "revocations": {name: sorted(getattr(bundle.revocations, name)) for name in CATEGORIES},
         "keys": [{**asdict(step), "is_due": step.is_due(now)} for step in steps],
     }
+
+
+def _dates(settings: Settings) -> Dates:
+    return Dates(settings.key_rollout_s, both_sign_s=settings.snapshot_refresh_s)
+
+
+def _none_retires_early(wishes: Sequence[Wish], steps: Sequence[Step], now: float) -> None:
+    """Before its date there are documents that the old key alone has signed: a rollover leaves them their signer."""
+    early = {each.key_id: each for each in steps if each.action == rotations.RETIRE and not each.is_due(now)}
+    for wish in wishes:
+        if isinstance(wish, Retire) and not wish.early and wish.key_id in early:
+            due = format_time(early[wish.key_id].due or 0)
+            remedy = "wait for that; --early where it must not sign until then; a key in wrong hands: `revoke key`"
+            raise Refused(Code.CONTRADICTION, f"{wish.key_id} may retire from {due}", remedy=remedy)
 
 
 def _chain(database: Database) -> tuple[bytes, Trust, frozenset[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.trusted import Trust
-from snapshot.bundle import RETIRING, REVOKED, KeyRecord
+from snapshot.bundle import RETIRING, REVOKED, ROOT, KeyRecord
 from snapshot.identifiers import format_time
 
 ADD, RETIRE, REMOVE = "add", "retire", "remove"
@@ -49,10 +49,17 @@ def _step(record: KeyRecord, trust: Trust, dates: Dates, now: float) -> Step:
         return _made(record, REMOVE, record.not_after, "it is over")
     successor = _successor(record, trust, now)
     if successor is not None:
-        both = successor.not_before + dates.both_sign_s
-        return _made(record, RETIRE, both, f"{successor.key_id} has taken over; both have signed everything by then")
+        return _retirement(record, successor, dates)
     due = record.not_after - 2 * dates.key_rollout_s
     return _made(record, ADD, due, f"it needs a successor well before {format_time(record.not_after)}")
+
+
+def _retirement(record: KeyRecord, successor: KeyRecord, dates: Dates) -> Step:
+    """Documents are signed anew as time goes on; bundles are not, so a root key need not wait."""
+    if record.purpose == ROOT:
+        return _made(record, RETIRE, successor.not_before, f"{successor.key_id} has taken over")
+    both = successor.not_before + dates.both_sign_s
+    return _made(record, RETIRE, both, f"{successor.key_id} has taken over; both have signed everything by then")
 
 
 def _successor(record: KeyRecord, trust: Trust, now: float) -> KeyRecord | None:

@@ -27,7 +27,7 @@ _FORMS: dict[str, dict[str, Member]] = {
         "not_after": Member(is_text(32), required=False),
         "scope_types": Member(lambda value: isinstance(value, list), required=False),
     },
-    "retire": _KEY,
+    "retire": {**_KEY, "early": Member(lambda value: isinstance(value, bool), required=False)},
     "remove": _KEY,
     "revoke": _KEY,
     "threshold": {"purpose": _PURPOSE, "number": _NUMBER},
@@ -77,7 +77,7 @@ def _epoch(members: Mapping[str, object], _now: float) -> Wish:
 
 _MAKERS: dict[str, Callable[[Mapping[str, object], float], Wish]] = {
     "add": _add,
-    "retire": lambda members, _: Retire(str(members["key_id"])),
+    "retire": lambda members, _: Retire(str(members["key_id"]), bool(members.get("early", False))),
     "remove": lambda members, _: Remove(str(members["key_id"])),
     "revoke": lambda members, _: Revoke(str(members["key_id"])),
     "threshold": lambda members, _: Threshold(str(members["purpose"]), int(str(members["number"]))),

@@ -63,13 +63,18 @@ def add(
 
 @rotate.command()
 @click.argument("key_id")
+@click.option("--early", is_flag=True, help="Before the date that `rotate status` gives.")
 @root_key_options
 @asks_the_coordinator
-def retire(asked: Asked, key_id: str, signing: Signing) -> None:
-    """An old key signs no more. What it has signed stays good for the time of key rollout."""
+def retire(asked: Asked, key_id: str, early: bool, signing: Signing) -> None:
+    """An old key signs no more. What it has signed stays good for the time of key rollout.
+
+    Not before the date that `rotate status` gives: until then there are documents that no other key has signed. A key
+    in wrong hands does not retire: `revoke key`.
+    """
     found = whole_key_id(asked, key_id)
     _goes_on_without(asked, found)
-    wish = {"wish": "retire", "key_id": found}
+    wish = {"wish": "retire", "key_id": found, **({"early": True} if early else {})}
     carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
 
 

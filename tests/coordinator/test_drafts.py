@@ -14,7 +14,8 @@ from coordinator.initialise import Wanted
 from coordinator.refusal import Code, Refused
 from coordinator.settings import Settings
 from coordinator.signing_requests import SigningRequest
-from snapshot.bundle import CONFIG
+from snapshot.bundle import CONFIG, ROOT
+from snapshot.identifiers import format_time
 from snapshot.manifest import Recovery, parse_recovery
 from tests.fakes.cluster import key
 
@@ -110,12 +111,36 @@ def test_a_key_that_left_is_known(cluster: Standing) -> None:
     new = key("drafts")
     until = int(NOW) + 400 * DAY
     cluster.lead(Add(PublicKey(new.algorithm, new.public_key), CONFIG, until))
-    cluster.lead(Retire(old))
+    cluster.lead(Retire(old, early=True))
     cluster.now += 31 * DAY
     cluster.lead(Remove(old))
     cluster.lead()
     again = Add(PublicKey(kept.algorithm, kept.public_key), CONFIG, until)
     assert "left" in refusal(cluster.request, again).detail
+
+
+def test_a_key_retires_at_its_date_and_not_before(cluster: Standing) -> None:
+    """rules S36: both sign everything first. The refusal has the date, and what to do about a stolen key."""
+    old, new = cluster.made.config_key[0], key("successor")
+    cluster.lead(Add(PublicKey(new.algorithm, new.public_key), CONFIG, int(NOW) + 400 * DAY))
+    (step,) = [each for each in drafts.rotation(cluster.database, SETTINGS, NOW)["keys"] if each["key_id"] == old]
+    assert step["action"] == "retire" and step["due"] > NOW + 5
+    for late in (5, step["due"] - NOW - 1):
+        cluster.now = NOW + late
+        refused = refusal(cluster.request, Retire(old))
+        assert (refused.code, format_time(step["due"]) in refused.detail) == (Code.CONTRADICTION, True)
+        assert "--early" in refused.remedy and "revoke key" in refused.remedy
+    assert any("retir" in line for line in cluster.request(Retire(old, early=True)).changes())
+    cluster.now = step["due"]
+    cluster.lead(Retire(old))
+
+
+def test_a_root_key_waits_for_nothing_but_its_successor(cluster: Standing) -> None:
+    old, new = cluster.made.root_keys[0][0], key("root successor")
+    cluster.lead(Add(PublicKey(new.algorithm, new.public_key), ROOT, int(NOW) + 9_000 * DAY))
+    (step,) = [each for each in drafts.rotation(cluster.database, SETTINGS, NOW)["keys"] if each["key_id"] == old]
+    assert (step["action"], step["is_due"]) == ("retire", True)
+    cluster.request(Retire(old))
 
 
 def test_issue_times_never_go_back(cluster: Standing) -> None:

@@ -20,6 +20,7 @@ def test_every_wish_is_read() -> None:
         wishes.add(CONFIG, ONE.algorithm, ONE.public_key, not_after="2030-01-01T00:00:00Z", scope_types=["head"]),
         wishes.add(ROOT, ONE.algorithm, ONE.public_key),
         {"wish": "retire", "key_id": KEY},
+        {"wish": "retire", "key_id": KEY, "early": True},
         {"wish": "remove", "key_id": KEY},
         {"wish": "revoke", "key_id": KEY},
         {"wish": "threshold", "purpose": "root", "number": 2},
@@ -35,6 +36,7 @@ def test_every_wish_is_read() -> None:
     assert root.not_after == NOW + wishes.DEFAULT_LIFETIME_S[ROOT]
     assert rest == [
         Retire(KEY),
+        Retire(KEY, early=True),
         Remove(KEY),
         Revoke(KEY),
         Threshold(ROOT, 2),
@@ -54,6 +56,7 @@ def test_every_wish_is_read() -> None:
         [{"wish": "carry"}],
         [{"wish": "retire"}],
         [{"wish": "retire", "key_id": "ab"}],
+        [{"wish": "retire", "key_id": KEY, "early": "no"}],
         [{"wish": "retire", "key_id": KEY, "more": 1}],
         [{"wish": "threshold", "purpose": "root", "number": 0}],
         [{"wish": "threshold", "purpose": "node", "number": 1}],

@@ -39,7 +39,10 @@ def test_a_config_key_is_rolled_over(lab: Lab) -> None:
     held = {each["key_id"]: each["faults"] for each in lab.good("rotate", "status", "--json").json["held"]}
     assert {fault for faults in held.values() for fault in faults.values()} == {None}
     assert held.keys() == {old, new}
-    signed(lab, "rotate", "retire", old[7:19])
+    before_its_date = lab.ctl("rotate", "retire", old, "--root-key", lab.roots, "--yes")
+    assert (before_its_date.status, "may retire from 20" in before_its_date.err) == (REFUSED, True)
+    assert "--early" in before_its_date.err and keys(lab)[old]["status"] == "active"
+    signed(lab, "rotate", "retire", old[7:19], "--early")
     assert keys(lab)[old]["status"] == "retiring"
     held = {each["key_id"]: each["faults"] for each in lab.good("rotate", "status", "--json").json["held"]}
     assert set(held[old].values()) == {"retiring"}

@@ -229,7 +229,7 @@ async def rotate(lab: Lab, node: Judged, machines: list[Path]) -> str:
     (new,) = node.signers() - {old}
     assert node.signers() == {old, new}
     request = lab.folder / "retire.request.json"
-    lab.good("rotate", "retire", old, "--request", request)
+    lab.good("rotate", "retire", old, "--early", "--request", request)
     sign_elsewhere(lab, request, machines[1:])
     await node.brought_up()
     assert node.signers() == {new}
