@@ -9,7 +9,18 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TypeVar
 
-from coordinator import admission, catalog, declarations, events, explain, fleet, history, put_back, revocation
+from coordinator import (
+    admission,
+    catalog,
+    declarations,
+    events,
+    explain,
+    explain_scope,
+    fleet,
+    history,
+    put_back,
+    revocation,
+)
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.last_read import LastRead
@@ -26,6 +37,7 @@ from wire.routes import Route
 APPLY_BYTES = 64 << 20
 APPLY_S = 120.0
 DAY = 86_400
+MOST_ENTRIES = 1_000
 Result = TypeVar("Result")
 
 _BOOLEAN = Member(lambda value: isinstance(value, bool), required=False)
@@ -66,6 +78,7 @@ class AdminApi:
             route("GET", "/v1/nodes", self.nodes),
             route("GET", "/v1/nodes/{node_id}", self.node),
             route("GET", "/v1/nodes/{node_id}/explain", self.explain),
+            route("GET", "/v1/nodes/{node_id}/explain/{scope}", self.explain_scope),
             route("GET", "/v1/nodes/{node_id}/events", self.events),
             route("POST", "/v1/nodes/{node_id}/revoke", self.revoke),
             route("POST", "/v1/nodes/{node_id}/remove", self.remove),
@@ -126,8 +139,16 @@ class AdminApi:
 
     async def explain(self, request: Request) -> object:
         node_id = parameter(request, "node_id", is_id)
-        scopes = await in_library(explain.explain, self._at.database, node_id, request.query_one("scope"))
+        scopes = await in_library(explain.explain, self._at.database, node_id)
         return {"node_id": node_id, "scopes": [asdict(each) for each in scopes]}
+
+    async def explain_scope(self, request: Request) -> object:
+        """One in whole; of one of its sections, where that is asked for."""
+        node_id = parameter(request, "node_id", is_id)
+        which = {"section": request.query_one("section"), "now": self._at.now()}
+        which["most"] = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
+        scope_type = request.parameters["scope"]
+        return asdict(await in_library(explain_scope.explain_scope, self._at.database, node_id, scope_type, **which))
 
     async def events(self, request: Request) -> object:
         """What the node has told of itself, the newest first."""

@@ -1,6 +1,6 @@
 """Why a node is told what it is told: by scope type, who grants it, what is published, what is about to change."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator import catalog, peers, situation, views
@@ -25,16 +25,34 @@ class Explanation:
     differs: Mapping[str, str] | None = None  # section -> set, remove or patch: what the next publication changes
 
 
-def explain(database: Database, node_id: str, scope_type: str | None = None) -> list[Explanation]:
-    """`not_found` for a stranger."""
-    wanted = SCOPE_TYPES if scope_type is None else (scope_type,)
+def explain(database: Database, node_id: str) -> list[Explanation]:
+    """Every scope type; one of them in whole is explain_scope.py's. `not_found` for a stranger."""
     with database.read() as transaction:
         model = catalog.load(transaction)
-        subject = model.subjects.get(node_id)
-        if subject is None or not set(wanted) <= set(SCOPE_TYPES):
-            raise Refused(Code.NOT_FOUND, f"{node_id} is no member, or {scope_type} no scope type")
+        subject = subject_of(model, node_id)
         held = situation.read_situations(transaction, [node_id])[node_id].held
-        return [_explained(model, subject, each, held.get(each)) for each in wanted]
+        return [_explained(model, subject, each, held.get(each)) for each in SCOPE_TYPES]
+
+
+def subject_of(model: Model, node_id: str, scope_types: Iterable[str] = ()) -> Subject:
+    """`not_found` for a stranger, one who was revoked, and for what is no scope type."""
+    for scope_type in scope_types:
+        if scope_type not in SCOPE_TYPES:
+            remedy = f"there are {', '.join(SCOPE_TYPES)}"
+            raise Refused(Code.NOT_FOUND, f"{scope_type} is no scope type", remedy=remedy)
+    subject = model.subjects.get(node_id)
+    if subject is None:
+        raise Refused(Code.NOT_FOUND, f"{node_id} is no member", remedy="`holdfastctl nodes list` shows them")
+    return subject
+
+
+def because(model: Model, subject: Subject, scope_type: str) -> str:
+    """Why the member may hold it, or why not."""
+    if scope_type == "trust_bundle":
+        return "every node trusts by it; root keys sign it"
+    if scope_type not in views.scope_types(subject):
+        return _why_not(subject, scope_type)
+    return _why(model, subject, scope_type)
 
 
 def differing(content: Content, held: Held | None) -> dict[str, str]:
@@ -47,26 +65,26 @@ def differing(content: Content, held: Held | None) -> dict[str, str]:
 
 
 def _explained(model: Model, subject: Subject, scope_type: str, held: Held | None) -> Explanation:
+    why = because(model, subject, scope_type)
     if scope_type == "trust_bundle":
-        return Explanation(scope_type, True, "every node trusts by it; root keys sign it", _published(held))
+        return Explanation(scope_type, True, why, _published(held))
     if scope_type not in views.scope_types(subject):
-        return Explanation(scope_type, False, _why_not(subject, scope_type))
+        return Explanation(scope_type, False, why)
     content = compile_scope(model, subject.node_id, scope_type)
-    because = _why(model, subject, scope_type)
-    return Explanation(scope_type, True, because, _published(held), differing(content, held))
+    return Explanation(scope_type, True, why, _published(held), differing(content, held))
 
 
 def _why(model: Model, subject: Subject, scope_type: str) -> str:
     granting = sorted(role for role in subject.roles if scope_type in ROLES[role])
-    because = "every node has it" if scope_type in EVERY_NODE else f"granted by the role {', '.join(granting)}"
+    granted = "every node has it" if scope_type in EVERY_NODE else f"granted by the role {', '.join(granting)}"
     if scope_type == "degraded_mode_policy":
         policy = views.degraded_policy(model, subject)
-        return f"{because}; " + (f"DegradedModePolicy {policy.id} applies" if policy else "no policy applies")
+        return f"{granted}; " + (f"DegradedModePolicy {policy.id} applies" if policy else "no policy applies")
     if scope_type == "peer_directory":
         policy_ = peers.policy_of(model, subject)
         source = f"PeerPolicy {policy_.id}" if policy_ else "the default"
-        return f"{because}; at most {peers.most(policy_, subject)} peers by {source}"
-    return because
+        return f"{granted}; at most {peers.most(policy_, subject)} peers by {source}"
+    return granted
 
 
 def _why_not(subject: Subject, scope_type: str) -> str:

@@ -216,9 +216,35 @@ async def test_why_a_node_is_told_what_it_is_told(founded: Founded) -> None:
         assert "egress_service, ingress" not in scopes["qos_policy"]["because"]
         assert "ingress" in scopes["service_assignment"]["because"]
         assert scopes["node_bootstrap"]["published"]["config_version"] >= 1
-        one = await at.ask("GET", "/v1/nodes/node-a/explain?scope=qos_policy")
-        assert [each["scope_type"] for each in one["scopes"]] == ["qos_policy"]
         assert await refusal(at.ask("GET", "/v1/nodes/stranger/explain")) == "not_found"
+
+
+async def test_one_scope_of_a_node_in_whole(founded: Founded) -> None:
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await at.apply(GOOD)
+        while follower.holder.roles != {"core_mesh"}:
+            await follower.sync(wait=10)
+        path = "/v1/nodes/node-a/explain/node_runtime"
+        told = await at.ask("GET", path)
+        mark = follower.holder.marks["node_runtime"]
+        assert told["published"]["config_version"] == mark.config_version
+        assert told["published"]["content_hash"] == mark.content_hash
+        assert told["published"]["signers"][0]["status"] == "active"
+        assert told["sections"][0]["value"]["roles"] == ["core_mesh"]
+        sources = {each["entry"]: each["sources"] for each in told["entries"]}
+        assert sources["roles"] == [{"kind": "Node", "id": "node-a"}]
+        assert told["holders"]["standing"] == "unheard"
+        assert await at.ask("GET", f"{path}?section=node") == told
+        assert len((await at.ask("GET", f"{path}?most=2"))["entries"]) == 2
+        for wrong, code in (
+            (f"{path}?section=nothing", "not_found"),
+            ("/v1/nodes/node-a/explain/head", "not_found"),
+            ("/v1/nodes/stranger/explain/node_runtime", "not_found"),
+            (f"{path}?most=1001", "bad_request"),
+        ):
+            assert await refusal(at.ask("GET", wrong)) == code
+        assert await at.ask("GET", path) == told
 
 
 async def test_the_difference_between_declared_and_published_is_empty_in_the_end(founded: Founded) -> None:

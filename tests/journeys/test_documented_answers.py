@@ -125,7 +125,11 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
         api.ask("GET", f"/v1/{path}")
     api.ask("GET", "/v1/nodes/{node_id}", node_id="gateway")
     api.ask("GET", "/v1/nodes/{node_id}", node_id="nobody")
-    api.ask("GET", "/v1/nodes/{node_id}/explain", node_id="gateway")
+    scopes = api.ask("GET", "/v1/nodes/{node_id}/explain", node_id="gateway")["scopes"]
+    for each in scopes:
+        path = "/v1/nodes/{node_id}/explain/{scope}"
+        told = api.ask("GET", path, node_id="gateway", scope=each["scope_type"])
+        assert (told["published"] is not None) == each["may_hold"]
     assert api.ask("GET", "/v1/nodes/{node_id}/events", node_id="gateway")["events"]
     certificate = base64.b64encode(make_identity("alice", time.time()).der).decode()
     api.ask("POST", "/v1/operators/{name}", {"certificate": certificate}, name="alice")

@@ -1,0 +1,271 @@
+"""One scope of one node in whole: by which rule, which version, who signed it, what is in it and whence, who holds it.
+
+    explain_scope(database, node_id, scope_type, ...)    -> ScopeExplanation, from one consistent read
+
+What is published and what is declared are two things: entries are those of both, and each says how the two stand.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import select
+
+from coordinator import catalog, explain, schema, situation, views
+from coordinator.compiler import Content, compile_scope
+from coordinator.database import Database, Transaction
+from coordinator.holders import Holders, holders
+from coordinator.model import Model, Subject
+from coordinator.refusal import Code, Refused
+from coordinator.signatures import Signer, signers
+from coordinator.situation import Held, Situation
+from coordinator.sources import Origin, Source, origins
+from snapshot import canonical
+from snapshot.identifiers import format_time
+from snapshot.roles import EVERY_NODE
+
+MOST_ENTRIES = 200
+VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
+TRUST_BUNDLE = "trust_bundle"
+BY_ROOTS = Origin("root keys signed it; `holdfastctl trust show` has all of it")
+LEFT = Origin("nothing that is declared gives it any more")
+
+
+@dataclass(frozen=True)
+class Version:
+    """The document that the node's head announces."""
+
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    snapshot_id: str
+    published_at: float
+    issued_at: str
+    refresh_after: str
+    expires_at: str
+    min_trust_bundle_version: int
+    roles: tuple[str, ...]
+    organization_ids: tuple[str, ...]
+    signers: tuple[Signer, ...]
+    threshold: int  # so many valid signatures the trust bundle asks for; 0 where there is none
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the published version; `value` is left out (null) of a large one that was not asked for."""
+
+    name: str
+    size: int
+    sha256: str
+    value: object
+    is_shown: bool
+
+
+@dataclass(frozen=True)
+class EntryExplanation:
+    """A member of a section. `stands`: how published and declared agree.
+
+    `as_declared`; `differs` (what is declared gives another value); `not_declared` (nothing declared gives it any
+    more); `not_published` (declared, and not in the published version); `signed` (nobody declares it).
+    """
+
+    section: str
+    entry: str
+    stands: str
+    because: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class ScopeExplanation:
+    """`published` is None before the first publication; `differs` is by section, as for all scopes."""
+
+    node_id: str
+    scope_type: str
+    may_hold: bool
+    because: str
+    rules: tuple[str, ...]
+    notes: tuple[str, ...]
+    published: Version | None
+    differs: Mapping[str, str]
+    sections: tuple[Section, ...]
+    entries: tuple[EntryExplanation, ...]
+    entries_total: int
+    holders: Holders
+
+
+def explain_scope(
+    database: Database,
+    node_id: str,
+    scope_type: str,
+    *,
+    now: float,
+    section: str | None = None,
+    most: int = MOST_ENTRIES,
+) -> ScopeExplanation:
+    """With `section` of that one alone, its value in whole. `not_found` for what there is not."""
+    with database.read() as transaction:
+        model = catalog.load(transaction)
+        subject = explain.subject_of(model, node_id, (scope_type,))
+        found = situation.read_situations(transaction, [node_id])[node_id]
+        case = _Case(transaction, model, subject, scope_type, found, now)
+        return _explained(case, section, most)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One question, and what it is answered from."""
+
+    transaction: Transaction
+    model: Model
+    subject: Subject
+    scope_type: str
+    situation: Situation
+    now: float
+
+    @property
+    def held(self) -> Held | None:
+        return self.situation.held.get(self.scope_type)
+
+    @property
+    def may_hold(self) -> bool:
+        return self.scope_type == TRUST_BUNDLE or self.scope_type in views.scope_types(self.subject)
+
+    @cached_property
+    def content(self) -> Content | None:
+        """What is declared; None of what it may not hold, and of what no resource is compiled into."""
+        if not self.may_hold or self.scope_type == TRUST_BUNDLE:
+            return None
+        return compile_scope(self.model, self.subject.node_id, self.scope_type)
+
+    @cached_property
+    def origins(self) -> Mapping[str, Mapping[str, Origin]]:
+        return {} if self.content is None else origins(self.model, self.subject.node_id, self.scope_type)
+
+
+def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
+    names = _names(case, section)
+    entries = [each for name in names for each in _entries(case, name)]
+    held = case.held
+    return ScopeExplanation(
+        node_id=case.subject.node_id,
+        scope_type=case.scope_type,
+        may_hold=case.may_hold,
+        because=explain.because(case.model, case.subject, case.scope_type),
+        rules=_rules(case),
+        notes=tuple(_notes(case)),
+        published=None if held is None else _version(case, held),
+        differs={} if case.content is None or _is_recovered(case) else explain.differing(case.content, held),
+        sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
+        entries=tuple(entries[:most]),
+        entries_total=len(entries),
+        holders=holders(case.transaction, case.subject.node_id, case.scope_type, held.entry if held else None),
+    )
+
+
+def _names(case: _Case, wanted: str | None) -> list[str]:
+    """The sections that are published or declared, or the one that is asked for."""
+    published = set(case.held.sections) if case.held else set()
+    names = sorted(published | set(case.content.sections if case.content else ()))
+    if wanted is None:
+        return names
+    if wanted not in names:
+        remedy = f"there are {', '.join(names)}" if names else "it has none"
+        raise Refused(Code.NOT_FOUND, f"{case.scope_type} has no section {wanted}", remedy=remedy)
+    return [wanted]
+
+
+def _rules(case: _Case) -> tuple[str, ...]:
+    """What decides whether the node may hold it."""
+    if case.scope_type == TRUST_BUNDLE:
+        return ("format.md 8", "format.md 9")
+    if case.subject.member.kind == "witness":
+        return ("rules J27",)
+    return ("format.md 9",) if case.scope_type in EVERY_NODE else ("format.md 9", "rules S17")
+
+
+def _notes(case: _Case) -> Iterator[str]:
+    held = case.held
+    if held is not None and not case.may_hold:
+        yield "it is announced still: the next head does not list it"
+    if held is None and case.may_hold:
+        yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
+    if held is not None and case.now >= held.envelope.expires_at:
+        yield "the published version has expired, and no node acts on it"
+    if held is not None and _is_recovered(case):
+        yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
+
+
+def _is_recovered(case: _Case) -> bool:
+    """Whether the published version is one that a recovery went back to, and still holds (rules S65)."""
+    allowed, held, content = case.situation.recoveries.get(case.scope_type), case.held, case.content
+    if allowed is None or held is None or content is None or held.entry.pair != allowed.held.entry.pair:
+        return False
+    return content.content_hash in (allowed.given_up, allowed.held.content_hash)
+
+
+def _version(case: _Case, held: Held) -> Version:
+    table, one = schema.documents, held.envelope
+    chosen = select(table.c.published_at, table.c.signatures).where(table.c.snapshot_id == held.entry.snapshot_id)
+    row = case.transaction.row(chosen)
+    if row is None:
+        raise AssertionError("what is held is kept")
+    key_ids = [key_id for key_id, _ in json.loads(row.signatures)]
+    signed, threshold = signers(
+        case.transaction, key_ids, case.scope_type, cluster_id=case.model.cluster_id, now=case.now
+    )
+    return Version(
+        **vars(held.entry),
+        published_at=row.published_at,
+        issued_at=format_time(one.issued_at),
+        refresh_after=format_time(one.refresh_after),
+        expires_at=format_time(one.expires_at),
+        min_trust_bundle_version=one.min_trust_bundle_version,
+        roles=one.roles,
+        organization_ids=one.organization_ids,
+        signers=signed,
+        threshold=threshold,
+    )
+
+
+def _is_published(held: Held | None, name: str) -> bool:
+    return held is not None and name in held.sections
+
+
+def _section(held: Held | None, name: str, *, whole: bool) -> Section:
+    if held is None:
+        raise AssertionError("it is published")
+    entry = held.sections[name]
+    is_shown = whole or entry.size <= VALUE_BYTES
+    value = canonical.loads(held.read(name)) if is_shown else None
+    return Section(name, entry.size, entry.sha256, value, is_shown)
+
+
+def _entries(case: _Case, name: str) -> Iterator[EntryExplanation]:
+    """The members of a section, published or declared, in the order of their names."""
+    published = _members(case.held.read(name)) if case.held and name in case.held.sections else {}
+    if case.scope_type == TRUST_BUNDLE:
+        for entry in sorted(published):
+            yield EntryExplanation(name, entry, "signed", BY_ROOTS.because, ())
+        return
+    declared = _members(case.content.sections[name]) if case.content and name in case.content.sections else {}
+    whence = case.origins.get(name, {})
+    for entry in sorted(published.keys() | declared.keys()):
+        origin = whence.get(entry, LEFT)
+        stands = _stands(published.get(entry), declared.get(entry))
+        yield EntryExplanation(name, entry, stands, origin.because, origin.sources)
+
+
+def _members(section: bytes) -> dict[str, bytes]:
+    """Each as the bytes of its value, so that 1 is not true."""
+    value = canonical.loads(section)
+    return {name: canonical.dumps(each) for name, each in value.items()} if isinstance(value, dict) else {}
+
+
+def _stands(published: bytes | None, declared: bytes | None) -> str:
+    if published is None:
+        return "not_published"
+    if declared is None:
+        return "not_declared"
+    return "as_declared" if published == declared else "differs"

@@ -1,0 +1,117 @@
+"""Who holds a version: the node's own word beside what was published, and who else has that content."""
+
+import pytest
+
+from coordinator import heartbeats, revocation
+from coordinator.database import Database
+from coordinator.holders import MOST_NAMED, Holders, holders
+from tests.coordinator import reports
+from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.publications import basis, document, entry, publication, publish
+
+SCOPE = "route_policy"
+NODES = ("node-a", "node-b", "node-c")
+
+
+@pytest.fixture
+def shared(database: Database) -> Database:
+    """Three members, and the same content of a scope for each of them."""
+    found(database)
+    for node_id in NODES:
+        admit(database, node_id)
+        publish_for(database, node_id)
+    return database
+
+
+def publish_for(database: Database, node_id: str) -> None:
+    made = document(SCOPE, 1, b"{}", subject=node_id)
+    publish(database, publication(basis(database, node_id), made, node_id=node_id))
+
+
+CONTENT = document(SCOPE, 1, b"{}").content_hash
+
+
+def tell(database: Database, node_id: str, active: dict[str, object] | None, *, scope: str = SCOPE, **more: object):
+    said = {**reports.scope(active), **more}
+    heartbeats.record(database, [heartbeats.parse(reports.body(node_id, scopes={scope: said}))], now=NOW)
+
+
+def mark(version: int = 1, content: str = CONTENT, **other: object) -> dict[str, object]:
+    return {**reports.mark(version), "content_hash": content, **other}
+
+
+def who(database: Database, node_id: str = "node-a", *, published: bool = True) -> Holders:
+    with database.read() as transaction:
+        listed = entry(document(SCOPE, 1, b"{}")) if published else None
+        return holders(transaction, node_id, SCOPE, listed)
+
+
+def test_nobody_was_heard_of_yet(shared: Database) -> None:
+    assert who(shared) == Holders("unheard", None, 2, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("active", "standing"),
+    [
+        (mark(1), "same"),
+        (mark(2), "ahead"),
+        (mark(9, authority_epoch=2), "ahead"),
+        (mark(1, "sha256:" + "0" * 64), "other_content"),
+        (None, "nothing"),
+    ],
+)
+def test_how_the_node_itself_stands(shared: Database, active, standing) -> None:
+    """rules K41"""
+    tell(shared, "node-a", active)
+    assert who(shared).standing == standing
+
+
+def test_a_node_that_is_behind(shared: Database) -> None:
+    tell(shared, "node-a", mark(1))
+    with shared.read() as transaction:
+        assert holders(transaction, "node-a", SCOPE, entry(document(SCOPE, 2, b"[]"))).standing == "behind"
+
+
+def test_what_was_refused_and_what_waits_is_told(shared: Database) -> None:
+    refused = {"reason": "bad_signature", "config_version": 2}
+    tell(shared, "node-a", mark(), last_rejected=refused, pending={"config_version": 3})
+    told = who(shared).reported
+    assert (told.last_refused, told.pending, told.state, told.at) == ("bad_signature", 3, "ACTIVE", NOW)
+
+
+@pytest.mark.parametrize("odd", [{"reason": ["x"], "config_version": {}}, {}, {"reason": "x" * 9_000}])
+def test_words_of_a_node_are_bounded_and_odd_ones_are_nothing(shared: Database, odd) -> None:
+    """rules S70"""
+    tell(shared, "node-a", mark(), last_rejected=odd, pending={"config_version": "many"})
+    told = who(shared).reported
+    assert told.pending is None
+    assert told.last_refused in (None, "x" * 128)
+
+
+def test_without_a_publication_there_is_nothing_to_compare(shared: Database) -> None:
+    tell(shared, "node-a", mark())
+    tell(shared, "node-b", mark())
+    assert who(shared, published=False) == Holders("unpublished", who(shared).reported, 0, (), 0)
+
+
+def test_others_hold_it_who_report_that_content_under_that_scope(shared: Database) -> None:
+    tell(shared, "node-b", mark(7))
+    tell(shared, "node-c", mark(1), scope="qos_policy")
+    told = who(shared)
+    assert (told.published_for, told.others, told.others_total) == (2, ("node-b",), 1)
+
+
+def test_who_was_revoked_holds_nothing(shared: Database) -> None:
+    """rules K22"""
+    tell(shared, "node-b", mark())
+    revocation.revoke_node(shared, "node-b", reason="lost", actor="root", now=NOW)
+    assert who(shared).others == ()
+
+
+def test_the_names_are_bounded_and_counted(shared: Database) -> None:
+    for number in range(MOST_NAMED + 5):
+        admit(shared, f"peer-{number:03}")
+        tell(shared, f"peer-{number:03}", mark())
+    told = who(shared)
+    assert (len(told.others), told.others_total) == (MOST_NAMED, MOST_NAMED + 5)
+    assert told.others[0] == "peer-000"
