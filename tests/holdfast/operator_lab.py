@@ -93,8 +93,8 @@ class Lab:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
-        found = self._until(lambda text: re.search(r"serving.*", text))
-        ports = re.findall(r"(fleet|join|operators|probes)=(\d+)", found[0])
+        found = self._until(lambda text: re.search(r'.*"event": "serving".*', text))
+        ports = re.findall(r'"(fleet|join|operators|probes)": (\d+)', found[0])
         self.ports = {name: int(number) for name, number in ports}
 
     def start_again(self) -> None:
