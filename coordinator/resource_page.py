@@ -25,6 +25,10 @@ spec:
 - An `id` has 1 to 64 of `a-z 0-9 . _ -`, begins and ends with a letter or digit, and is unique within its kind.
 - The YAML is plain: no anchors, aliases or tags, no name twice. `true`, `false`, `null` and numbers as in JSON are what
   they look like; everything else is text, so `no`, `22:30` and `0755` need no quotes.
+- A directory stands for every `*.yaml` and `*.yml` below it, links followed. Names that begin with a dot are passed
+  over, since editors and version control keep files of their own there; such a file is read when it is named itself.
+  Of those nothing is left out: a link that leads nowhere, a FIFO, a device, what may not be read and what is not UTF-8
+  is an error, else `--prune` would delete what it declares.
 - An error names file, line, field and remedy, and nothing is applied while there is one.
 - A secret never stands in a file. Where a service needs one, write `{secret_ref: "<resolver>:<path>"}`: the node
   resolves it. What looks like a password, a private key or a token is refused, by the same detector as on the nodes; so

@@ -1,6 +1,5 @@
-"""A directory of YAML files -> declared resources, or everything that is wrong with it: file, line, field, remedy.
+"""Texts of YAML files -> declared resources, or everything that is wrong with them: file, line, field, remedy.
 
-    read_directory(directory)            the texts
     read(texts, cluster_id)              the resources, each valid in itself
     check(resources, cluster_id)         whether they hold together, with what is already declared
 
@@ -10,7 +9,6 @@ Secrets and content that no scope may carry are refused here already, by the det
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from coordinator import hidden_keys, kinds, yaml_source
 from coordinator.forms import ID_REMEDY, Fault
@@ -25,8 +23,6 @@ from snapshot.identifiers import is_id
 
 NAME = "(name)"  # the field of what is wrong with a file's name
 WHOLE = "(document)"  # the field of what is wrong with no member alone
-MAX_FILE_BYTES = 16 << 20
-SUFFIXES = (".yaml", ".yml")
 _MEMBERS = ("kind", "id", "spec")
 _MOST_SHOWN = 1_024
 
@@ -65,15 +61,6 @@ class Declared:
         return _problem(self.file, self.source.line(fault.path), fault)
 
 
-def read_directory(directory: Path) -> dict[str, str]:
-    """The text of every .yaml and .yml file in a directory, by its name; of the one file, if it is one."""
-    paths = [directory] if directory.is_file() else sorted(directory.rglob("*"))
-    texts = {str(path): _text(path) for path in paths if path.suffix in SUFFIXES and path.is_file()}
-    if not texts:
-        raise InvalidResources([Problem(str(directory), 1, "", "no YAML file is here", "name a directory of *.yaml")])
-    return texts
-
-
 def read(texts: Mapping[str, str]) -> dict[Key, Declared]:
     """Every resource of the texts (file name to YAML), by kind and id; InvalidResources with all that is wrong."""
     declared: dict[Key, Declared] = {}
@@ -108,15 +95,6 @@ def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluste
             problems.append(_problem(there, 0, Fault(fault.path, fault.message, remedy)))
     if problems:
         raise InvalidResources(problems)
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidResources([Problem(str(path), 1, "", "the file is too large", "split it")])
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidResources([Problem(str(path), 1, "", "the file is not UTF-8", "save it as UTF-8")]) from error
 
 
 def _is_unicode(text: str) -> bool:

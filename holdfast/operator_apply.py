@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
+from coordinator.resources import InvalidResources
+from holdfast import declared_files
 from holdfast import operator_output as output
-from holdfast.operator_socket import DIFFERENT, Asked, asks_the_coordinator, confirm
+from holdfast.operator_socket import DIFFERENT, REFUSED, Asked, Failed, asks_the_coordinator, confirm
 
-SUFFIXES = (".yaml", ".yml")
 FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 
 
@@ -67,18 +68,15 @@ def diff(asked: Asked, places: tuple[Path, ...], prune: bool, node_id: str | Non
 
 
 def read(places: tuple[Path, ...]) -> dict[str, str]:
-    """File name -> text, as problems will name them."""
-    found = [path for place in places for path in (_within(place) if place.is_dir() else [place])]
-    if not found:
-        raise click.UsageError(f"no {' or '.join(SUFFIXES)} file in {', '.join(map(str, places))}")
+    """File name -> text, as problems will name them. Nobody is asked for anything before all of them are read."""
     try:
-        return {str(path): path.read_text(encoding="utf-8") for path in found}
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"a file is not UTF-8: {error}") from None
-
-
-def _within(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+        texts = declared_files.read(places)
+    except InvalidResources as invalid:
+        first = f"{invalid.code}: {len(invalid.problems)} problems; nothing was changed"
+        raise Failed("\n".join([first, *map(str, invalid.problems)]), REFUSED, code=invalid.code) from None
+    if not texts:
+        raise click.UsageError(f"no {' or '.join(declared_files.SUFFIXES)} file in {', '.join(map(str, places))}")
+    return texts
 
 
 def _render(plan: dict[str, Any]) -> None:

@@ -267,24 +267,6 @@ def test_a_resource_is_declared_once() -> None:
     assert problem.file == "b.yaml" and "a.yaml:1" in problem.message
 
 
-def test_a_directory_is_read(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "a.yaml").write_text("kind: Organization\nid: a\n")
-    (tmp_path / "sub" / "b.yml").write_text("kind: Organization\nid: b\n")
-    (tmp_path / "readme.txt").write_text("not: yaml")
-    texts = resources.read_directory(tmp_path)
-    assert sorted(resources.read(texts)) == [("Organization", "a"), ("Organization", "b")]
-    assert len(resources.read_directory(tmp_path / "a.yaml")) == 1
-
-
-def test_a_directory_without_yaml_or_with_other_bytes(tmp_path: Path) -> None:
-    for content in (None, b"\xff\xfe"):
-        if content is not None:
-            (tmp_path / "a.yaml").write_bytes(content)
-        with pytest.raises(InvalidResources):
-            resources.read_directory(tmp_path)
-
-
 def test_the_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "resources.md"
     assert page.read_text() == resource_page.page(), (

@@ -12,6 +12,7 @@ from coordinator.compiler import Content, compile_scope
 from coordinator.increments import changes
 from coordinator.kinds import Node, Route, RouteMatch, Service
 from coordinator.model import MemberEntry, Model
+from holdfast import declared_files
 from snapshot import canonical
 from tests.citations import ROOT
 
@@ -24,7 +25,7 @@ LISTS = ("routes.", "services.", "peers.", "policies", "endpoints")  # sections 
 
 def model(folder: Path = FABRIC) -> Model:
     """The declared state, every declared node a member."""
-    declared = resources.read(resources.read_directory(folder))
+    declared = resources.read(declared_files.read([folder]))
     resources.check(declared, {}, "fabric")
     kept = {key: each.resource for key, each in declared.items()}
     nodes = [each for each in kept.values() if isinstance(each, Node)]
