@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Learnt:
-    """Of this run. `fenced_at`: the head's (epoch, generation) when the coordinator said that we are revoked."""
+    """`fenced_at`: the head's (epoch, generation) when the coordinator said that we are revoked; kept (status.py)."""
 
     member: bool = False
     joining: bool = False

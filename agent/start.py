@@ -29,7 +29,7 @@ from store.store import Store
 from store.tables import Name
 
 FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
-OUTAGE_ROW, REVOKED_ROW = "outage", "revoked"
+OUTAGE_ROW, REVOKED_ROW, FENCE_ROW = "outage", "revoked", "fenced"
 MOST_ROUNDS = 3  # active, previous, nothing
 
 log = structlog.get_logger(__name__)
@@ -121,6 +121,7 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
     node.learnt.origins = origins.from_row(health.get(origins.ROW))
     node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
+    node.learnt.fenced_at = _fence(health.get(FENCE_ROW), node.holdings.head_version)
     node.learnt.revoked = health.get(REVOKED_ROW) is not None
     node.learnt.member = is_member(opened.store, node.holdings)
     node.learnt.other_cluster = _is_for_another_cluster(settings)
@@ -137,6 +138,20 @@ def _stopwatch(row: object) -> Stopwatch | None:
     if not isinstance(row, dict):
         return None
     return Stopwatch(str(row["about"]), str(row["boot_id"]), float(row["began"]), float(row["since"]))
+
+
+def fence_to_row(fenced_at: tuple[int, int]) -> dict[str, object]:
+    """Of the coordinator's, for the health table."""
+    epoch, generation = fenced_at
+    return {"epoch": epoch, "generation": generation}
+
+
+def _fence(row: object, head_version: tuple[int, int]) -> tuple[int, int] | None:
+    """None where a newer head was taken since: the process ended before it was written down (rules J40)."""
+    if not isinstance(row, dict):
+        return None
+    fenced_at = int(row["epoch"]), int(row["generation"])
+    return None if head_version > fenced_at else fenced_at
 
 
 def _is_for_another_cluster(settings: Settings) -> bool:

@@ -3,16 +3,16 @@
 Timers only wake: what is allowed is decided where it is asked (standing.py, degraded.py).
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 import structlog
 import trio
 
 from agent import standing
-from agent.moment import Stopwatch
 from agent.node import Node
 from agent.standing import Standing
-from agent.start import OUTAGE_ROW
+from agent.start import FENCE_ROW, OUTAGE_ROW, fence_to_row
 from store.errors import StoreError
 from store.tables import Name
 from wire.systemd import Notifier
@@ -28,7 +28,7 @@ class Status:
     node: Node
     notifier: Notifier
     _shown: Standing | None = None
-    _outage: Stopwatch | None = None
+    _kept: dict[str, object] = field(default_factory=dict)  # by row of the table
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -46,7 +46,7 @@ class Status:
         present = self.node.standing()
         if present != self._shown:
             await self._changed(present)
-        await self._keep_outage()
+        await self._keep()
 
     async def _changed(self, present: Standing) -> None:
         before, self._shown = self._shown, present
@@ -57,16 +57,23 @@ class Status:
         await self.node.threads.write(self.node.store.journal.record, STATE_CHANGED, self.node.now(), "", detail)
         self.node.tell_news()
 
-    async def _keep_outage(self) -> None:
-        """How long the head has been gone outlives the process (rules J38)."""
-        running = self.node.outage.running
-        if running != self._outage:
-            health = self.node.store.table(Name.HEALTH)
-            if running is None:
-                await self.node.threads.write(health.delete, OUTAGE_ROW)
+    async def _keep(self) -> None:
+        """What outlives the process: how long the head has been gone, and a fence (rules J38, J40)."""
+        health = self.node.store.table(Name.HEALTH)
+        for row, value in self._rows().items():
+            if row not in self._kept:
+                self._kept[row] = await self.node.threads.read(health.get, row)
+            if value == self._kept[row]:
+                continue
+            if value is None:
+                await self.node.threads.write(health.delete, row)
             else:
-                await self.node.threads.write(health.put, OUTAGE_ROW, asdict(running))
-            self._outage = running
+                await self.node.threads.write(health.put, row, value)
+            self._kept[row] = value
+
+    def _rows(self) -> Mapping[str, object]:
+        outage, fence = self.node.outage.running, self.node.learnt.fenced_at
+        return {OUTAGE_ROW: asdict(outage) if outage else None, FENCE_ROW: fence_to_row(fence) if fence else None}
 
     def _rest_s(self) -> float:
         moment = self.node.moment()

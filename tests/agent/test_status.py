@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agent.start import OUTAGE_ROW
+from agent.start import FENCE_ROW, OUTAGE_ROW
 from agent.status import LOOK_EVERY_S, Status
 from store.tables import Name
 from tests.agent.bench import bench
@@ -89,3 +89,19 @@ async def test_an_outage_outlives_the_process(made, mock_clock):
     await made.take(made.server.cluster.head(**made.server.times()))
     await status.look()
     assert health.get(OUTAGE_ROW) is None
+
+
+async def test_a_fence_outlives_the_process(made, mock_clock):
+    """rules A8, J40: kept until a newer head, like the fence itself"""
+    health = made.node.store.table(Name.HEALTH)
+    status = Status(made.node, Listening())
+    await status.look()
+    assert health.get(FENCE_ROW) is None
+    made.node.fence()
+    await status.look()
+    assert health.get(FENCE_ROW) == {"epoch": 1, "generation": 1}
+    await Status(made.node, Listening()).look()
+    assert health.get(FENCE_ROW) is not None
+    await made.take(made.server.cluster.head(**made.server.times()))
+    await Status(made.node, Listening()).look()
+    assert health.get(FENCE_ROW) is None, "also by a process that had found it there"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agent.start import REVOKED_ROW
+from agent.start import FENCE_ROW, REVOKED_ROW
 from store.enrolment import Enrolment
 from store.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
@@ -83,6 +83,15 @@ def test_a_revoked_node_is_told_what_comes_first(node):
     done = ran(node, "--yes", "node-1")
     assert "(revoked)" in done.stdout
     assert "nodes readmit node-1; the next trust bundle" in done.stdout
+
+
+def test_a_fence_ends_with_the_identity_that_was_fenced(node):
+    """rules A9, J40"""
+    node.store.table(Name.HEALTH).put(FENCE_ROW, {"epoch": 1, "generation": 1})
+    node.close()
+    assert ran(node, "--yes", "node-1").returncode == 0
+    node.open()
+    assert node.store.table(Name.HEALTH).get(FENCE_ROW) is None
 
 
 def test_a_key_that_is_a_credential_stays_where_it_is(node):

@@ -220,6 +220,28 @@ async def test_an_unsigned_revocation_fences_and_ends_nothing(one, mock_clock):
         await one.until(lambda: one.state == "active")
 
 
+async def test_a_fence_by_the_coordinator_outlives_the_process(one, mock_clock):
+    """rules A8, A9, J40: a restart is nothing newer; a head that is newer is, whichever process takes it"""
+    async with one.agent():
+        await one.settled()
+        one.server.refuse = "revoked"
+        await one.until(lambda: one.cause == "revoked_by_coordinator")
+        await trio.sleep(1)
+    one.server.refuse, one.server.down = "", True
+    async with one.agent():
+        assert (one.state, one.cause) == ("fenced", "revoked_by_coordinator")
+        assert (await one.may("continue_services"))["allowed"] is False
+        one.server.down = False
+        await one.server.wait_heartbeat()
+        assert one.cause == "revoked_by_coordinator", "an answer without a newer head lifts nothing"
+        one.server.announce()
+        await one.until(lambda: one.state == "active")
+        await trio.sleep(1)
+    one.server.down = True
+    async with one.agent():
+        assert one.state == "active"
+
+
 async def test_three_rotations_missed_are_walked(one, mock_clock):
     """rules S36, S44; threats D-14: bundles 2 to 4 while the node was away; the middle ones have expired"""
     async with one.agent():
