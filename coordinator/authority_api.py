@@ -67,9 +67,10 @@ class AuthorityApi:
         return {**standing, **replica, "publishing": publishing}
 
     async def keys(self, _request: Request) -> object:
-        """The config keys that this replica holds, and for what each of them signs now."""
+        """The config keys that this replica holds, for what each of them signs now, and where it looks for them."""
         at = self._at
-        return {"keys": await in_library(_keys, at.database, at.publisher.keys, at.now())}
+        held = await in_library(_keys, at.database, at.publisher.keys, at.now())
+        return {"directory": str(at.keys_directory), "keys": held}
 
     # ---- what root keys have signed
 

@@ -158,6 +158,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         pins=Pins(database, table),
         seen=Seen(database, now),
         now=now,
+        keys_directory=at.keys_directory.absolute(),
     )
     readiness = Readiness()
     door = Door(database, PinTable(own), now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -63,6 +64,7 @@ class Coordinator:
     pins: Pins
     seen: Seen
     now: Callable[[], float]
+    keys_directory: Path  # where config keys are looked for, beside the credentials
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
 

@@ -7,7 +7,7 @@ import click
 
 from coordinator import custody, wishes
 from holdfast import operator_output as output
-from holdfast.operator_rotate import KEYS, REQUESTS, whole_key_id
+from holdfast.operator_rotate import REQUESTS, keys_directory, whole_key_id
 from holdfast.operator_signing import Signing, carry_out, drafted, finish_with_key, root_key_options
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm
 from snapshot.bundle import ACTIVE, CONFIG
@@ -15,6 +15,7 @@ from snapshot.bundle import ACTIVE, CONFIG
 reason_option = click.option("--reason", required=True, help="For the audit log.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 unknown_option = click.option("--unknown", is_flag=True, help="Though nothing of this name is declared any more.")
+OWN = Path("-")  # the directory where the coordinator looks for config keys
 
 
 @click.group()
@@ -80,8 +81,8 @@ def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - th
 @revoke.command()
 @click.argument("key_id")
 @reason_option
-@click.option("--new-key-to", type=click.Path(path_type=Path), is_flag=False, flag_value=KEYS,
-              help=f"Add a new config key in the same bundle, kept in this directory.  [{KEYS}]")  # fmt: skip
+@click.option("--new-key-to", type=click.Path(path_type=Path), is_flag=False, flag_value=OWN,
+              help="Add a new config key in the same bundle: to this directory, or the coordinator's own.")  # fmt: skip
 @root_key_options
 @asks_the_coordinator
 def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing: Signing) -> None:
@@ -95,7 +96,7 @@ def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing
     others = [each for each in keys.values() if each["purpose"] == CONFIG and each["status"] == ACTIVE]
     is_last = [each["key_id"] for each in others] == [found]
     if is_last and new_key_to is None:
-        remedy = "replace it in the same bundle: --new-key-to DIRECTORY"
+        remedy = "replace it in the same bundle: --new-key-to"
         raise Failed(f"{found} is the last config key, nothing could be signed after it; {remedy}", REFUSED)
     if keys[found]["purpose"] == CONFIG and not is_last and new_key_to is None and not signing.keys:
         _revoke(asked, "key_ids", found, reason=reason, yes=signing.yes)
@@ -129,6 +130,7 @@ def _by_bundle(asked: Asked, key_id: str, new_key_to: Path | None, signing: Sign
     if new_key_to is None:
         carry_out(asked, signing, *REQUESTS, body={"wishes": made})
         return
+    directory = keys_directory(asked) if new_key_to == OWN else new_key_to
     new = custody.new_key()
     made.append(wishes.add(CONFIG, new.algorithm, new.public_key))
-    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": made}), CONFIG, new, new_key_to)
+    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": made}), CONFIG, new, directory)

@@ -12,8 +12,6 @@ from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinato
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ALGORITHMS, ED25519
 
-KEYS = Path("/var/lib/holdfast-coordinator/keys")
-
 
 @click.group()
 def rotate() -> None:
@@ -24,16 +22,18 @@ def rotate() -> None:
 @asks_the_coordinator
 def status(asked: Asked) -> None:
     """Every key of the bundle, and what comes next for it and when."""
-    held, versions = asked.get("keys")["keys"], asked.get("fleet")["versions"]
-    answer = {**asked.get("rotation"), "held": held, "nodes": versions.get("trust_bundle", {})}
+    held, versions = asked.get("keys"), asked.get("fleet")["versions"]
+    more = {"directory": held["directory"], "held": held["keys"], "nodes": versions.get("trust_bundle", {})}
+    answer = {**asked.get("rotation"), **more}
     asked.show(answer, _render)
 
 
 @rotate.command()
 @click.option("--purpose", type=click.Choice([CONFIG, ROOT]), default=CONFIG, show_default=True)
 @click.option("--public-key", type=click.Path(path_type=Path, exists=True), help="Of a key made elsewhere (PEM).")
-@click.option("--new-key-to", type=click.Path(path_type=Path), default=KEYS, show_default=True,
-              help="Without --public-key: the directory that a new key is made in.")  # fmt: skip
+@click.option("--new-key-to", type=click.Path(path_type=Path),
+              help="Without --public-key: the directory that a new key is made in.  [default: of a config key, where"
+              " the coordinator looks for them]")  # fmt: skip
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True)
 @click.option("--not-after", metavar="TIME", help="Its end, YYYY-MM-DDTHH:MM:SSZ.  [default: config 1 year, root 20]")
 @click.option("--scope-type", "scope_types", multiple=True, help="Of a config key: sign only this, and further ones.")
@@ -43,7 +43,7 @@ def add(
     asked: Asked,
     purpose: str,
     public_key: Path | None,
-    new_key_to: Path,
+    new_key_to: Path | None,
     algorithm: str,
     not_after: str | None,
     scope_types: tuple[str, ...],
@@ -56,9 +56,10 @@ def add(
         spki = operator_trust.read_public(public_key)
         carry_out(asked, signing, *REQUESTS, body={"wishes": [wishes.add(purpose, algorithm, spki, **more)]})
         return
+    directory = new_key_to or _keys_directory(asked, purpose)
     key = custody.new_key(algorithm)
     wish = wishes.add(purpose, key.algorithm, key.public_key, **more)
-    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": [wish]}), purpose, key, new_key_to)
+    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": [wish]}), purpose, key, directory)
 
 
 @rotate.command()
@@ -102,6 +103,18 @@ def threshold(asked: Asked, purpose: str, number: int, signing: Signing) -> None
 REQUESTS = ("trust", "requests")
 
 
+def keys_directory(asked: Asked) -> Path:
+    """Where the coordinator looks for config keys: its own configuration says so, whichever that is."""
+    return Path(asked.get("keys")["directory"])
+
+
+def _keys_directory(asked: Asked, purpose: str) -> Path:
+    if purpose == ROOT:
+        remedy = "name where this one is to lie, --new-key-to DIRECTORY, or make it there and give its --public-key"
+        raise Failed(f"a root key is not kept with the coordinator; {remedy}", REFUSED)
+    return keys_directory(asked)
+
+
 def whole_key_id(asked: Asked, beginning: str) -> str:
     """The key of the bundle whose id begins so, with or without `sha256:`."""
     wanted = beginning.removeprefix("sha256:")
@@ -132,6 +145,6 @@ def _render(answer: dict[str, Any]) -> None:
         what = f"signs {'everything' if not faults else ', '.join(signs) or 'nothing'}"
         click.echo(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
     if not answer["held"]:
-        click.echo("this coordinator holds no config key: put one into its keys directory, and reload it")
+        click.echo(f"this coordinator holds no config key: put one into {answer['directory']}, and reload it")
     for version, count in answer["nodes"].items():
         click.echo(f"nodes that hold bundle {version}: {count}")

@@ -30,7 +30,7 @@ def signed(lab: Lab, *arguments: object) -> Ran:
 def test_a_config_key_is_rolled_over(lab: Lab) -> None:
     """rules S36, S40: add, reload, both sign, retire; never before the coordinator can sign with the new one."""
     old = lab.config_key()
-    signed(lab, "rotate", "add", "--new-key-to", lab.keys)
+    signed(lab, "rotate", "add")
     (new,) = [key_id for key_id, each in keys(lab).items() if each["purpose"] == "config" and key_id != old]
     early = lab.ctl("rotate", "retire", old, "--root-key", lab.roots, "--yes")
     assert early.status == REFUSED
@@ -49,6 +49,15 @@ def test_a_config_key_is_rolled_over(lab: Lab) -> None:
     assert set(held[new].values()) == {None}
     too_early = lab.ctl("rotate", "remove", old, "--root-key", lab.roots, "--yes")
     assert (too_early.status, "remove it after that" in too_early.err) == (REFUSED, True)
+
+
+def test_a_new_key_goes_where_the_coordinator_looks(lab: Lab) -> None:
+    """Whatever its coordinator.toml says; a root key never goes there."""
+    assert lab.good("rotate", "status", "--json").json["directory"] == str(lab.keys)
+    before = version(lab)
+    ran = lab.ctl("rotate", "add", "--purpose", "root", "--root-key", lab.roots, "--yes")
+    assert (ran.status, "--new-key-to" in ran.err) == (REFUSED, True)
+    assert (version(lab), list(lab.keys.glob("root-*"))) == (before, [])
 
 
 def test_a_root_key_made_on_another_machine(lab: Lab) -> None:
@@ -127,7 +136,7 @@ def test_a_stolen_key_is_revoked(lab: Lab) -> None:
     assert len(last) == 1
     ran = lab.ctl("revoke", "key", last[0], "--reason", "stolen", "--yes")
     assert (ran.status, "--new-key-to" in ran.err) == (REFUSED, True)
-    signed(lab, "revoke", "key", last[0], "--reason", "stolen", "--new-key-to", lab.keys)
+    signed(lab, "revoke", "key", last[0], "--reason", "stolen", "--new-key-to")
     lab.reload()
     after = keys(lab)
     assert after[last[0]]["status"] == "revoked"

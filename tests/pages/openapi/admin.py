@@ -286,8 +286,8 @@ OPERATIONS = {
     ),
     ("GET", "/v1/status"): Operation("The coordinator", _ok("This replica.", ref("Status")), (403, 503)),
     ("GET", "/v1/keys"): Operation(
-        "The config keys that this replica holds, and for what each signs now",
-        _ok("A fault says why not.", closed({"keys": several(KEY)})),
+        "The config keys that this replica holds, for what each signs now, and where it looks for them",
+        _ok("A fault says why not.", closed({"directory": TEXT, "keys": several(KEY)})),
         (403, 503),
     ),
     ("GET", "/v1/trust"): Operation(
