@@ -64,8 +64,15 @@ class Generations:
         except OSError:
             raise NotOursError(f"{self.link} is no symlink of ours: move it away, it is made anew") from None
 
+    def stands(self, label: str, file: str) -> bool:
+        """The link is there and leads to this folder, which holds this file."""
+        try:
+            return self.link.readlink() == Path(self.folder.name, label) and (self.link / file).is_file()
+        except OSError:
+            return False
+
     def prepare(self) -> None:
-        """At start: the folders exist, and what a crash left half made is gone."""
+        """At start, and when they were taken away: the folders exist, and what a crash left half made is gone."""
         if not self.root.exists():  # under the unit systemd has made it
             self.root.mkdir(parents=True)
             self.root.chmod(0o755)

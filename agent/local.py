@@ -26,6 +26,7 @@ from agent.validators import Validator, Validators
 from agent.view import Views
 from agent.watching import Watching as WatchApi
 from store.tables import Name
+from wire.lasting import LastingListener
 from wire.limits import LOCAL, REMOTE
 from wire.routes import Routes
 from wire.server import Server
@@ -86,7 +87,7 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
 
 
 @contextmanager
-def listener(local: LocalTable) -> Iterator[trio.SocketListener]:
+def listener(local: LocalTable) -> Iterator[LastingListener]:
     """The socket that systemd passes, else one of our own. From here on callers wait, and are not refused."""
     passed = passed_sockets()
     if passed:
@@ -99,7 +100,7 @@ def listener(local: LocalTable) -> Iterator[trio.SocketListener]:
 
 async def serve(
     server: Server,
-    listener: trio.SocketListener,
+    listener: LastingListener,
     stop: trio.Event,
     scope: trio.CancelScope,
     *,

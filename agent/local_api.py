@@ -44,6 +44,7 @@ WAIT_S = 55
 IMPORT_S = 600.0
 MAY_BYTES = 8 * 1024
 MOST_GENERATION = 2**53 - 1
+SOCKET_GONE = "socket_gone"
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +82,7 @@ class LocalApi:
     watching: Watching
     now: Callable[[], float]
     limits: Limits = DEFAULT
+    socket_trouble: Callable[[], str] = lambda: ""
     _last_status: tuple[object, Response] | None = None
 
     def __post_init__(self) -> None:
@@ -126,8 +128,10 @@ class LocalApi:
         return Response.json({"alive": True})
 
     async def readiness(self, request: Request) -> Response:
+        """503 also while nobody can connect any more, which only who is connected, or asks elsewhere, finds out."""
         facts, now = self.node.gate_facts(), self.now()
         mode, cause = _gate(facts, now)
+        cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
         ready = cause is None
         return Response.json({"ready": ready, "mode": mode, "cause": cause}, 200 if ready else 503)
 

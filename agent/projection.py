@@ -16,6 +16,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import structlog
+
 from agent.generations import Generations, Permissions
 from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
@@ -23,6 +25,8 @@ from snapshot.manifest import Entry
 
 INDEX = "index.json"
 MOST_IDS_BYTES = 180
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,25 @@ class Projection:
         self.generations.prepare()
 
     def project(self, generation: int, scopes: Iterable[ProjectedScope], now: float) -> bool:
-        """Makes these the files; False where they are that already. `now` times the collection of old ones."""
+        """Makes these the files; False where they are that already. `now` times the collection of old ones.
+
+        Files that somebody took away (a cleaner of /run) are made anew, with all that they stand in.
+        """
+        if self._present is not None and not self.generations.stands(self._present, INDEX):
+            log.warning("files were gone, made anew", path=str(self.generations.link))
+            self._forget()
+        if self._present is None:
+            self.start()
         ordered = sorted(scopes, key=lambda scope: scope.scope)
         index = index_bytes(generation, ordered)
         changed = index != self._index
         if changed:
-            self._replace(generation, ordered, index)
+            self.generations.current()  # NotOursError before anything is written
+            try:
+                self._replace(generation, ordered, index)
+            except OSError:
+                self._forget()  # what it builds on may be amiss
+                raise
         self.generations.collect(now)
         return changed
 
@@ -66,6 +83,10 @@ class Projection:
         """All goes, at once and for every reader that has not opened it yet (rules A9)."""
         self.project(generation, (), now)
         self.generations.collect(now, all_of_them=True)
+
+    def _forget(self) -> None:
+        """The next ones are written whole, and trust nothing that is there."""
+        self._files, self._present, self._index = {}, None, b""
 
     def _replace(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
         label = self._next_label(generation)

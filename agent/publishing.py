@@ -18,7 +18,7 @@ from snapshot.reasons import safe_text
 from store.errors import StoreError
 
 RETRY_S = 5.0
-LOOK_EVERY_S = 30.0  # the wall clock may jump; what expires is looked at this often at least
+LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,6 @@ class Publishing:
     failures: int = 0
     error: str = ""
     rounds: Generation = field(default_factory=Generation)
-    _started: bool = field(default=False, repr=False)
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
@@ -71,9 +70,6 @@ class Publishing:
         self.rounds.tell(self.rounds.value + 1)
 
     def _project(self, projection: Projection, view: View, now: float, elapsed: float) -> None:
-        if not self._started:
-            projection.start()
-            self._started = True
         if self.revoked():
             projection.withdraw(view.generation, elapsed)
         else:

@@ -60,6 +60,7 @@ async def serve(
         try:
             node = await threads.write(make_node, settings, clock, threads, opened)
             inside = _build(settings, node, opened)
+            inside.api.socket_trouble = lambda: listener.trouble
             with following(opened.store.watch, inside.active):
                 async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
                     await nursery.start(local.serve, inside.server, listener, stop, nursery.cancel_scope)

@@ -108,7 +108,7 @@ class Server:
 
     async def serve(
         self,
-        listener: trio.SocketListener,
+        listener: trio.abc.Listener[trio.SocketStream],
         *,
         task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED,
     ) -> None:

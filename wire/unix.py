@@ -1,7 +1,6 @@
 """Unix sockets: made so that they are never open to the wrong people, and their callers known by the kernel."""
 
 import array
-import contextlib
 import ctypes
 import errno
 import fcntl
@@ -18,6 +17,7 @@ from pathlib import Path
 import trio
 
 from wire.connection import Connection
+from wire.lasting import CannotBeMadeError, LastingListener
 from wire.peer import OVERFLOW_UID, UnixPeer
 from wire.server import Opened, TurnedAwayError
 
@@ -42,9 +42,10 @@ class SocketFault(StrEnum):
     NOT_OURS = "not_ours"
     NOT_PERMITTED = "not_permitted"
     NOT_LISTENING = "not_listening"
+    GONE = "gone"
 
 
-class SocketError(Exception):
+class SocketError(CannotBeMadeError):
     """The socket cannot be made as configured; the text names the path and the remedy."""
 
     def __init__(self, reason: SocketFault, text: str) -> None:
@@ -55,38 +56,49 @@ class SocketError(Exception):
 @contextmanager
 def unix_listener(
     path: Path, *, mode: int = 0o660, group: int | None = None, backlog: int = 64
-) -> Iterator[trio.SocketListener]:
+) -> Iterator[LastingListener]:
     """A listening socket at `path`, of `mode` and `group` (a gid) from its first moment; removed at the end.
 
     The directory must exist, be ours or root's, and not writable by others. What stands at `path` is replaced only
-    under our lock (`<path>.lock`), and only when it is a socket, ours, and nobody answers there (threats D-51).
+    under our lock (`<path>.lock`), and only when it is a socket, ours, and nobody answers there (threats D-51). Taken
+    away meanwhile, it is made anew with the same care.
     """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise SocketError(
             SocketFault.PATH_TOO_LONG,
             f"the socket path {path} has more than {MAX_PATH_BYTES} bytes: configure a shorter one",
         )
-    _check_directory(path.parent)
-    with _locked(path):
+    lock = _Lock(path)
+
+    def make() -> socket.socket:
+        _check_directory(path.parent)
+        lock.hold()
         _check_old(path)
-        listening = _bound(path, mode, group, backlog)
-        made = path.lstat()
-        try:
-            yield trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-        finally:
-            listening.close()
-            _unlink_if_same(path, made)
+        return _bound(path, mode, group, backlog)
+
+    try:
+        with LastingListener(path, make(), make) as listener:
+            yield listener
+    finally:
+        lock.release()
 
 
-def passed_listener(passed: socket.socket) -> trio.SocketListener:
+def passed_listener(passed: socket.socket) -> LastingListener:
     """The listener of a socket that systemd made: it is neither bound nor unlinked by us."""
     is_stream = passed.family == socket.AF_UNIX and passed.type == socket.SOCK_STREAM
-    if not is_stream or not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+    path = Path(os.fsdecode(passed.getsockname())) if is_stream else Path()
+    if not is_stream or not path.is_absolute() or not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         raise SocketError(
-            SocketFault.NOT_LISTENING, "the socket unit must pass a listening stream socket (ListenStream=)"
+            SocketFault.NOT_LISTENING, "the socket unit must pass a listening stream socket of a path (ListenStream=)"
         )
     passed.setblocking(False)
-    return trio.SocketListener(trio.socket.from_stdlib_socket(passed))
+
+    def make() -> socket.socket:
+        raise SocketError(
+            SocketFault.GONE, f"{path} is not the socket that systemd passed any more: restart socket unit and service"
+        )
+
+    return LastingListener(path, passed, make)
 
 
 def peer_of(connected: socket.socket) -> UnixPeer:
@@ -135,21 +147,42 @@ def _check_directory(directory: Path) -> None:
         )
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(f"{path}.lock", flags, 0o600)
-    except OSError as error:
-        raise SocketError(
-            SocketFault.NOT_PERMITTED,
-            f"{path}.lock cannot be made ({error.strerror}): give the directory to this service",
-        ) from None
-    try:
-        _flock(descriptor, path)
-        yield
-    finally:
-        os.close(descriptor)
+class _Lock:
+    """`<path>.lock`, ours while it is the one that stands there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = Path(f"{path}.lock")
+        self._descriptor: int | None = None
+
+    def hold(self) -> None:
+        if self._descriptor is not None and self._stands(self._descriptor):
+            return
+        self.release()
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._file, flags, 0o600)
+        except OSError as error:
+            raise SocketError(
+                SocketFault.NOT_PERMITTED,
+                f"{self._file} cannot be made ({error.strerror}): give the directory to this service",
+            ) from None
+        try:
+            _flock(self._descriptor, self._path)
+        except SocketError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _stands(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(self._file.lstat(), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
 
 
 def _flock(descriptor: int, path: Path) -> None:
@@ -215,12 +248,6 @@ def _set_owner(temporary: Path, mode: int, group: int | None) -> None:
             f"the socket may not be given to group {group}: make it a group of this service, or use a socket unit",
         ) from None
     temporary.chmod(mode)
-
-
-def _unlink_if_same(path: Path, made: os.stat_result) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(path.lstat(), made):
-            path.unlink()
 
 
 def _plain(raw: trio.SocketStream) -> socket.socket:

@@ -190,6 +190,18 @@ async def test_probes_tell_life_from_readiness(api):
     assert (await ask(api, "/probe/startup")).status == 200
 
 
+async def test_readiness_says_that_nobody_can_connect(api):
+    """A socket of systemd that was taken away: only who is connected, or asks the probes' listener, finds out."""
+    api.api.socket_trouble = lambda: "restart socket unit and service"
+    ready = await ask(api, "/probe/readiness")
+    assert (ready.status, json.loads(ready.body)["cause"]) == (503, "socket_gone")
+    api.given = type(api.given)(cause="scope_expired")
+    assert json.loads((await ask(api, "/probe/readiness")).body)["cause"] == "scope_expired"
+    api.api.socket_trouble = lambda: ""
+    api.given = type(api.given)(head_expires_at=NOW + 1800)
+    assert (await ask(api, "/probe/readiness")).status == 200
+
+
 async def test_metrics_name_the_scopes_and_the_mode(api):
     text = (await ask(api, "/metrics")).body.decode()
     assert 'holdfast_scope_version{scope="route_policy"} 1.0' in text

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from structlog.testing import capture_logs
 
 from agent.generations import Generations, NotOursError, Permissions
 from agent.projection import ProjectedScope, Projection, folder_of
@@ -380,3 +382,51 @@ def test_against_a_model(tmp_path):
         max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     case().runTest()
+
+
+def test_what_was_taken_away_is_made_anew(tmp_path):
+    """The link, the folders, all of it; also with nothing new to show, and with the permissions of the first."""
+    root = tmp_path / "run"
+    made = projection(root, Permissions(0o644, 0o755))
+    scopes = [scope("route_policy", {"routes": b"1"}), scope("qos_policy/amber", {"policies": b"2"})]
+    assert made.project(3, scopes, 0.0)
+    whole = tree(root)
+    for take in (
+        (root / "active").unlink,
+        lambda: shutil.rmtree(root / ".active.generations"),
+        lambda: (shutil.rmtree(root / ".active.generations"), (root / "active").unlink()),
+        lambda: shutil.rmtree(root),
+        (root / "active/index.json").unlink,
+    ):
+        take()
+        with capture_logs() as logs:
+            assert made.project(3, scopes, 1.0)
+            assert not made.project(3, scopes, 2.0)
+        assert [one["log_level"] for one in logs] == ["warning"]
+        assert tree(root) == whole
+        assert stat.S_IMODE((root / "active").stat().st_mode) == 0o755
+        assert stat.S_IMODE((root / "active/index.json").stat().st_mode) == 0o644
+
+
+def test_a_file_that_was_taken_away_does_not_hold_up_the_next_version(tmp_path):
+    """It cannot be linked; the round after that writes all of them."""
+    made = projection(tmp_path)
+    made.project(1, [scope("route_policy", {"a": b"1", "b": b"1"})], 0.0)
+    (tmp_path / "active/route_policy/a.json").unlink()
+    after = [scope("route_policy", {"a": b"1", "b": b"2"}, 2)]
+    with pytest.raises(FileNotFoundError):
+        made.project(2, after, 1.0)
+    assert made.project(2, after, 2.0)
+    assert (tmp_path / "active/route_policy/a.json").read_bytes() == b"1"
+
+
+def test_what_is_not_ours_is_left_and_nothing_piles_up(tmp_path):
+    made = projection(tmp_path)
+    made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
+    (tmp_path / "active").unlink()
+    (tmp_path / "active").mkdir()
+    before = len(made.generations.labels())
+    for _ in range(3):
+        with pytest.raises(NotOursError):
+            made.project(1, [scope("route_policy", {"a": b"1"})], 1.0)
+    assert len(made.generations.labels()) == before

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -162,6 +163,35 @@ def test_what_costs_much_is_loaded_after_the_first_answer():
     loaded = set(json.loads(done.stdout))
     assert {"agent.run", "agent.local_api"} <= loaded
     assert loaded.isdisjoint({"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click"})
+
+
+def test_a_socket_and_files_that_a_cleaner_took_come_back(folder, notified):
+    """rules A14, S5: all of the folder, as of a /run that was cleaned"""
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "STATUS=unenrolled")
+    at = folder / "run/agent.sock"
+    index = folder / "run/active/index.json"
+    until(index.exists)
+    shutil.rmtree(folder / "run")
+    until(index.exists)
+    until(at.exists)
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(at))
+        caller.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert caller.recv(65536).startswith(b"HTTP/1.1 200")
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    assert "socket was gone, made anew" in said
+    assert "files were gone, made anew" in said
+    assert not at.exists()
+
+
+def until(true):
+    for _ in range(600):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError(true)
 
 
 def test_probes_have_a_listener_of_their_own(folder, notified):

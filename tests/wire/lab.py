@@ -107,7 +107,7 @@ ROUTES = (
 
 
 @asynccontextmanager
-async def running(server: Server, listener: trio.SocketListener) -> AsyncIterator[Server]:
+async def running(server: Server, listener: trio.abc.Listener[trio.SocketStream]) -> AsyncIterator[Server]:
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
         yield server
