@@ -260,7 +260,7 @@ class NodeApi:
         for scope, comparison in answer.comparisons.items():
             self._at.alarm(comparison.value)
             if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
-                await self._note(peer, scope, answer.recorded[scope].pair, comparison.value)
+                await self._note(peer, scope, report.active[scope].pair, comparison.value)
         return Response.json(answer.body())
 
     def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:

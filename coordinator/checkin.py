@@ -109,6 +109,8 @@ def compare(record: Mark | None, reported: Mark | None, *, proven: bool = False)
 
 def compare_all(records: Mapping[str, Mark], reported: Mapping[str, Mark]) -> dict[str, Comparison]:
     """Scope by scope; those that are equal are left out."""
+    if records == reported:  # nearly every report
+        return {}
     scopes = sorted(records.keys() | reported.keys())
     compared = {scope: compare(records.get(scope), reported.get(scope)) for scope in scopes}
     return {scope: comparison for scope, comparison in compared.items() if comparison is not Comparison.EQUAL}

@@ -9,24 +9,25 @@ journal event once by (node, incarnation, sequence), in whatever order and howev
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sqlalchemy import Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator import requests, schema
-from coordinator.checkin import Comparison, Mark, compare_all
+from coordinator.checkin import Comparison, Mark, compare, compare_all
 from coordinator.database import Database, Transaction
+from coordinator.documents import TRUST_BUNDLE
 from coordinator.refusal import Code, Refused
-from coordinator.reported import Line, doubtful
+from coordinator.reported import Claim, announced, doubtful
 from coordinator.requests import Member, is_text
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
+from wire.messages import EVENTS_MAX as MAX_EVENTS
+from wire.messages import SCOPES_MAX as MAX_SCOPES
 
-MAX_SCOPES = 1_024
-MAX_EVENTS = 1_024
 NO_MARK = Mark(0, 0)
 
 
@@ -96,14 +97,34 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a node: the highest mark that it ever reported for each scope, and what was acknowledged.
-
-    At most MAX_SCOPES of them, as in one report.
+    """What is kept of a node: the highest mark that it reported of what was published for it, by scope, at most
+    MAX_SCOPES; and what was acknowledged.
     """
 
     incarnation: str = ""
     recorded: Mapping[str, Mark] = field(default_factory=dict)
     acknowledged_event: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the coordinator knows of one node beside its record. `doubts`: reported versions that were never published
+    for it. `announced`: what its head lists, read for a node that is behind; None where no head is out.
+    """
+
+    doubts: Mapping[str, Comparison] = field(default_factory=dict)
+    announced: Mapping[str, Mark] | None = None
+
+    def verdict(self, scope: str, found: Comparison, reported: Mark | None) -> Comparison:
+        """`found`: how the report differs from the record. EQUAL: the report is right, and the record is to follow."""
+        if found is Comparison.NODE_AHEAD:
+            return self.doubts.get(scope, Comparison.EQUAL)
+        if found is not Comparison.NODE_BEHIND or self.announced is None or scope == TRUST_BUNDLE:
+            return found  # no recovery leads below a bundle, and it may be out before the head that lists it
+        listed = self.announced.get(scope)
+        if listed is None or compare(listed, reported) is Comparison.EQUAL:
+            return Comparison.EQUAL
+        return found
 
 
 @dataclass(frozen=True)
@@ -161,25 +182,30 @@ def parse(body: bytes, *, most: int = 64 << 10) -> Heartbeat:
     )
 
 
-def merge(previous: Record | None, heartbeat: Heartbeat) -> tuple[Record, Mapping[str, Comparison]]:
-    """The new record, whose marks never go down, and how the report stands against the old one. Pure."""
-    record = previous or Record()
-    compared = compare_all(record.recorded, heartbeat.active)
+def merge(
+    previous: Record | None, heartbeat: Heartbeat, known: Known | None = None
+) -> tuple[Record, Mapping[str, Comparison]]:
+    """The new record, and how the report stands against the old one and against what was published. Pure.
+
+    A mark goes up to what was published for this node, and down only to what its head announces after a recovery, or
+    where its head lists the scope no more (rules S3, S87).
+    """
+    record, known = previous or Record(), known or Known()
     marks = dict(record.recorded)
-    for scope, mark in heartbeat.active.items():
-        if mark.pair > marks.get(scope, NO_MARK).pair:
-            marks[scope] = mark
+    noted: dict[str, Comparison] = {}
+    for scope, found in compare_all(record.recorded, heartbeat.active).items():
+        verdict = known.verdict(scope, found, heartbeat.active.get(scope))
+        if verdict is not Comparison.EQUAL:
+            noted[scope] = verdict
+        elif scope in heartbeat.active:
+            marks[scope] = heartbeat.active[scope]
+        else:
+            del marks[scope]
     if len(marks) > MAX_SCOPES:  # no honest node comes there: what it does not name any more is forgotten
-        marks = {scope: marks[scope] for scope in heartbeat.active}
+        marks = {scope: mark for scope, mark in marks.items() if scope in heartbeat.active}
     is_same = record.incarnation == heartbeat.incarnation
     acknowledged = [record.acknowledged_event] if is_same else [0]
     acknowledged += [sequence for sequence, _ in heartbeat.journal]
-    # A scope that was not on record before is no alarm: the node has just got it.
-    noted = {
-        scope: comparison
-        for scope, comparison in compared.items()
-        if comparison in (Comparison.NODE_BEHIND, Comparison.CONFLICT)
-    }
     return Record(heartbeat.incarnation, marks, max(acknowledged)), noted
 
 
@@ -190,42 +216,51 @@ def record(
     if not batch:
         return []
     with database.record() as transaction:
-        known = _records(transaction, sorted({each.node_id for each in batch}))
+        members = _records(transaction, sorted({each.node_id for each in batch}))
+        published = _Published.read(transaction, batch, {node_id: kept for node_id, (kept, _) in members.items()})
         rows: dict[str, dict[str, object]] = {}
         answers = []
-        news: dict[Line, Mark] = {}  # versions that a member has not reported before
         for each in batch:
-            known_record, generation = known.get(each.node_id, (None, 0))
-            merged, compared = merge(known_record, each)
+            kept, generation = members.get(each.node_id, (None, 0))
+            merged, compared = merge(kept, each, published.of(each))
             answers.append(Answer(generation, merged.acknowledged_event, merged.recorded, compared))
-            if each.node_id in known:  # removed meanwhile: nothing of it is kept
-                before = known_record.recorded if known_record else {}
-                news |= {(each.node_id, scope): mark for scope, mark in _risen(before, merged.recorded)}
-                known[each.node_id] = (merged, generation)
+            if each.node_id in members:  # removed meanwhile: nothing of it is kept
+                members[each.node_id] = (merged, generation)
                 rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
         _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
         _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
         _write(
             transaction, schema.events, _event_rows([each for each in batch if each.node_id in rows], now), keep=True
         )
-        doubts = _by_node(doubtful(transaction, news))
-    return [_doubted(answer, doubts.get(each.node_id)) for answer, each in zip(answers, batch, strict=True)]
+    return answers
 
 
-def _risen(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> Iterator[tuple[str, Mark]]:
-    """What is not risen is still the same object (see merge)."""
-    return ((scope, mark) for scope, mark in after.items() if before.get(scope) is not mark)
+@dataclass(frozen=True)
+class _Published:
+    """What was published, as far as a batch asks for it: nothing is read for a report that is as the record has it."""
 
+    doubts: Mapping[Claim, Comparison]
+    announced: Mapping[str, Mapping[str, Mark]]
 
-def _by_node(doubts: Mapping[Line, Comparison]) -> dict[str, dict[str, Comparison]]:
-    found: dict[str, dict[str, Comparison]] = {}
-    for (node_id, scope), doubt in doubts.items():
-        found.setdefault(node_id, {})[scope] = doubt
-    return found
+    @classmethod
+    def read(
+        cls, transaction: Transaction, batch: Sequence[Heartbeat], records: Mapping[str, Record | None]
+    ) -> "_Published":
+        claims: set[Claim] = set()
+        behind: set[str] = set()
+        for each in batch:
+            kept = records.get(each.node_id) or Record()
+            for scope, found in compare_all(kept.recorded, each.active).items() if each.node_id in records else ():
+                if found is Comparison.NODE_AHEAD:
+                    claims.add((each.node_id, scope, each.active[scope]))
+                elif found is Comparison.NODE_BEHIND:
+                    behind.add(each.node_id)
+        return cls(doubtful(transaction, claims), announced(transaction, behind))
 
-
-def _doubted(answer: Answer, doubts: Mapping[str, Comparison] | None) -> Answer:
-    return answer if doubts is None else replace(answer, comparisons={**answer.comparisons, **doubts})
+    def of(self, each: Heartbeat) -> Known:
+        found = ((scope, self.doubts.get((each.node_id, scope, mark))) for scope, mark in each.active.items())
+        doubts = {scope: doubt for scope, doubt in found if doubt is not None} if self.doubts else {}
+        return Known(doubts, self.announced.get(each.node_id))
 
 
 def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Record | None, int]]:

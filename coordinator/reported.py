@@ -1,48 +1,88 @@
 """What nodes report to hold, against what was ever published for them (rules K37, K41, X16).
 
-    doubtful(transaction, claims)   of newly reported versions those that we have no record of, or another content
+    doubtful(transaction, claims)      of newly reported versions those that we have no record of, or another content
+    announced(transaction, node_ids)   what each node's head lists now
 
 A version that was published is found by its key, so a report that says nothing new costs nothing here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import func, select, tuple_
 
-from coordinator import schema
+from coordinator import documents, schema
 from coordinator.checkin import Comparison, Mark, Pair, compare
 from coordinator.database import Transaction
 from coordinator.documents import TRUST_BUNDLE, chunks
 
 Line = tuple[str, str]
 """Node id and scope."""
+Claim = tuple[str, str, Mark]
+"""Node id, scope, and the version that it reports."""
 
 
-def doubtful(transaction: Transaction, claims: Mapping[Line, Mark]) -> dict[Line, Comparison]:
-    """`node_ahead` or `conflict`. Trust bundles are handed out beside the heads, so they are not looked at."""
-    looked_at = {line: mark for line, mark in claims.items() if line[1] != TRUST_BUNDLE}
-    found = _published(transaction, looked_at)
-    unknown = {line for line in looked_at if line not in found}
-    last = _last(transaction, unknown)
-    doubts = {line: compare(found[line], looked_at[line]) for line in found}
-    doubts |= {line: Comparison.NODE_AHEAD for line in unknown if looked_at[line].pair > last.get(line, (0, 0))}
-    return {line: doubt for line, doubt in doubts.items() if doubt is not Comparison.EQUAL}
+def doubtful(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
+    """`node_ahead` or `conflict`."""
+    if not claims:
+        return {}
+    bundles = {claim for claim in claims if claim[1] == TRUST_BUNDLE}
+    doubts = _doubtful_bundles(transaction, bundles) | _doubtful_lines(transaction, set(claims) - bundles)
+    return {claim: doubt for claim, doubt in doubts.items() if doubt is not Comparison.EQUAL}
 
 
-def _published(transaction: Transaction, claims: Mapping[Line, Mark]) -> dict[Line, Mark]:
-    """Under exactly these versions."""
-    table = schema.published
-    key = tuple_(table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
-    wanted = [(*line, *mark.pair) for line, mark in claims.items()]
+def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, Mapping[str, Mark]]:
+    """By node and scope; nothing of a node whose first head is not out."""
+    listings = documents.listings(transaction, sorted(node_ids))
     return {
-        (row.node_id, row.scope): Mark(row.authority_epoch, row.config_version, row.content_hash)
-        for chunk in chunks(wanted)
-        for row in transaction.rows(select(table).where(key.in_(chunk)))
+        node_id: {scope: Mark(*entry.pair, entry.content_hash) for scope, entry in listed.items()}
+        for node_id, listed in listings.items()
     }
 
 
-def _last(transaction: Transaction, lines: set[Line]) -> dict[Line, Pair]:
-    """The greatest version of each; what is older than the history that is kept is no doubt."""
+def _doubtful_lines(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
+    found = _published(transaction, claims)
+    last = _last(transaction, {claim[:2] for claim in claims if claim not in found})
+    doubts = {}
+    for claim in claims:
+        node_id, scope, mark = claim
+        if claim in found:
+            doubts[claim] = compare(found[claim], mark)
+        elif mark.pair > last.get((node_id, scope), (0, 0)):  # what is older than the history that is kept is no doubt
+            doubts[claim] = Comparison.NODE_AHEAD
+    return doubts
+
+
+def _doubtful_bundles(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
+    """Bundles are handed out beside the heads: what counts is whether there is one, not for whom."""
+    known = {mark.pair: mark for mark in _bundles(transaction)} if claims else {}
+    return {claim: compare(known.get(claim[2].pair), claim[2]) for claim in claims}
+
+
+def _bundles(transaction: Transaction) -> Iterable[Mark]:
+    table, kept = schema.trust_bundles, schema.documents
+    joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
+    columns = (kept.c.authority_epoch, kept.c.config_version, kept.c.content_hash)  # not the epoch that one announces
+    rows = transaction.rows(select(*columns).select_from(joined))
+    return [Mark(row.authority_epoch, row.config_version, row.content_hash) for row in rows]
+
+
+def _published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Mark]:
+    """Under exactly these versions."""
+    table = schema.published
+    columns = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
+    wanted: dict[tuple[str, str, int, int], list[Claim]] = {}
+    for claim in claims:
+        wanted.setdefault((claim[0], claim[1], *claim[2].pair), []).append(claim)
+    return {
+        claim: Mark(row.authority_epoch, row.config_version, row.content_hash)
+        for chunk in chunks(sorted(wanted))
+        for row in transaction.rows(select(*columns, table.c.content_hash).where(tuple_(*columns).in_(chunk)))
+        for claim in wanted[(row.node_id, row.scope, row.authority_epoch, row.config_version)]
+    }
+
+
+def _last(transaction: Transaction, lines: Collection[Line]) -> dict[Line, Pair]:
+    """The greatest version of each."""
     table = schema.published
     key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
     last = select(*key, func.max(table.c.config_version).label("version")).group_by(*key)

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from coordinator import heartbeats, revocation
 from coordinator.checkin import Comparison, Mark
 from coordinator.database import Database
-from coordinator.heartbeats import MAX_SCOPES, History, Record, merge, parse
+from coordinator.heartbeats import MAX_SCOPES, History, Known, Record, merge, parse
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, admit, contents, found
+from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import body, events, heartbeat, mark, scope, value
+from wire import messages
 
 REPORTED = ("node_status", "heartbeat_history", "events")
 
@@ -24,6 +26,13 @@ def cluster(database: Database) -> Database:
     for node_id in ("node-a", "node-b"):
         admit(database, node_id)
     return database
+
+
+def announce(database: Database, node_id: str, *versions: int) -> None:
+    """These versions of its routes are published for a node, one after the other, with the content that is reported."""
+    for version in versions:
+        made = document("route_policy", version, subject=node_id, content_hash="sha256:" + "ab" * 32)
+        assert not publish(database, publication(basis(database, node_id), made, node_id=node_id))
 
 
 def is_bad(data: bytes) -> bool:
@@ -96,14 +105,36 @@ def test_marks_on_record_never_go_down() -> None:
 
 
 def test_what_is_on_record_of_a_node_is_bounded() -> None:
-    """rules K53, P23: a member that reports ever new scopes does not grow its row; what it reports now is on record."""
+    """rules K53, P23: what it does not report any more goes first; what a node reads of an answer is bounded, too"""
+    assert MAX_SCOPES == messages.SCOPES_MAX
     record = None
     for turn in range(4):
-        claims = {f"made-up-{turn}-{number}": Mark(1, 1, "sha256:" + "ab" * 32) for number in range(400)}
-        report = replace(heartbeat(), active=claims)
-        record, _ = merge(record, report)
+        claims = {f"scope-{turn}-{number}": Mark(1, 1, "sha256:" + "ab" * 32) for number in range(100)}
+        record, _ = merge(record, replace(heartbeat(), active=claims))
         assert len(record.recorded) <= MAX_SCOPES
         assert record.recorded.items() >= claims.items()
+    many = {f"route_policy/id-{number}": scope(mark(1)) for number in range(MAX_SCOPES + 1)}
+    assert is_bad(body(scopes={name: {**one, "active": None} for name, one in many.items()}))
+
+
+def test_a_doubtful_version_is_no_mark() -> None:
+    """rules K37, K41: it alarms, and what was on record stays there"""
+    record, _ = merge(None, heartbeat())
+    ahead = Known(doubts={"route_policy": Comparison.NODE_AHEAD})
+    assert merge(record, heartbeat(versions={"route_policy": 9}), ahead) == (record, ahead.doubts)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.booleans()), max_size=12))
+def test_a_mark_goes_down_to_what_the_head_lists_and_nowhere_else(reports: list[tuple[int, int, bool]]) -> None:
+    """rules S87, K41"""
+    record = None
+    for version, listed, is_read in reports:
+        before = record.recorded["route_policy"].config_version if record else 0
+        told = Known(announced={"route_policy": Mark(1, listed, "sha256:" + "ab" * 32)}) if is_read else None
+        record, compared = merge(record, heartbeat(versions={"route_policy": version}), told)
+        after = record.recorded["route_policy"].config_version
+        assert after >= before or (is_read and after == version == listed)
+        assert (compared == {}) is (after == version)
 
 
 def test_one_version_with_two_contents() -> None:
@@ -123,6 +154,8 @@ def test_events_are_acknowledged_by_incarnation() -> None:
 
 def test_a_batch_is_written_and_answered(cluster: Database) -> None:
     """protocol 3"""
+    announce(cluster, "node-a", 3, 4)
+    announce(cluster, "node-b", 3)
     batch = [heartbeat("node-a", journal=events(1, 2)), heartbeat("node-b"), heartbeat("node-a", {"route_policy": 4})]
     answers = heartbeats.record(cluster, batch, now=NOW)
     assert [answer.acknowledged_event for answer in answers] == [2, 0, 2]
@@ -155,6 +188,7 @@ def test_history_is_bounded(cluster: Database) -> None:
 
 def test_a_node_restored_from_an_old_disk_is_told(cluster: Database, second: Database) -> None:
     """rules K41, P18: also by another replica."""
+    announce(cluster, "node-a", 2, 9)
     heartbeats.record(cluster, [heartbeat(versions={"route_policy": 9})], now=NOW)
     (answer,) = heartbeats.record(second, [heartbeat(versions={"route_policy": 2})], now=NOW + 30)
     assert answer.is_behind
