@@ -58,7 +58,7 @@ class AuthorityApi:
             node_id: {scope: str(fault) for scope, fault in scopes.items()} for node_id, scopes in health.failed.items()
         }
         publishing = {
-            "fault": health.fault,
+            "fault": health.reason,
             "behind": health.behind,
             "conflicts": health.conflicts,
             "failed": failed,
@@ -101,7 +101,7 @@ class AuthorityApi:
         data = _decoded(str((await body_of(request, _DOCUMENT))["document"]))
         added = await in_database(add, at.database, data, actor=request.peer.name, now=at.now())
         at.standstill.reason = await in_library(put_back.reason, at.database)  # a raised epoch ends it
-        at.publisher.wake()
+        at.publisher.reconsider()
         return added
 
     # ---- revocations beside those of nodes

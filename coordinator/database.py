@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text
+from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text, update
 from sqlalchemy.engine import URL, Row, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import migrations, schema
+from coordinator.database_fault import is_of_the_server, told
 from coordinator.refusal import Code, Refused, bounded
 from snapshot import canonical
 
@@ -33,6 +34,7 @@ _PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": _LOCK_TIMEOUT_MS,
 }
+ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it into the file
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
 
 
@@ -98,6 +100,7 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url)
         self.faults = 0  # transactions that the database itself has failed
+        self.write_fault = ""  # why the last write failed, or nothing
         self._claim: int | None = None
         self._remembered: dict[str, object] = {}
 
@@ -116,6 +119,7 @@ class Database:
             yield transaction
             if not transaction.audited:
                 raise AssertionError("a change without an audit row is not committed")
+        self.write_fault = ""
         if transaction.to_remember:  # committed, so it may be remembered; one state is enough
             self._remembered = transaction.to_remember
 
@@ -131,6 +135,7 @@ class Database:
         """What nodes report: no authority, no audit row, no lock against changes."""
         with self._begin(change=False, write=True) as connection:
             yield Transaction(connection)
+        self.write_fault = ""
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -142,6 +147,22 @@ class Database:
             yield transaction
         if transaction.to_remember:
             self._remembered = transaction.to_remember
+
+    def check_writing(self) -> None:
+        """Whether the next write goes well: one that leaves everything as it is. SQLAlchemyError where it does not."""
+        row = schema.cluster
+        with self._begin(change=True) as connection:
+            connection.execute(update(row).values(revision=row.c.revision))
+        self.write_fault = ""
+
+    def shortage(self) -> str:
+        """Why the next write may fail though the last one did not, or nothing. A server watches its own disk."""
+        if not self.is_sqlite or not self.url.database:
+            return ""
+        place = Path(self.url.database).parent
+        found = os.statvfs(place)
+        free = found.f_bavail * found.f_frsize
+        return f"{free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed" if free < ROOM_BYTES else ""
 
     def claim(self) -> None:
         """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""
@@ -159,8 +180,10 @@ class Database:
         try:
             with self._opened(change=change, write=write) as connection:
                 yield connection
-        except SQLAlchemyError:
+        except SQLAlchemyError as error:
             self.faults += 1
+            if write and is_of_the_server(error):
+                self.write_fault = told(error)
             raise
 
     @contextmanager

@@ -35,7 +35,7 @@ def for_operators(answering: Answering) -> Handler:
         except Refused as refused:
             raise to_operator(refused) from refused
         except SQLAlchemyError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, is_operator=True) from error
 
     return handler
 

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import operators
 from coordinator.database import Database
+from coordinator.database_fault import told
 from coordinator.refusal import Code, Refused
 from coordinator.running import to_operator, unavailable
 from coordinator.threads import in_library
@@ -53,7 +54,7 @@ class Door:
         try:
             await self.load()
         except SQLAlchemyError as error:
-            _log.error("operators not read", error=type(error).__name__)
+            _log.error("operators not read", reason=told(error))
 
     async def keep(self, every_s: float) -> None:
         """What other replicas have changed, until cancelled."""

@@ -4,16 +4,24 @@ Other replicas are noticed by polling alone (rules H10: everything passes withou
 wake our polls, their changes of the catalog move our pins, within `store_polling_s`.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import authority, library, put_back, situation, upkeep
 from coordinator.database import Database
+from coordinator.database_fault import told
+from coordinator.issue import Unpublishable
 from coordinator.metrics import Readiness
 from coordinator.refusal import Refused
 from coordinator.running import Coordinator
+from coordinator.settings import Settings
+from coordinator.signing_key import SigningKey
 from coordinator.threads import in_database, in_library
+from snapshot.identifiers import HEAD
 
 TRIM_S = 3_600.0
 
@@ -25,24 +33,31 @@ class Keeper:
         self._at = coordinator
         self._readiness = readiness
         self._known: authority.Standing | None = None
+        self._said: str | None = None
 
     async def look(self) -> None:
         """Once: the state of the database, and what has changed there without us."""
         at = self._at
         try:
-            standing, fault = await in_library(_standing, at.database, at.now())
+            publisher = at.publisher
+            looked = partial(_looked, at.database, publisher.keys, at.settings, at.now())
+            standing, publisher.health.outlook = await in_library(looked)
             self._stand(put_back.reason_of(standing))
-            self._ready(fault)
             if self._known is None or standing.state_id != self._known.state_id:
                 self._known = standing
                 await at.pins.load()
                 at.publisher.wake()
             if not at.database.is_sqlite:  # of a SQLite file we are the only one (rules P8)
                 await self._others()
+            if at.database.write_fault:  # nobody else may write while we are not ready
+                await in_database(at.database.check_writing)
+            self._ready(at.database.shortage())
         except Refused as refused:
             self._ready(str(refused))
         except SQLAlchemyError as error:
-            self._ready(f"the database does not answer: {type(error).__name__}")
+            self._ready(f"the database does not answer: {told(error)}")
+        except OSError as error:  # the place of a SQLite file is gone
+            self._ready(f"the database does not answer: {error}")
 
     async def poll(self) -> None:
         """Until cancelled."""
@@ -58,7 +73,7 @@ class Keeper:
                 gone = await in_database(upkeep.trim, self._at.database, now=self._at.now(), settings=self._at.settings)
                 _log.info("trimmed", **gone)
             except SQLAlchemyError as error:  # the next hour is as good
-                _log.error("not trimmed", error=type(error).__name__)
+                _log.error("not trimmed", reason=told(error))
 
     async def _others(self) -> None:
         known = self._at.board.nodes()
@@ -74,16 +89,25 @@ class Keeper:
         self._at.standstill.reason = reason
 
     def _ready(self, reason: str) -> None:
-        if reason != self._readiness.reason:
-            _log.info("ready" if not reason else "not ready", reason=reason)
+        """What the log is told is what the probe says."""
         self._readiness.reason = reason
+        said = reason or self._at.fault
+        if said and said != self._said:
+            _log.error("not ready", reason=said)
+        elif said != self._said:
+            _log.info("ready")
+        self._said = said
 
 
-def _standing(database: Database, now: float) -> tuple[authority.Standing, str]:
-    """The state, and what keeps it from being served, or nothing."""
+def _looked(
+    database: Database, keys: Sequence[SigningKey], settings: Settings, now: float
+) -> tuple[authority.Standing, str]:
+    """The state, and why no head could be signed from it now, or nothing."""
     with database.read() as transaction:
         standing = authority.standing(transaction)
-        found = situation.latest_bundle(transaction)
-    if found is None:
-        return standing, "no trust bundle was added yet"
-    return standing, "the trust bundle has expired" if now >= found[1].expires_at else ""
+        try:
+            issue = situation.read_issue(transaction, keys, settings, now)
+            issue.signers(HEAD)
+        except (Unpublishable, Refused) as fault:
+            return standing, str(fault)
+    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else ""

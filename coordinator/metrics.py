@@ -26,7 +26,7 @@ class Readiness:
 class Probes:
     def __init__(self, coordinator: Coordinator, readiness: Readiness, servers: dict[str, Server]) -> None:
         self._readiness = readiness
-        self._standstill = coordinator.standstill
+        self._coordinator = coordinator
         self._registry = CollectorRegistry()
         self._registry.register(_Collected(coordinator, readiness, servers))
 
@@ -45,7 +45,7 @@ class Probes:
         return _probe(None)
 
     async def readiness(self, _request: Request) -> Response:
-        return _probe(self._standstill.reason or self._readiness.reason or None)
+        return _probe(self._readiness.reason or self._coordinator.fault or None)
 
     async def metrics(self, _request: Request) -> Response:
         return Response(200, [TEXT], generate_latest(self._registry))
@@ -65,7 +65,7 @@ class _Collected(Collector):
 
     def _publishing(self) -> Iterator[Metric]:
         at, health = self.coordinator, self.coordinator.publisher.health
-        yield _gauge("ready", "Whether this replica is ready", not (at.standstill.reason or self.readiness.reason))
+        yield _gauge("ready", "Whether this replica is ready", not (self.readiness.reason or at.fault))
         yield _gauge("held_polls", "Head requests that wait for news", at.board.waiting)
         yield _gauge("pinned_certificates", "Certificates that TLS knows", len(at.pins.table))
         yield _gauge("publication_behind_nodes", "Nodes whose next head is due", health.behind)
@@ -74,6 +74,10 @@ class _Collected(Collector):
         yield _counter("published_documents", "Snapshots and increments given out", health.published_documents)
         yield _counter("publication_conflicts", "Publications that came second", health.conflicts)
         yield _counter("database_faults", "Transactions that the database has failed", at.database.faults)
+        unable = GaugeMetricFamily("holdfast_coordinator_unpublishable", "Nothing can be published", labels=["reason"])
+        if health.reason:
+            unable.add_metric([health.reason.partition(":")[0]], 1)
+        yield unable
         alarms = CounterMetricFamily("holdfast_coordinator_alarms", "What an operator should look at", labels=["name"])
         for name, times in sorted(at.alarms.items()):
             alarms.add_metric([name], times)

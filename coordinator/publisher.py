@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator import backlog, heads
 from coordinator.backlog import Backlog, Batch
 from coordinator.database import Database
+from coordinator.database_fault import told
 from coordinator.documents import Document
 from coordinator.heads import Publication
 from coordinator.issue import Unpublishable
@@ -24,6 +25,7 @@ from coordinator.signing_key import SigningKey
 from coordinator.threads import in_compiler, in_database
 from coordinator.waiting import Board, News
 from snapshot import container
+from snapshot.identifiers import HEAD
 
 TICK_S = 1.0
 BATCH = 64
@@ -35,15 +37,24 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class Health:
-    """How publishing goes. `failed`: by node and scope, what could not be published and why, until it could."""
+    """How publishing goes. `failed`: by node and scope, what could not be published and why, until it could.
+
+    Why nothing can be published at all, or nothing: `fault` as the last attempt has shown, `outlook` as an attempt
+    would find now (keeper.py), while nothing is due.
+    """
 
     published_heads: int = 0
     published_documents: int = 0
     conflicts: int = 0
     database_faults: int = 0
     behind: int = 0
-    fault: str = ""  # why nothing can be published at all, or nothing
+    fault: str = ""
+    outlook: str = ""
     failed: dict[str, dict[str, Unpublishable]] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        return self.fault or self.outlook
 
 
 class Publisher:
@@ -71,6 +82,11 @@ class Publisher:
         """Something has changed: look now."""
         self._woken.set()
 
+    def reconsider(self) -> None:
+        """What stood in the way may be gone."""
+        self.health.fault = self.health.outlook = ""
+        self.wake()
+
     async def published(self, node_id: str) -> None:
         """Until a head of this node has gone out that was made from now on; it goes first."""
         self._urgent.append(node_id)
@@ -85,7 +101,7 @@ class Publisher:
                 await self._publish_due()
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
-                _log.error("nothing published", error=type(error).__name__)
+                _log.error("nothing published", reason=told(error))
             with trio.move_on_after(TICK_S):
                 await self._woken.wait()
 
@@ -94,6 +110,8 @@ class Publisher:
         due = await in_compiler(backlog.due, self._database, self._now(), round_s=round_s, most=BATCH)
         first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(due)]
         self._urgent.clear()
+        if not due:
+            self.health.fault = ""  # what could not be published is not to be any more
         waiting = [*first, *(node_id for node_id in due if node_id not in set(first))]
         while waiting:
             self.health.behind = len(waiting)
@@ -128,10 +146,14 @@ class Publisher:
         self.health.fault = fault
 
     def _note(self, batch: Batch) -> None:
-        self.health.fault = ""
+        if batch.drafts:
+            self.health.fault = ""
         for node_id, fault in batch.unsigned.items():
-            self._cannot(str(fault))
             self.health.failed[node_id] = {"head": fault}
+            if batch.drafts:
+                _log.error("not published", node=node_id, scope=HEAD, reason=str(fault))
+            else:
+                self._cannot(str(fault))
         for each in batch.drafts:
             self.health.failed.pop(each.publication.node_id, None)
             if each.failed:

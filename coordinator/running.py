@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.collector import Collector
 from coordinator.database import Database
+from coordinator.database_fault import told
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Code, Refused
@@ -71,6 +72,16 @@ class Coordinator:
     def alarm(self, name: str) -> None:
         self.alarms[name] = self.alarms.get(name, 0) + 1
 
+    @property
+    def fault(self) -> str:
+        """Why this replica does not do its work, as far as it knows without asking the database; or nothing."""
+        if self.standstill.reason:
+            return self.standstill.reason
+        if self.database.write_fault:
+            return f"the database takes no writes: {self.database.write_fault}"
+        unable = self.publisher.health.reason
+        return f"nothing can be published: {unable}" if unable else ""
+
 
 def status_of(code: Code) -> int:
     """Codes of rules J and K are 403."""
@@ -85,10 +96,11 @@ def to_peer(refused: Refused) -> HttpError:
     return HttpError(status_of(code), name, "refused", retry_after=retry_after)
 
 
-def unavailable(error: SQLAlchemyError) -> HttpError:
+def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
     """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
-    _log.error("the database does not answer", error=type(error).__name__)
-    return HttpError(503, "unavailable", "the database does not answer", retry_after=UNAVAILABLE_S)
+    _log.error("the database does not answer", reason=told(error))
+    detail = f": {told(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
+    return HttpError(503, "unavailable", f"the database does not answer{detail}", retry_after=UNAVAILABLE_S)
 
 
 def to_operator(refused: Refused) -> HttpError:

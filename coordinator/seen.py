@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import schema
 from coordinator.database import Database, Transaction
+from coordinator.database_fault import told
 from coordinator.threads import in_database
 
 WRITE_S = 60.0
@@ -48,7 +49,7 @@ class Seen:
             await in_database(record, self._database, noted)
         except SQLAlchemyError as error:  # the next minute is as good
             self._noted = noted | self._noted
-            _log.error("head requests not recorded", nodes=len(noted), error=type(error).__name__)
+            _log.error("head requests not recorded", nodes=len(noted), reason=told(error))
 
 
 def record(database: Database, seen: Mapping[str, float]) -> None:

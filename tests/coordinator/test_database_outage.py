@@ -5,10 +5,14 @@ from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
-from sqlalchemy import event
+from sqlalchemy import event, text
+from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator import database as databases
 from coordinator.database import Database
+from coordinator.database_fault import told
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
 from tests.coordinator.founding import Founded
@@ -95,6 +99,42 @@ async def test_a_full_disk_is_no_verdict(founded: Founded) -> None:
         assert await faults(at) == 1
         limit.lift()
         assert (await node.report(long))["generation"] >= 1
+
+
+async def test_a_full_disk_is_called_by_its_name(founded: Founded) -> None:
+    """rules J46, P23: to the operator, in the log and by the probe, until a write goes well again"""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        limit = Pragma(at.daemon.coordinator.database, "max_page_count = 1")
+        padding = "x" * 50_000
+        with structlog.testing.capture_logs() as logs:
+            await unavailable(node.report(reports.body("node-a", {}, counters={"padding": padding})))
+            with pytest.raises(ClientError, match="database or disk is full"):
+                await at.apply("\n---\n".join(f"{{kind: Organization, id: a{number}}}" for number in range(2_000)))
+        told = [line.get("reason", "") for line in logs if line["log_level"] == "error"]
+        assert told and "OperationalError: database or disk is full" in told[-1]
+        assert padding not in str(logs)
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"disk is full" in said
+        limit.lift()
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+async def test_without_room_for_what_comes_next_it_is_not_ready(founded: Founded, monkeypatch) -> None:
+    """rules J46"""
+    async with running(founded) as at:
+        monkeypatch.setattr(databases, "ROOM_BYTES", 1 << 60)
+        await at.daemon.keeper.look()
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"free" in said
+
+
+def test_what_a_statement_holds_is_not_repeated(database: Database) -> None:
+    """threats D-55: the driver quotes a value that does not fit"""
+    with pytest.raises(SQLAlchemyError) as found, database.read() as transaction:
+        transaction.row(text("SELECT CAST('swordfish' AS integer) / 0, json_extract('swordfish', '$')"))
+    assert "swordfish" not in told(found.value)
 
 
 async def test_a_database_that_somebody_holds_locked_is_no_verdict(founded: Founded) -> None:
