@@ -17,12 +17,13 @@ import structlog
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from coordinator import authority, clock, configuration, custody, heartbeats, listeners, signing_key
 from coordinator.collector import Collector
 from coordinator.configuration import Address, Configuration, file_of
 from coordinator.database import Database
+from coordinator.database_fault import first_line
 from coordinator.door import Door
 from coordinator.heartbeats import Answer, Heartbeat, History
 from coordinator.keeper import Keeper
@@ -96,7 +97,7 @@ class Daemon:
                 for name, listener in {"admin": admin, **bound}.items():
                     await nursery.start(self.servers[name].serve, listener)
                 self.readiness.started = True
-                notifier.ready(self.coordinator.standstill.reason or self.readiness.reason or "serving")
+                notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
                 ports = Ports(**{name: _port(each) for name, each in bound.items()})
                 _log.info("serving", **vars(ports))
                 task_status.started(ports)
@@ -179,7 +180,10 @@ def main() -> None:
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
         sys.exit(_said(error))
     except OperationalError as error:
-        sys.exit(_said(ConnectionError(f"the database does not answer: {error.orig}"), COME_AGAIN))
+        sys.exit(_said(ConnectionError(f"the database does not answer: {first_line(error)}"), COME_AGAIN))
+    except SQLAlchemyError as error:
+        what = "is no database URL" if isinstance(error, ArgumentError) else first_line(error)
+        sys.exit(_said(ValueError(f"database.url: {what} (name a database that `holdfastctl init` has made)")))
     collect_seldom()
     try:
         trio.run(daemon.serve, strict_exception_groups=True)

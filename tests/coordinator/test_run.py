@@ -131,6 +131,19 @@ def test_a_database_that_does_not_answer_ends_the_start_with_a_word(founded: Fou
     assert "the database does not answer" in said and "Traceback" not in said
 
 
+@pytest.mark.parametrize("url", ["sqlite:///{}/notes.txt", "nonsense"])
+def test_what_is_no_database_is_named(founded: Founded, tmp_path: Path, url: str) -> None:
+    """rules A14: another start would find the same."""
+    (tmp_path / "notes.txt").write_text("these are notes, and no database at all\n" * 100)
+    founded.url = url.format(tmp_path)
+    process = started(founded)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == run.WRONG_CONFIGURATION
+    assert "database.url" in said and "Traceback" not in said
+    assert ("not a database" in said) == ("notes" in url)
+    assert (tmp_path / "notes.txt").read_text().startswith("these are notes")
+
+
 def test_a_database_without_a_cluster_issues_nothing(founded: Founded, tmp_path: Path) -> None:
     """rules J34, H37"""
     founded.url = f"sqlite:///{tmp_path}/empty.db"
@@ -211,6 +224,21 @@ async def test_an_expired_trust_bundle_is_the_end_of_readiness(founded: Founded)
     async with running(founded, now=lambda: founded.now + 91 * 86_400) as at:
         status, said = await at.probe("/probe/readiness")
         assert status == 503 and b"trust bundle has expired" in said
+
+
+async def test_without_a_key_that_signs_it_is_not_ready(founded: Founded) -> None:
+    """rules J46, S40: also while nothing is due; a metric and the status have the reason"""
+    async with running(founded) as at:
+        at.daemon.coordinator.publisher.keys = ()
+        await at.daemon.keeper.look()
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"no_signer" in said
+        assert 'holdfast_coordinator_unpublishable{reason="no_signer"} 1.0' in (await at.probe("/metrics"))[1].decode()
+        assert (await at.ask("GET", "/v1/status"))["publishing"]["fault"].startswith("no_signer")
+        at.daemon.coordinator.publisher.keys = (founded.config,)
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+        assert "unpublishable{" not in (await at.probe("/metrics"))[1].decode()
 
 
 async def test_metrics_say_what_goes_on(founded: Founded) -> None:
