@@ -3,6 +3,7 @@
     parse(body)                    the bytes of a request -> Heartbeat, or `bad_request`
     merge(previous, heartbeat)     pure: the node's record, and the answer
     record(database, batch)        one transaction for a whole batch; the answers, which may go out once it returns
+    forget(transaction, node_id)   its membership ended, or another store reports under its id
 
 A report is never configuration (rules S70). Kept are the last state of each node, one past state a time slot, and each
 journal event once by (node, incarnation, sequence), in whatever order and however often it comes (rules J42).
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator import requests, schema
@@ -233,6 +234,12 @@ def record(
             transaction, schema.events, _event_rows([each for each in batch if each.node_id in rows], now), keep=True
         )
     return answers
+
+
+def forget(transaction: Transaction, node_id: str) -> None:
+    """Whoever comes next under this id has reported nothing yet (rules K37). What is in the journal stays."""
+    for table in (schema.node_status, schema.heartbeat_history):
+        transaction.run(delete(table).where(table.c.node_id == node_id))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Row
 
-from coordinator import authority, catalog, nonces, operators, schema
+from coordinator import authority, catalog, heartbeats, nonces, operators, schema
 from coordinator.database import Database, Transaction
 from coordinator.join import Allowed, Decision, JoinState, Member, decide
 from coordinator.proof import JoinRequest, Verifier
@@ -152,7 +152,10 @@ def _consume(transaction: Transaction, jti: str, request: JoinRequest) -> None:
 
 
 def _insert(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:
-    """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold."""
+    """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold; what it
+    reported before, also while its membership was ending, is not held against it.
+    """
+    heartbeats.forget(transaction, request.node_id)
     heads = schema.heads
     held = transaction.number(select(heads.c.generation).where(heads.c.node_id == request.node_id))
     transaction.run(
@@ -177,9 +180,18 @@ def _update(transaction: Transaction, request: JoinRequest, decision: Decision) 
     if decision.pin == "next":
         values |= {"next_certificate": der, "next_certificate_sha256": sha256}
     elif decision.pin == "replace":
+        if _is_another_store(transaction, request):
+            heartbeats.forget(transaction, request.node_id)
         values |= {"certificate": der, "certificate_sha256": sha256}
         values |= {"next_certificate": None, "next_certificate_sha256": None}
     _set(transaction, request.node_id, values)
+
+
+def _is_another_store(transaction: Transaction, request: JoinRequest) -> bool:
+    """The same store under another key keeps its marks: an old copy of it would be noticed by them (rules K41)."""
+    table = schema.nodes
+    here = select(table.c.node_id).where(table.c.node_id == request.node_id, table.c.incarnation == request.incarnation)
+    return transaction.row(here) is None
 
 
 def _set(transaction: Transaction, node_id: str, values: dict[str, object]) -> None:

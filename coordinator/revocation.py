@@ -10,7 +10,7 @@ Each is one transaction over entry, allowlist, tokens, tombstone, revocations an
 
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import admission, authority, catalog, objects, revocable, schema, seen
+from coordinator import admission, authority, catalog, heartbeats, objects, revocable, schema, seen
 from coordinator.admission import Entry
 from coordinator.database import Database, Transaction
 from coordinator.model import Model
@@ -46,6 +46,7 @@ def remove_node(database: Database, node_id: str, *, reason: str, actor: str, no
         before = catalog.load(transaction)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         seen.forget(transaction, node_id)
+        heartbeats.forget(transaction, node_id)
         _end_admission(transaction, node_id)
         transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bounded(reason)})
         touched = catalog.changed(transaction, before, catalog.with_member(transaction, before, node_id))

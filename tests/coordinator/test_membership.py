@@ -1,10 +1,13 @@
 """Joining and what follows, on both databases; seed 000's own tests by name."""
 
+import json
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from coordinator import admission, authority, catalog, declarations, membership, revocation
+from coordinator import admission, authority, catalog, declarations, heartbeats, membership, revocation, schema
 from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
@@ -18,7 +21,9 @@ from tests.coordinator.candidates import (
     join,
     token_for,
 )
+from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.refusals import refused
+from tests.coordinator.reports import events, heartbeat
 
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "cluster", "sites", "revocations")
 
@@ -310,3 +315,70 @@ def test_nobody_is_admitted_without_a_state(database: Database) -> None:
     request = Candidate("node-a").request()
     assert refused(membership.join, database, request, now=NOW).code is Code.NO_STATE
     assert refused(membership.verifier, database).code is Code.NO_STATE
+
+
+# ---- what a node has reported, and what becomes of its membership
+
+
+def reported_of(database: Database) -> list[tuple[str, object, object]]:
+    with database.read() as transaction:
+        rows = transaction.rows(schema.node_status.select())
+    return [(row.node_id, json.loads(row.recorded), row.acknowledged_event) for row in rows]
+
+
+def reporting(database: Database) -> Candidate:
+    """node-a, which holds version 3 of a scope that was published for it, and says so."""
+    node = admit(database, "node-a")
+    made = document("route_policy", 3, b"3", content_hash=CONTENT)
+    assert not publish(database, publication(basis(database), made))
+    heartbeats.record(database, [heartbeat(journal=events(7))], now=NOW)
+    assert reported_of(database) == RECORDED
+    return node
+
+
+CONTENT = "sha256:" + "ab" * 32
+RECORDED = [("node-a", {"route_policy": [1, 3, CONTENT]}, 7)]
+
+
+@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node])
+def test_who_is_admitted_again_has_reported_nothing(cluster: Database, end: Callable[..., object]) -> None:
+    """rules K37, K41: what was said under the old membership is not held against the new one"""
+    reporting(cluster)
+    end(cluster, "node-a", reason="stolen", actor="root", now=NOW)
+    revocation.readmit(cluster, Entry("node-a"), actor="root", now=NOW)
+    admit(cluster, "node-a", incarnation="i-2")
+    assert reported_of(cluster) == []
+    assert contents(cluster, "heartbeat_history") == {"heartbeat_history": []}
+    (answer,) = heartbeats.record(cluster, [heartbeat(scopes={}, incarnation="i-2")], now=NOW + 30)
+    assert (answer.comparisons, answer.recorded) == ({}, {})
+
+
+def test_of_a_removed_node_no_report_is_left(cluster: Database) -> None:
+    """rules J14"""
+    reporting(cluster)
+    revocation.remove_node(cluster, "node-a", reason="sold", actor="root", now=NOW)
+    assert contents(cluster, "node_status", "heartbeat_history") == {"node_status": [], "heartbeat_history": []}
+
+
+def test_a_new_store_under_a_new_certificate_begins_anew(cluster: Database) -> None:
+    """rules K37, K39, X23: neither is the one that reported"""
+    node = reporting(cluster)
+    join(cluster, replace(node.renewed(), incarnation="i-2"), token_for(cluster, "node-a"))
+    assert reported_of(cluster) == []
+
+
+@pytest.mark.parametrize("way", ["renewed", "replaced", "asked again"])
+def test_marks_outlive_a_certificate(cluster: Database, way: str) -> None:
+    """rules K30, K41, X8: the store is the same, so an old copy of it is noticed whatever the certificate"""
+    node = reporting(cluster)
+    if way == "renewed":
+        new = replace(node.renewed(), incarnation="i-2")
+        join(cluster, new, connection=node.pin)
+        assert membership.confirm_pin(cluster, new.pin, now=NOW)
+    elif way == "replaced":
+        join(cluster, node.renewed(), token_for(cluster, "node-a"))
+    else:
+        join(cluster, replace(node, incarnation="i-2"))
+    assert reported_of(cluster) == RECORDED
+    (answer,) = heartbeats.record(cluster, [heartbeat(scopes={})], now=NOW + 30)
+    assert answer.is_behind
