@@ -23,9 +23,10 @@ from coordinator.situation import Held, Situation
 from coordinator.sources import Origin, Source, origins
 from snapshot import canonical
 from snapshot.identifiers import format_time
-from snapshot.roles import EVERY_NODE
+from snapshot.roles import EVERY_NODE, allowed_scope_types
 
 MOST_ENTRIES = 200
+MOST_NAMED = 10  # revoked services in a note
 VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
 TRUST_BUNDLE = "trust_bundle"
 BY_ROOTS = Origin("root keys signed it; `holdfastctl trust show` has all of it")
@@ -193,8 +194,26 @@ def _notes(case: _Case) -> Iterator[str]:
         yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
     if held is not None and case.now >= held.envelope.expires_at:
         yield "the published version has expired, and no node acts on it"
+    yield from _revoked(case)
     if held is not None and _is_recovered(case):
         yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
+
+
+def _revoked(case: _Case) -> Iterator[str]:
+    """What was taken from the node without being compiled otherwise: heads and bundles tell it so (rules S61)."""
+    told = [situation.read_revocations(case.transaction)]
+    bundle = situation.latest_bundle(case.transaction)
+    told += [bundle[1].revocations] if bundle else []
+    roles = frozenset(case.subject.roles)
+    taken = {role for role in roles if any(f"{case.subject.node_id}/{role}" in each.role_assignments for each in told)}
+    if case.scope_type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
+        yield f"revoked for this node: {', '.join(sorted(taken))}; it uses nothing that only this grants"
+    if case.scope_type == "service_assignment":
+        services = {name for entries in case.origins.values() for name in entries}
+        gone = sorted(name for name in services if any(name in each.service_ids for each in told))
+        yield from (f"the service {name} is revoked" for name in gone[:MOST_NAMED])
+        if len(gone) > MOST_NAMED:
+            yield f"{len(gone) - MOST_NAMED} more of its services are revoked"
 
 
 def _is_recovered(case: _Case) -> bool:

@@ -12,7 +12,7 @@ COMMANDS = {
     "audit": ("holdfast.operator_fleet", "audit"),
     "diff": ("holdfast.operator_apply", "diff"),
     "epoch": ("holdfast.operator_epoch", "epoch"),
-    "explain": ("holdfast.operator_fleet", "explain"),
+    "explain": ("holdfast.operator_explain", "explain"),
     "fleet": ("holdfast.operator_fleet", "fleet"),
     "init": ("holdfast.operator_init", "init"),
     "nodes": ("holdfast.operator_nodes", "nodes"),

@@ -1,4 +1,4 @@
-"""`holdfastctl status`, `fleet`, `explain`, `audit`: how things stand, and why."""
+"""`holdfastctl status`, `fleet`, `audit`: how things stand, and who made them so."""
 
 from typing import Any
 
@@ -20,15 +20,6 @@ def status(asked: Asked) -> None:
 def fleet(asked: Asked) -> None:
     """The nodes: states, versions, lag, and who is behind and why."""
     asked.show(asked.get("fleet"), _render_fleet)
-
-
-@click.command()
-@click.argument("node_id")
-@click.argument("scope", required=False)
-@asks_the_coordinator
-def explain(asked: Asked, node_id: str, scope: str | None) -> None:
-    """Why a node is told what it is told: per scope type who grants it, what is published, what is about to change."""
-    asked.show(asked.get("nodes", node_id, "explain", scope=scope), _render_explanation)
 
 
 @click.command()
@@ -86,22 +77,6 @@ def _render_fleet(answer: dict[str, Any]) -> None:
 
 def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{round(value)} s ago"
-
-
-def _render_explanation(answer: dict[str, Any]) -> None:
-    rows = [
-        (
-            each["scope_type"],
-            each["may_hold"],
-            each["because"],
-            "-"
-            if not each["published"]
-            else f"{each['published']['authority_epoch']}.{each['published']['config_version']}",
-            each["differs"] or "-",
-        )
-        for each in answer["scopes"]
-    ]
-    output.table(("scope", "may hold", "because", "published", "about to change"), rows, nothing="no scopes")
 
 
 def _render_audit(answer: dict[str, Any]) -> None:

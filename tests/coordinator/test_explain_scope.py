@@ -38,6 +38,10 @@ def tell(press: Press, node_id: str, *, scope: str = "route_policy", **changes: 
     heartbeats.record(press.database, [heartbeat], now=press.now)
 
 
+def revoke(press: Press, category: str, value: str) -> None:
+    revocation.revoke(press.database, category, value, reason="test", actor="root", now=press.now)
+
+
 def standing(told: ScopeExplanation) -> dict[str, str]:
     return {each.entry: each.stands for each in told.entries}
 
@@ -168,6 +172,18 @@ def test_a_node_that_lost_its_role(press: Press) -> None:
     assert told.notes == ("it is announced still: the next head does not list it",)
     press.publish()
     assert asked(press, "qos_policy").published is None
+
+
+def test_what_was_revoked_without_being_compiled_otherwise(press: Press) -> None:
+    """rules S61: a role that alone grants the scope type; a service that it holds"""
+    clean = asked(press, "qos_policy"), asked(press, "service_assignment")
+    assert [each.notes for each in clean] == [(), ()]
+    revoke(press, "role_assignments", "node-a/core_mesh")
+    assert "revoked for this node: core_mesh" in asked(press, "qos_policy").notes[0]
+    assert asked(press, "route_policy").notes == ()  # egress_service grants it as well
+    revoke(press, "service_ids", "web")
+    assert asked(press, "service_assignment").notes == ("the service web is revoked",)
+    assert asked(press, "service_assignment").entries == clean[1].entries
 
 
 def test_a_recovery_holds_back_what_is_declared(press: Press) -> None:
