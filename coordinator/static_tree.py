@@ -4,25 +4,32 @@
     documents/<sha256 of the id>.hfs     each document that a head announces
     heads/<sha256 of the node id>.hfs    each node's head
 
-The names are hashes of ids, so that a listing tells nobody who the nodes are. Each file comes by a rename, documents
-before the heads that announce them; what is no longer announced goes last.
+The names are hashes of ids, so that a listing tells nobody who the nodes are. What a head announces is durable before
+the head comes; what is no longer announced goes last. What has no name of ours is left alone.
 """
 
+import fcntl
 import hashlib
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator import authority, documents
+from sqlalchemy import select
+
+from coordinator import authority, documents, schema
 from coordinator.database import Database
 from coordinator.documents import TRUST_BUNDLE, Document
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
+from coordinator.tree_folder import Folder
+from snapshot.manifest import parse_head
 
 SUFFIX = ".hfs"
-FOLDERS = ("trust", "documents", "heads")
+_HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
+_NUMBERED = re.compile(r"[1-9][0-9]*\.hfs", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -35,21 +42,21 @@ class Written:
 
 
 def publish(database: Database, directory: Path) -> Written:
-    """Bring the tree at `directory` to what is published now. Interrupted anywhere, it can be run again."""
-    for folder in FOLDERS:
-        _make(directory / folder)
-    wanted: set[Path] = set()
-    new = 0
-    for name, read in _plan(database):
-        path = directory / name
-        wanted.add(path)
-        # Documents and bundles never change: what is there is there.
-        if name.startswith("heads/") or not path.exists():
-            new += _put(path, read)
-    stale = [path for folder in FOLDERS for path in (directory / folder).iterdir() if path not in wanted]
-    for path in stale:
-        path.unlink()
-    return Written(new, len(wanted) - new, len(stale))
+    """Bring the tree at `directory` to what is published now. Interrupted anywhere, it can be run again.
+
+    `conflict` while another one does the same; `bad_request` for a directory that cannot be written, by name.
+    """
+    with database.read() as transaction:
+        authority.sound(transaction)
+        node_ids = sorted(row.node_id for row in transaction.rows(select(schema.heads.c.node_id)))
+    try:
+        tree = _Tree(directory)
+        with _alone(directory):
+            tree.write(database, node_ids)
+            return tree.swept()
+    except OSError as error:
+        remedy = "name a directory of ours with room in it, and run this again"
+        raise Refused(Code.BAD_REQUEST, f"{error.filename or directory}: {error.strerror}", remedy=remedy) from error
 
 
 def name_of(identifier: str) -> str:
@@ -57,51 +64,77 @@ def name_of(identifier: str) -> str:
     return hashlib.sha256(identifier.encode()).hexdigest() + SUFFIX
 
 
-def _plan(database: Database) -> Iterator[tuple[str, Callable[[], Document]]]:
-    """The path of each file and how its content is read, in the order in which they are written."""
-    with database.read() as transaction:
-        authority.sound(transaction)
-        listings = documents.listings(transaction)
-    for bundle in documents.trust_bundles(database, 0):
-        yield f"trust/{bundle.config_version}{SUFFIX}", _reading(_itself, bundle)
-    announced = {
-        entry.snapshot_id: node_id
-        for node_id, listing in listings.items()
-        for scope, entry in listing.items()
-        if scope != TRUST_BUNDLE
-    }
-    for snapshot_id, node_id in sorted(announced.items()):
-        yield f"documents/{name_of(snapshot_id)}", _reading(documents.document, database, node_id, snapshot_id)
-    for node_id in sorted(listings):
-        yield f"heads/{name_of(node_id)}", _reading(documents.head, database, node_id)
+class _Tree:
+    """One run over the three folders."""
+
+    def __init__(self, directory: Path) -> None:
+        self._trust = Folder(directory / "trust", _NUMBERED)
+        self._documents = Folder(directory / "documents", _HASHED)
+        self._heads = Folder(directory / "heads", _HASHED)
+        self._wanted: dict[Folder, set[str]] = {each: set() for each in (self._trust, self._documents, self._heads)}
+        self._new = 0
+        self._is_overtaken = False
+        for folder in self._wanted:
+            folder.make()
+
+    def write(self, database: Database, node_ids: list[str]) -> None:
+        heads = [(node_id, head) for node_id in node_ids if (head := self._announced(database, node_id)) is not None]
+        for bundle in _bundles(database):
+            self._put(self._trust, f"{bundle.config_version}{SUFFIX}", bundle)
+        self._documents.sync()
+        self._trust.sync()
+        for node_id, head in heads:
+            self._put(self._heads, name_of(node_id), head)
+        self._heads.sync()
+
+    def swept(self) -> Written:
+        """After all is written. Where a head has been overtaken, an older one may stand: its documents stay as well."""
+        folders = () if self._is_overtaken else self._wanted
+        removed = sum(folder.take_away(self._wanted[folder]) for folder in folders)
+        for folder in folders:
+            folder.sync()
+        return Written(self._new, sum(map(len, self._wanted.values())) - self._new, removed)
+
+    def _announced(self, database: Database, node_id: str) -> Document | None:
+        """The node's head, after every document that it lists; None where a later head takes its place just now."""
+        try:
+            head = documents.head(database, node_id)
+            for scope, entry in parse_head(head.manifest).scopes.items():
+                name = name_of(entry.snapshot_id)
+                if scope != TRUST_BUNDLE and name not in self._wanted[self._documents]:
+                    self._put(self._documents, name, documents.document(database, node_id, entry.snapshot_id))
+        except Refused:  # the next run writes its successor
+            self._is_overtaken = True
+            return None
+        return head
+
+    def _put(self, folder: Folder, name: str, document: Document) -> None:
+        self._wanted[folder].add(name)
+        self._new += folder.put(name, container_of(document))
 
 
-def _itself(document: Document) -> Document:
-    return document
+def _bundles(database: Database) -> Iterator[Document]:
+    """All of them, as many at a time as one answer holds."""
+    after = 0
+    while found := documents.trust_bundles(database, after):
+        yield from found
+        after = found[-1].config_version
 
 
-def _reading(read: Callable[..., Document], *arguments: object) -> Callable[[], Document]:
-    return lambda: read(*arguments)
-
-
-def _make(folder: Path) -> None:
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """While no other run writes there: each would take away what the other has half written."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(Code.BAD_REQUEST, f"{folder}: {error.strerror}", remedy="name a directory of ours") from error
+        _lock(descriptor, directory)
+        yield
+    finally:
+        os.close(descriptor)
 
 
-def _put(path: Path, read: Callable[[], Document]) -> bool:
-    """Whether the file is new or another one. A reader sees the old bytes or the new ones, never half of them."""
+def _lock(descriptor: int, directory: Path) -> None:
     try:
-        data = container_of(read())
-    except Refused:  # superseded a moment ago: the next run writes its successor
-        return False
-    if path.exists() and path.read_bytes() == data:
-        return False
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        os.fchmod(descriptor, 0o644)
-    Path(temporary).replace(path)
-    return True
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        detail = f"{directory}: another publish writes there"
+        raise Refused(Code.CONFLICT, detail, remedy="wait until it is done, then repeat") from None

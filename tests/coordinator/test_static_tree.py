@@ -1,6 +1,10 @@
 """The published tree: named by hashes, whole at any time, and good for a node that verifies (rules S2; protocol 1)."""
 
+import fcntl
 import hashlib
+import multiprocessing
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +12,10 @@ import pytest
 from agent.source import bundle_file, document_place, head_place, increment_place
 from coordinator import static_tree
 from coordinator.database import Database
-from coordinator.refusal import Refused
+from coordinator.refusal import Code, Refused
 from coordinator.static_tree import Written
+from snapshot.container import ChunkParts
+from snapshot.manifest import parse_head
 from tests.coordinator.publishing import Press
 
 
@@ -38,7 +44,6 @@ def test_a_node_takes_all_it_needs_from_the_tree(press: Press, tmp_path: Path) -
     static_tree.publish(press.database, tmp_path / "tree")
     found = files(tmp_path / "tree")
     reader = press.reader("node-b")
-    from snapshot.container import ChunkParts
     from snapshot.verify import verify
     from tests.fakes.node import accepted
 
@@ -67,11 +72,173 @@ def test_publishing_again_writes_what_is_new_and_takes_away_what_is_over(press: 
     assert static_tree.publish(press.database, tree) == Written(0, len(before), 0)
     press.apply("kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes]}")
     press.publish()
-    (tree / "documents" / ".half").write_bytes(b"of an interrupted run")
+    (tree / "documents" / ".holdfast-half_7.tmp").write_bytes(b"of an interrupted run")
     assert static_tree.publish(press.database, tree) == Written(4, len(before) - 4, 3)
     after = files(tree)
     assert len(after) == len(before)
     assert f"documents/{named(press.listing()['degraded_mode_policy'].snapshot_id)}" in after
+
+
+FOREIGN = (
+    "notes.txt",
+    "index.html",
+    "documents/thesis.odt",
+    "documents/.gitkeep",
+    "documents/abcdefgh.hfs",
+    f"documents/{'a' * 63}.hfs",
+    f"documents/{'A' * 64}.hfs",
+    f"heads/{'a' * 64}.hfs.bak",
+    "heads/folder/notes.txt",
+    f"heads/{'b' * 64}.hfs/notes.txt",
+    "heads/7.hfs",
+    "trust/latest.hfs",
+    "trust/07.hfs",
+    f"trust/{'a' * 64}.hfs",
+    "trust/.holdfast-half.tmp.txt",
+)
+
+
+def test_what_is_not_ours_is_left_alone(press: Press, tree: Path) -> None:
+    """Somebody's own files, folders, and links by names of ours."""
+    for name in FOREIGN:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("mine")
+    linked = tree / "documents" / f"{'c' * 64}.hfs"
+    linked.symlink_to(tree / "notes.txt")
+    ours = {f"heads/{'d' * 64}.hfs", f"documents/{'d' * 64}.hfs", "trust/99.hfs", "heads/.holdfast-half.tmp"}
+    for name in ours:
+        (tree / name).write_text("of long ago")
+    written = static_tree.publish(press.database, tree)
+    assert written.removed == len(ours) and not ours & files(tree).keys()
+    assert all((tree / name).read_text() == "mine" for name in FOREIGN) and linked.is_symlink()
+    assert static_tree.publish(press.database, tree) == Written(0, written.new, 0)
+
+
+@pytest.mark.parametrize("folder", ["trust", "documents", "heads"])
+def test_a_damaged_file_is_written_anew(press: Press, tree: Path, folder: str) -> None:
+    """Cut off, of the same length, gone, or a link to what somebody else writes."""
+    static_tree.publish(press.database, tree)
+    good = files(tree)
+    path = next((tree / folder).iterdir())
+    data = path.read_bytes()
+    for harm in (b"", data[:-1], b"x" * len(data), None):
+        path.unlink() if harm is None else path.write_bytes(harm)
+        assert static_tree.publish(press.database, tree) == Written(1, len(good) - 1, 0)
+        assert files(tree) == good
+    (tree / "copy").write_bytes(data)
+    path.unlink()
+    path.symlink_to(tree / "copy")
+    assert static_tree.publish(press.database, tree).new == 1
+    assert not path.is_symlink() and path.read_bytes() == (tree / "copy").read_bytes() == data
+
+
+def announced(head: bytes) -> set[str]:
+    """The documents that a head in the tree lists, and its bundle."""
+    parts = ChunkParts([head])
+    parts.opening()
+    listed = parse_head(parts.manifest()).scopes.items()
+    return {
+        f"trust/{each.config_version}.hfs" if scope == "trust_bundle" else f"documents/{named(each.snapshot_id)}"
+        for scope, each in listed
+    }
+
+
+def dies_at(number: int, url: str, tree: Path) -> None:
+    """In a process that is gone before its n-th sync, rename or removal: no clean-up runs."""
+    left = [number]
+
+    def counted(function):
+        def dying(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return dying
+
+    os.fsync, os.replace, os.unlink = map(counted, (os.fsync, os.replace, os.unlink))
+    static_tree.publish(Database(url), tree)
+
+
+def test_killed_anywhere_it_can_be_run_again(press: Press, database_url: str, tmp_path: Path, tree: Path) -> None:
+    """rules S2: at any time every head in the tree finds all that it announces, whole."""
+    static_tree.publish(press.database, tree)
+    before = files(tree)
+    press.apply("kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes]}")
+    press.add_bundle()
+    press.publish()
+    static_tree.publish(press.database, tmp_path / "whole")
+    after = files(tmp_path / "whole")
+    context = multiprocessing.get_context("fork")
+    for number in range(1, 99):
+        place = tmp_path / str(number)
+        shutil.copytree(tree, place)
+        process = context.Process(target=dies_at, args=(number, database_url, place))
+        process.start()
+        process.join()
+        found = files(place)
+        for name, data in found.items():
+            assert data in (before.get(name), after.get(name)) or ".holdfast-" in name
+            assert not name.startswith("heads/") or announced(data) <= found.keys()
+        static_tree.publish(press.database, place)
+        assert files(place) == after
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == 9
+    assert number > 10
+
+
+def test_what_is_renamed_is_durable_before_and_its_name_after(
+    press: Press, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """threats D-24: a head is not there before what it announces would outlive a loss of power."""
+    steps: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        steps.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
+
+    def renamed(source: Path, target: Path) -> None:
+        assert steps[-1] == ("sync", str(source))
+        replace(source, target)
+        steps.append(("rename", str(target)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    static_tree.publish(press.database, tree)
+    names = [Path(name) for step, name in steps if step == "rename"]
+    assert len(names) == len(files(tree))
+    first_head = min(steps.index(("rename", str(each))) for each in names if each.parent.name == "heads")
+    for each in names:
+        rest = steps[steps.index(("rename", str(each))) :]
+        assert ("sync", str(each.parent)) in (rest if each.parent.name == "heads" else rest[: first_head - len(steps)])
+
+
+def test_a_file_that_cannot_be_written_is_named(press: Press, tree: Path) -> None:
+    """A folder stands where a head is to stand."""
+    taken = tree / "heads" / static_tree.name_of("node-a")
+    taken.mkdir(parents=True)
+    with pytest.raises(Refused, match=taken.name) as caught:
+        static_tree.publish(press.database, tree)
+    assert caught.value.code is Code.BAD_REQUEST and caught.value.remedy
+    assert not list(tree.rglob(".holdfast-*"))
+    taken.rmdir()
+    static_tree.publish(press.database, tree)
+    assert taken.is_file()
+
+
+def test_two_at_once_do_not_take_away_what_the_other_writes(press: Press, tree: Path) -> None:
+    tree.mkdir()
+    descriptor = os.open(tree, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(Refused) as caught:
+            static_tree.publish(press.database, tree)
+    finally:
+        os.close(descriptor)
+    assert caught.value.code is Code.CONFLICT
+    assert static_tree.publish(press.database, tree).new
 
 
 def test_a_directory_that_cannot_be_made_is_named(press: Press, tmp_path: Path) -> None:
