@@ -125,7 +125,8 @@ class Services:
         await self.published.wait_above(view.generation - 1)
         told = await service.notifier.tell(service.name, view.generation)
         await self._record(service, Notified(view.generation, versions, told.ok, told.detail, self.now()))
-        log.info(
+        say = log.info if told.ok else log.warning
+        say(
             "service told",
             service=service.name,
             generation=view.generation,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from agent.degraded import Facts
 from agent.grants import Policy
@@ -135,7 +136,7 @@ async def test_a_service_without_any_of_its_scopes_is_left_alone(periphery):
 
 
 async def test_it_is_told_again_until_it_takes_it(periphery, autojump_clock):
-    """With back-off, under the test's clock."""
+    """With back-off, under the test's clock; a warning each time that it does not."""
     listener = Listener(answer=lambda count: count == 4)
     made = with_service(replace(periphery, threads=Inline()), listener)
     made.route(1, {"routes": {}})
@@ -143,9 +144,13 @@ async def test_it_is_told_again_until_it_takes_it(periphery, autojump_clock):
     begun = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.telling.run)
-        await listener.until(4)
+        with capture_logs() as logs:
+            await listener.until(4)
+            await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert trio.current_time() - begun > 3 * 5
+    levels = [one["log_level"] for one in logs if one["event"] == "service told"]
+    assert levels == ["warning"] * 3 + ["info"]
 
 
 @pytest.mark.parametrize(
