@@ -1,7 +1,7 @@
 """What the commands that ask the running agent share: where it is, and what the exit status says.
 
 Exit status: 0 done, 1 the answer is no (or there is a difference), 2 wrong usage, 3 nobody answers, 4 not found,
-5 expired, 6 refused.
+5 expired, 6 refused, 74 the answer could not be written.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,12 @@ from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastE
 PLACE = click.Path(path_type=Path, readable=False)
 
 NO, AGENT_DOWN, NOT_FOUND, EXPIRED, REFUSED = 1, 3, 4, 5, 6
+NOT_WRITTEN = 74  # sysexits(3): EX_IOERR
 
 EXITS = (
     "\b\nExit status: 0 done, 1 the answer is no, 2 wrong usage, 3 nobody answers,\n"
-    "4 not found or not readable, 5 expired, 6 refused."
+    "4 not found or not readable, 5 expired, 6 refused,\n"
+    "74 the answer could not be written."
 )
 
 

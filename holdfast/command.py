@@ -1,8 +1,13 @@
 """`holdfast`: the command on a node. Each subcommand is loaded when it is called."""
 
 import importlib
+import os
+import sys
+from typing import Any, TextIO
 
 import click
+
+from holdfast.agent_options import NOT_WRITTEN, fail
 
 # Subcommand -> the module that holds it, under the name `command`.
 COMMANDS = {
@@ -28,6 +33,25 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
         return command
+
+    def main(self, *args: Any, **given: Any) -> Any:  # noqa: ANN401 - as click has it
+        try:
+            return super().main(*args, **given)
+        except OSError as error:
+            if error.filename is not None:  # what a command does with files, it answers for
+                raise
+            _drop_what_is_left(sys.stdout)
+            fail(f"the answer could not be written: {error.strerror}", NOT_WRITTEN)
+
+
+def _drop_what_is_left(output: TextIO) -> None:
+    """Python would try it once more as it ends, in vain."""
+    try:
+        output.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, output.fileno())
+        os.close(nowhere)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from holdfast.agent_options import EXITS, asks_the_agent, note
-from holdfast.client import FROM_FILES, Client, Facts, Section
+from holdfast.client import FROM_FILES, Client, Expired, Facts, Section
 from snapshot.identifiers import format_time
 
 SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
@@ -30,6 +30,13 @@ def command(client: Client, scope: str, section: str | None, names: bool, as_jso
     """
     if section is not None and names:
         raise click.UsageError("a SECTION has no --names")
+    try:
+        _get(client, scope, section, names=names, as_json=as_json, expired=expired)
+    except Expired as over:
+        raise Expired(over.code, str(over).replace("ask with ?expired=allow", "use --expired"), over.facts) from None
+
+
+def _get(client: Client, scope: str, section: str | None, *, names: bool, as_json: bool, expired: bool) -> None:
     if section is not None:
         found = client.get(scope, section, expired=expired)
         _note(found.facts)

@@ -82,7 +82,7 @@ def failure_text(failure: Mapping[str, Any]) -> str:
 def meaning(reason: str) -> str:
     """Of a rejection: what it means and what to do."""
     if reason == "validator_refused":
-        return f"{reason}. A service's validator did not accept it: holdfast status shows what services said."
+        return f"{reason}. A service's validator did not accept it: holdfast explain shows what it said."
     if reason not in set(Reason):
         return reason
     explanation = EXPLANATIONS[Reason(reason)]

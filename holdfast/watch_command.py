@@ -5,7 +5,7 @@ import json
 import click
 
 from holdfast.agent_options import EXITS, asks_the_agent
-from holdfast.client import Change, Client
+from holdfast.client import AgentDown, Change, Client, NotFound
 
 
 @click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
@@ -17,12 +17,26 @@ from holdfast.client import Change, Client
 def command(client: Client, scopes: tuple[str, ...], after: int | None, count: int | None, as_json: bool) -> None:
     """Print which scopes and sections change, as they do; of all scopes that may be read, without SCOPE.
 
-    It goes on when the agent is restarted, and looks at the projected files while it is down.
+    It goes on when the agent is restarted, and looks at the projected files while it is down. A SCOPE that is not
+    active is not found; to wait until it is, say after which generation (0 will do).
     """
+    if after is None:
+        _check(client, scopes)
     for number, change in enumerate(client.watch(*scopes, after=after), 1):
         _print(change, as_json=as_json)
         if number == count:
             return
+
+
+def _check(client: Client, scopes: tuple[str, ...]) -> None:
+    """NotFound for one that there is not: nothing would ever be said of it."""
+    try:
+        active = client.scopes() if scopes else {}
+    except AgentDown:
+        return  # it is waited for
+    for scope in scopes:
+        if scope not in active:
+            raise NotFound("not_found", f"{scope} is not active here, or not for you: see holdfast status")
 
 
 def _print(change: Change, *, as_json: bool) -> None:

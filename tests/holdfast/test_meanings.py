@@ -21,4 +21,5 @@ def test_every_rejection_is_explained():
         assert meaning(reason).startswith(f"{reason}. ")
         assert len(meaning(reason)) > 40
     assert "validator" in meaning("validator_refused")
+    assert "holdfast explain shows what it said" in meaning("validator_refused")
     assert meaning("some_new_code") == "some_new_code"

@@ -1,5 +1,6 @@
 """`holdfast status`: a screen for a person, everything for a program."""
 
+import itertools
 import json
 import os
 import pty
@@ -169,3 +170,15 @@ def as_an_ordinary_user():
         yield
     finally:
         os.setresuid(*before)
+
+
+async def test_an_answer_that_cannot_be_written(api):
+    """One line, not a trace: a disk that is full."""
+    for words, unbuffered in itertools.product((["status", "--json"], ["status"], ["get", "route_policy"]), ("", "1")):
+        env = environment(api.socket, api.files, PYTHONUNBUFFERED=unbuffered)
+        with open("/dev/full", "wb") as full:  # noqa: ASYNC230, PTH123 - a device
+            done = await trio.run_process(arguments(*words), env=env, stdout=full, capture_stderr=True, check=False)
+        assert done.stderr.decode().splitlines() == [
+            "holdfast: the answer could not be written: No space left on device"
+        ]
+        assert done.returncode == 74
