@@ -18,6 +18,7 @@ from coordinator.settings import Settings
 
 UNSEEN = "unseen"
 SILENT = "silent"  # no report for three intervals
+REVOKED = "revoked"  # by us, whatever it says of itself
 MOST_NAMED = 50
 
 
@@ -131,7 +132,7 @@ def _longest_unseen(each: Straggler) -> tuple[float, str]:
 
 def _state(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
     if member.revoked:
-        return "REVOKED"
+        return REVOKED
     if report is None:
         return UNSEEN
     return SILENT if _is_silent(report, now, settings) else report.state

@@ -23,13 +23,17 @@ from coordinator.database import Database, Transaction
 from coordinator.documents import TRUST_BUNDLE
 from coordinator.refusal import Code, Refused
 from coordinator.reported import Claim, announced, doubtful
-from coordinator.requests import Member, is_text
+from coordinator.requests import Member, is_one_of, is_text
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
 from wire.messages import EVENTS_MAX as MAX_EVENTS
 from wire.messages import SCOPES_MAX as MAX_SCOPES
 
 NO_MARK = Mark(0, 0)
+# What a node says of itself is counted by these words (rules A1..A9, J40; protocol 3, 4).
+STATES = frozenset({"unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked"})
+MODES = frozenset({"normal", "degraded", "fenced"})
+GRADES = frozenset({"fresh", "stale", "expired"})
 
 
 def _is_object(value: object) -> bool:
@@ -58,8 +62,8 @@ _MEMBERS = {
     "agent_version": _WORD,
     "sent_at": Member(_is_time),
     "uptime_s": Member(lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0),
-    "state": _WORD,
-    "mode": _WORD,
+    "state": Member(is_one_of(STATES)),
+    "mode": Member(is_one_of(MODES)),
     "degraded_since": Member(lambda value: value is None or _is_time(value)),
     "clock": Member(_is_object),
     "head": Member(_is_object_or_null),
@@ -72,7 +76,7 @@ _HEAD = {
     "generation": _COUNT,
     "authority_epoch": _COUNT,
     "age_s": Member(lambda value: value is None or isinstance(value, (int, float))),
-    "grade": _WORD,
+    "grade": Member(is_one_of(GRADES)),
 }
 _ACTIVE = {"authority_epoch": Member(is_integer), "config_version": Member(is_integer), "content_hash": Member(is_hash)}
 _SCOPE = frozenset({"active", "previous", "pending", "last_rejected", "notified"})

@@ -53,6 +53,10 @@ def is_text(most: int) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
 
 
+def is_one_of(words: frozenset[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and value in words
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):

@@ -32,7 +32,7 @@ def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **oth
         "agent_version": "0.1.0",
         "sent_at": "2027-01-15T08:00:00Z",
         "uptime_s": 12.5,
-        "state": "ACTIVE",
+        "state": "active",
         "mode": "normal",
         "degraded_since": None,
         "clock": {"synchronised": True, "offset_floor_s": 0.25},

@@ -296,13 +296,17 @@ async def test_trust_bundles_come_in_order_from_the_one_that_is_held(founded: Fo
 async def test_a_heartbeat_is_answered_after_it_is_kept(founded: Founded) -> None:
     """rules K30, S70, S30: it is recorded, and changes nothing that is published."""
     async with running(founded) as at:
-        node = await at.admit("node-a")
+        follower = Follower(node := await at.admit("node-a"))
+        await follower.sync()
+        content = follower.holder.marks["node_runtime"].content_hash
+        held = reports.scope({**reports.mark(1), "content_hash": content})
         head = (await node.head()).body
-        answer = await node.report(report(node, journal=reports.events(1, 2)))
+        answer = await node.report(report(node, scopes={"node_runtime": held}, journal=reports.events(1, 2)))
         assert answer["acknowledged_event"] == 2 and answer["directives"] == []
         assert answer["recorded"] == {"node_runtime": {"authority_epoch": 1, "config_version": 1}}
         fleet = await at.ask("GET", "/v1/fleet")
-        assert fleet["states"] == {"ACTIVE": 1} and fleet["baseline_shortfall"] == 2
+        assert fleet["states"] == {"active": 1} and fleet["baseline_shortfall"] == 2
+        assert (await at.ask("GET", "/v1/status"))["alarms"] == {}
         assert (await node.head()).body == head
 
 
@@ -311,7 +315,9 @@ async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(f
     async with running(founded) as at:
         node, other = await at.admit("node-a"), await at.admit("node-b")
         good = report(node)
-        for bad in (b"{}", b"[]", b"{", good.replace(b"ACTIVE", b"AC\\u0000IVE"), good[:-1] + b',"x":1}'):
+        texts = (b"{}", b"[]", b"{", good.replace(b"active", b"ac\\u0000ive"), good[:-1] + b',"x":1}')
+        encodings = (good.decode().encode(name) for name in ("utf-16", "utf-16-le", "utf-32", "utf-8-sig"))
+        for bad in (*texts, *encodings, good.replace(b"active", b"BANANA")):
             assert await refusal(node.report(bad)) == "bad_request"
         assert await refusal(node.report(report(other))) == "identity_conflict"
         assert await refusal(node.report(good.replace(b'"node-a"', b'"node-z"'))) == "removed"

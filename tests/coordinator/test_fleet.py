@@ -15,7 +15,7 @@ SETTINGS = Settings()
 
 
 def report(node_id: str, version: int, *, seen: float = NOW, **other: object) -> Report:
-    values = {"state": "ACTIVE", "mode": "normal", "head_grade": "fresh", "behind": False}
+    values = {"state": "active", "mode": "normal", "head_grade": "fresh", "behind": False}
     return Report(node_id, seen, active={"route_policy": (1, version)}, **{**values, **other})
 
 
@@ -29,9 +29,9 @@ def assessed(members, reports, **rejected: int) -> fleet.Fleet:
 
 def test_counts_spread_and_lag() -> None:
     members = [member(f"n{number}") for number in range(10)]
-    reports = [report(f"n{number}", 5) for number in range(7)] + [report("n7", 3), report("n8", 1, state="DEGRADED")]
+    reports = [report(f"n{number}", 5) for number in range(7)] + [report("n7", 3), report("n8", 1, state="degraded")]
     seen = assessed(members, reports, bad_token=3)
-    assert seen.states == {"ACTIVE": 8, "DEGRADED": 1, "unseen": 1}
+    assert seen.states == {"active": 8, "degraded": 1, "unseen": 1}
     assert seen.versions == {"route_policy": {"1.1": 1, "1.3": 1, "1.5": 7}}
     assert seen.lag_versions == {"p50": 0, "p90": 4, "p99": 4, "max": 4}
     assert seen.rejected_joins == {"bad_token": 3}
@@ -46,7 +46,7 @@ def test_the_baseline_reports_a_shortfall() -> None:
     seen = assessed(members, [])
     assert (seen.members, seen.data_members, seen.baseline_shortfall) == (3, 2, 1)
     assert assessed([*members, member("c")], []).baseline_shortfall == 0
-    assert seen.states["REVOKED"] == 1
+    assert seen.states["revoked"] == 1
 
 
 def test_stragglers_by_name_and_reason() -> None:
@@ -54,7 +54,7 @@ def test_stragglers_by_name_and_reason() -> None:
     late = report("just", 5, seen=NOW - 90)
     seen = assessed([member("silent"), member("just"), member("back")], [silent, late, report("back", 5, behind=True)])
     assert [(each.node_id, each.reason) for each in seen.stragglers] == [("silent", "silent"), ("back", "node_behind")]
-    assert seen.states == {"ACTIVE": 2, "silent": 1}
+    assert seen.states == {"active": 2, "silent": 1}
     many = assessed([member(f"n{number:03}") for number in range(80)], [])
     assert (len(many.stragglers), many.stragglers_total) == (50, 80)
 
@@ -83,7 +83,7 @@ def test_observed_in_the_database(database: Database) -> None:
     with pytest.raises(Refused):
         join(database, Candidate("node-x"), token_for(database))
     seen = fleet.observe(database, now=NOW + 10, settings=SETTINGS)
-    assert seen.states == {"ACTIVE": 2, "REVOKED": 1}
+    assert seen.states == {"active": 2, "revoked": 1}
     assert seen.versions == {"qos_policy": {"1.1": 1}, "route_policy": {"1.3": 1}}
     assert [(each.node_id, each.reason) for each in seen.stragglers] == [("node-a", "late: route_policy")]
     assert seen.lag_versions["max"] == 1

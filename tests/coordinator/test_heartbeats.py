@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.degraded import Mode
+from agent.standing import State
 from coordinator import heartbeats, revocation
 from coordinator.checkin import Comparison, Mark
 from coordinator.database import Database
-from coordinator.heartbeats import MAX_SCOPES, History, Known, Record, merge, parse
+from coordinator.heartbeats import MAX_SCOPES, MODES, STATES, History, Known, Record, merge, parse
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.publications import basis, document, publication, publish
@@ -45,7 +47,7 @@ def test_a_report_says_what_is_active() -> None:
     """rules S30, K30"""
     report = heartbeat(journal=events(4, 5))
     assert report.active == {"route_policy": Mark(1, 3, "sha256:" + "ab" * 32)}
-    assert (report.head, report.head_grade, report.state) == (Mark(1, 2), "fresh", "ACTIVE")
+    assert (report.head, report.head_grade, report.state) == (Mark(1, 2), "fresh", "active")
     assert [sequence for sequence, _ in report.journal] == [4, 5]
     assert json.loads(report.body) == value(journal=events(4, 5))
 
@@ -65,13 +67,29 @@ def test_every_member_is_required_and_in_form(name: str) -> None:
     assert parse(json.dumps(good).encode()).node_id == "node-a"
 
 
+def test_a_state_is_one_that_there_is() -> None:
+    """rules K53, J40: a word that is made up would be counted as a state of the fleet"""
+    assert (set(STATES), set(MODES)) == (set(State), set(Mode))
+    for state in STATES:
+        assert heartbeat(state=state).state == state
+    for made_up in ("BANANA", "ACTIVE", "active ", "", "unseen", "silent", 1, None, ["active"], {}):
+        assert is_bad(body(state=made_up)) and is_bad(body(mode=made_up))
+        assert is_bad(body(head={**value()["head"], "grade": made_up}))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16", "utf-32-be", "utf-8-sig"])
+def test_a_report_in_another_encoding(encoding: str) -> None:
+    """rules K53: what PostgreSQL does not take must not get into a batch"""
+    assert is_bad(json.dumps(value()).encode(encoding))
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b'{"a":' * 50_000, b" " * (64 << 10) + body(),
         body()[:-1], body()[:-1] + b',"state":"x"}', body(extra=1), body().replace(b"12.5", b"NaN"),
-        body().replace(b"12.5", b"1e999"), body().replace(b"ACTIVE", b"AC\\u0000TIVE"),
-        body().replace(b"ACTIVE", b"AC\\ud800TIVE"), body(scopes={"../x": scope(None)}),
+        body().replace(b"12.5", b"1e999"), body().replace(b"active", b"AC\\u0000TIVE"),
+        body().replace(b"active", b"AC\\ud800TIVE"), body(scopes={"../x": scope(None)}),
         body(scopes={"route_policy": {"active": None}}), body(scopes={"route_policy": scope({"config_version": 1})}),
         body(journal=[{"kind": "x"}]), body(journal=[1]), body(counters={"a": {"b": "\x1b[2J"}}),
     ],
@@ -198,7 +216,7 @@ def test_a_node_restored_from_an_old_disk_is_told(cluster: Database, second: Dat
 def test_a_report_is_never_configuration(cluster: Database) -> None:
     """rules S70"""
     before = contents(cluster, "cluster", "nodes", "resources", "sites", "audit")
-    heartbeats.record(cluster, [heartbeat(state="FENCED")], now=NOW)
+    heartbeats.record(cluster, [heartbeat(state="fenced")], now=NOW)
     assert contents(cluster, "cluster", "nodes", "resources", "sites", "audit") == before
 
 
