@@ -1,6 +1,7 @@
 """`holdfast import`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,28 @@ async def test_a_good_document_and_a_broken_one(api, tmp_path):
     assert (refused.status, refused.out) == (1, "")
     assert "refused at step 2: wrong_cluster" in refused.err
     assert "to do" in refused.err
+
+
+async def test_many_in_whatever_order(api, tmp_path):
+    """rules S60: what one is judged by goes first; what is of other nodes is passed over, what is wrong is said"""
+    cluster = api.node.cluster
+    late = cluster.snapshot(2, {"routes": {}})
+    early = cluster.snapshot(2, {"cluster": {}}, scope="node_bootstrap", subject_node_id="node-1")
+    other = cluster.snapshot(2, {"cluster": {}}, scope="node_bootstrap", subject_node_id="node-2")
+    foreign = cluster.snapshot(3, {"routes": {}}, cluster_id="elsewhere")
+    names = {"a": late, "b": foreign, "c": other, "d": early}
+    for name, document in names.items():
+        (tmp_path / name).write_bytes(b"".join(document.chunks()))
+    done = await holdfast("import", *(tmp_path / name for name in names), at=api)
+    assert api.taken == [b"".join(document.chunks()) for document in (early, late, foreign)]
+    assert done.status == 1
+    assert f"{tmp_path / 'b'}: refused at step 2: wrong_cluster" in done.err
+    assert f"{tmp_path / 'a'}: outcome Verified  scope route_policy" in done.out
+    assert f"{tmp_path / 'c'}: outcome passed_over  reason wrong_node" in done.out
+
+    done = await holdfast("import", *(tmp_path / name for name in "acd"), "--json", at=api)
+    told = {Path(one["file"]).name: one["outcome"] for one in map(json.loads, done.out.splitlines())}
+    assert (done.status, told) == (0, {"d": "Verified", "c": "passed_over", "a": "Verified"})
 
 
 async def test_the_own_client_reads_the_refusal_whole(api):

@@ -41,3 +41,25 @@ def test_a_node_without_a_network_is_fed_by_files(lab: Lab, gateway: Gateway):
     gateway.until(lambda: gateway.port() == 8082)
     gateway.until(lambda: gateway.status["state"] == "active")
     assert gateway.status["awaited"] == {}
+
+
+def test_the_whole_tree_is_handed_in_at_once(lab: Lab, gateway: Gateway):
+    """rules S60, S64, A7: also that of other nodes, and in whatever order the shell gives the names"""
+    declare(lab, 8081)
+    lab.good("allow", "add", "gateway")
+    lab.good("allow", "add", "other")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.start()
+    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.kill()
+    declare(lab, 8082)
+    tree = carried(lab)
+    lab.stop()
+
+    gateway.start()
+    done = gateway.ask("import", *map(str, tree.glob("*/*.hfs")))
+    assert done.status == 0, done
+    assert gateway.port() == 8082
+    assert gateway.status["state"] == "active"
+    assert gateway.status["awaited"] == {}
+    assert not any(scope["last_rejected"] for scope in gateway.status["scopes"].values())
