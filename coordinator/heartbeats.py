@@ -26,14 +26,9 @@ from coordinator.reported import Claim, announced, doubtful
 from coordinator.requests import Member, is_one_of, is_text
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
-from wire.messages import EVENTS_MAX as MAX_EVENTS
-from wire.messages import SCOPES_MAX as MAX_SCOPES
+from wire.messages import EVENTS_MAX, GRADES, MODES, SCOPES_MAX, STATES
 
 NO_MARK = Mark(0, 0)
-# What a node says of itself is counted by these words (rules A1..A9, J40; protocol 3, 4).
-STATES = frozenset({"unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked"})
-MODES = frozenset({"normal", "degraded", "fenced"})
-GRADES = frozenset({"fresh", "stale", "expired"})
 
 
 def _is_object(value: object) -> bool:
@@ -67,10 +62,10 @@ _MEMBERS = {
     "degraded_since": Member(lambda value: value is None or _is_time(value)),
     "clock": Member(_is_object),
     "head": Member(_is_object_or_null),
-    "scopes": Member(lambda value: isinstance(value, dict) and len(value) <= MAX_SCOPES),
+    "scopes": Member(lambda value: isinstance(value, dict) and len(value) <= SCOPES_MAX),
     "trust_bundle_version": _COUNT,
     "counters": Member(_is_object),
-    "journal": Member(lambda value: isinstance(value, list) and len(value) <= MAX_EVENTS),
+    "journal": Member(lambda value: isinstance(value, list) and len(value) <= EVENTS_MAX),
 }
 _HEAD = {
     "generation": _COUNT,
@@ -103,7 +98,7 @@ class Heartbeat:
 @dataclass(frozen=True)
 class Record:
     """What is kept of a node: the highest mark that it reported of what was published for it, by scope, at most
-    MAX_SCOPES; and what was acknowledged.
+    SCOPES_MAX; and what was acknowledged.
     """
 
     incarnation: str = ""
@@ -206,7 +201,7 @@ def merge(
             marks[scope] = heartbeat.active[scope]
         else:
             del marks[scope]
-    if len(marks) > MAX_SCOPES:  # no honest node comes there: what it does not name any more is forgotten
+    if len(marks) > SCOPES_MAX:  # no honest node comes there: what it does not name any more is forgotten
         marks = {scope: mark for scope, mark in marks.items() if scope in heartbeat.active}
     is_same = record.incarnation == heartbeat.incarnation
     acknowledged = [record.acknowledged_event] if is_same else [0]

@@ -1,7 +1,7 @@
 """JSON from outside, read strictly: UTF-8, no name twice, no NaN, no NUL, bounded, closed (rules X14, K53)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.refusal import Code, Refused
@@ -53,7 +53,7 @@ def is_text(most: int) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
 
 
-def is_one_of(words: frozenset[str]) -> Callable[[object], bool]:
+def is_one_of(words: Collection[str]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and value in words
 
 

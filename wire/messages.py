@@ -47,6 +47,10 @@ DOCUMENT_BYTES = 16 << 20
 DOCUMENTS_MAX = 256  # the steps of one walk over trust bundles (format.md 8)
 SCOPES_MAX = 256
 EVENTS_MAX = 1024
+# What a node says of itself (rules A1..A9, J40), and of how old a document is.
+STATES = ("unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked")
+MODES = ("normal", "degraded", "fenced")
+GRADES = ("fresh", "stale", "expired")
 NAME = text(128, 1)
 SHORT = text(256)
 
@@ -166,7 +170,7 @@ class HeadReport(Message):
     generation: int = member(integer(1))
     authority_epoch: int = member(integer(1))
     age_s: int = member(integer())
-    grade: str = member(one_of("fresh", "stale", "expired"))
+    grade: str = member(one_of(*GRADES))
 
 
 @message
@@ -188,7 +192,7 @@ class Active(Message):
     signer_key_id: str = member(HASH)
     applied_at: int = member(TIME)
     expires_at: int = member(TIME)
-    grade: str = member(one_of("fresh", "stale", "expired"))
+    grade: str = member(one_of(*GRADES))
 
 
 @message
@@ -239,8 +243,8 @@ class Heartbeat(Message):
     agent_version: str = member(text(64, 1))
     sent_at: int = member(TIME)
     uptime_s: int = member(integer())
-    state: str = member(text(32, 1))
-    mode: str = member(one_of("normal", "degraded", "fenced"))
+    state: str = member(one_of(*STATES))
+    mode: str = member(one_of(*MODES))
     degraded_since: int | None = member(nullable(TIME))
     clock: ClockReport = member(record(ClockReport))
     head: HeadReport | None = member(nullable(record(HeadReport)))
@@ -291,7 +295,7 @@ class MayAnswer(Message):
 
     allowed: bool = member(BOOLEAN)
     reason: str = member(text(64, 1))
-    mode: str = member(one_of("normal", "degraded", "fenced"))
+    mode: str = member(one_of(*MODES))
     until: int | None = member(nullable(TIME))
 
 

@@ -12,12 +12,12 @@ from agent.standing import State
 from coordinator import heartbeats, revocation
 from coordinator.checkin import Comparison, Mark
 from coordinator.database import Database
-from coordinator.heartbeats import MAX_SCOPES, MODES, STATES, History, Known, Record, merge, parse
+from coordinator.heartbeats import History, Known, Record, merge, parse
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import body, events, heartbeat, mark, scope, value
-from wire import messages
+from wire.messages import MODES, SCOPES_MAX, STATES
 
 REPORTED = ("node_status", "heartbeat_history", "events")
 
@@ -124,14 +124,13 @@ def test_marks_on_record_never_go_down() -> None:
 
 def test_what_is_on_record_of_a_node_is_bounded() -> None:
     """rules K53, P23: what it does not report any more goes first; what a node reads of an answer is bounded, too"""
-    assert MAX_SCOPES == messages.SCOPES_MAX
     record = None
     for turn in range(4):
         claims = {f"scope-{turn}-{number}": Mark(1, 1, "sha256:" + "ab" * 32) for number in range(100)}
         record, _ = merge(record, replace(heartbeat(), active=claims))
-        assert len(record.recorded) <= MAX_SCOPES
+        assert len(record.recorded) <= SCOPES_MAX
         assert record.recorded.items() >= claims.items()
-    many = {f"route_policy/id-{number}": scope(mark(1)) for number in range(MAX_SCOPES + 1)}
+    many = {f"route_policy/id-{number}": scope(mark(1)) for number in range(SCOPES_MAX + 1)}
     assert is_bad(body(scopes={name: {**one, "active": None} for name, one in many.items()}))
 
 
