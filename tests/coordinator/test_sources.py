@@ -47,19 +47,24 @@ def all_values(state: Model) -> dict[tuple[str, str, str, str], object]:
     }
 
 
+def judge(before: Model, after: Model) -> set[tuple[str, str, str, str]]:
+    """The entries of both whose value is another, after looking whether each names what has changed."""
+    old, new = all_values(before), all_values(after)
+    whence = all_origins(before), all_origins(after)
+    assert (whence[0].keys(), whence[1].keys()) == (old.keys(), new.keys())
+    changed = changed_resources(before, after) | {(MEMBER, each) for each in changed_members(before, after)}
+    differing = {key for key in old.keys() & new.keys() if old[key] != new[key]}
+    for key in differing:
+        named = {(each.kind, each.id) for found in whence for each in found[key].sources}
+        assert named & changed, (key, named, changed)
+    return differing
+
+
 @given(changes())
 @settings(max_examples=400, deadline=None)
 def test_where_the_value_of_an_entry_changes_one_of_its_sources_has_changed(change) -> None:
     """rules K21: and every entry that there is has an origin"""
-    before, after = change
-    old, new = all_values(before), all_values(after)
-    whence = {**all_origins(before)}, {**all_origins(after)}
-    assert (whence[0].keys(), whence[1].keys()) == (old.keys(), new.keys())
-    changed = changed_resources(before, after) | {(MEMBER, each) for each in changed_members(before, after)}
-    for key in old.keys() & new.keys():
-        if old[key] != new[key]:
-            named = {(each.kind, each.id) for found in whence for each in found[key].sources}
-            assert named & changed, (key, named, changed)
+    judge(*change)
 
 
 @given(models())
@@ -117,6 +122,37 @@ def test_an_origin_says_whence_and_why(node_id, scope_type, name, because, sourc
     }
     assert because in found[name].because
     assert ", ".join(f"{each.kind} {each.id}" for each in found[name].sources) == sources
+
+
+WRITTEN_OTHERWISE = {
+    Cluster: {"coordinators": ("https://d:1",)},
+    Node: {"addresses": ("h:9",)},
+    Service: {"endpoints": (ServiceEndpoint("w", "udp", "h", 1, True),)},
+    Route: {"ttl_s": 7},
+    QosPolicy: {"classes": {"c": QosClass(5)}},
+    StorageEndpoint: {"url": "https://other:1"},
+    DegradedModePolicy: {"max_duration_s": 7},
+}
+
+
+@pytest.mark.parametrize("key", [key for key, each in STATE.resources.items() if type(each) in WRITTEN_OTHERWISE])
+def test_a_resource_that_is_written_otherwise_changes_entries_that_name_it_and_no_others(key) -> None:
+    resource = STATE.resources[key]
+    after = replace(resource, **WRITTEN_OTHERWISE[type(resource)])
+    differing = judge(STATE, replace(STATE, resources={**STATE.resources, key: after}))
+    assert differing or key == (Node.KIND, "seen")  # the witness, which nobody is told of
+    if not isinstance(resource, Node):  # of whom each entry says another part
+        scopes = {(node_id, scope_type) for node_id, scope_type, _, _ in differing}
+        naming = {each for each, origin in all_origins(STATE).items() if Source(*key) in origin.sources}
+        assert scopes == {(node_id, scope_type) for node_id, scope_type, _, _ in naming}
+
+
+@pytest.mark.parametrize("changes", [{"certificates": (b"other",)}, {"site_id": "east"}, {"direct_url": "https://h:1"}])
+@pytest.mark.parametrize("node_id", ["core", "door", "work"])
+def test_what_the_catalog_says_of_a_member_is_named(node_id, changes) -> None:
+    members = {**STATE.members, node_id: replace(STATE.members[node_id], **changes)}
+    differing = judge(STATE, replace(STATE, members=members))
+    assert {scope_type for _, scope_type, _, name in differing if name == node_id} == {"peer_directory"}
 
 
 def test_what_a_node_runs_itself_and_what_it_may_know_are_told_apart() -> None:
