@@ -13,13 +13,13 @@ from coordinator.documents import Entry as BundleEntry
 from coordinator.drafts import PublishedVersion
 from coordinator.events import ReportedEvent
 from coordinator.explain import Explanation
+from coordinator.explain_scope import MOST_ENTRIES, ScopeExplanation
 from coordinator.fleet import Fleet
 from coordinator.history import AuditEntry
 from coordinator.operators import Operator
 from coordinator.requests import Member
 from coordinator.rotation import Step
 from coordinator.static_tree import Written
-from snapshot.identifiers import SCOPE_TYPES
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,
@@ -44,7 +44,6 @@ from wire.forms import HASH, IDENTIFIER, SCOPE
 from wire.routes import Route
 
 CHANGE_OF_A_SECTION = {"enum": ["set", "remove", "patch"]}
-SCOPE_TYPE = {"enum": list(SCOPE_TYPES)}
 BASE64 = {"type": "string", "contentEncoding": "base64"}
 
 CHANGE = closed(
@@ -202,7 +201,19 @@ OPERATIONS = {
         "Why a node is told what it is told",
         _ok("By scope type.", closed({"node_id": TEXT, "scopes": several(ref("Explanation"))})),
         (403, 404, 503),
-        query=(query("scope", SCOPE_TYPE, "Of one scope type."),),
+    ),
+    ("GET", "/v1/nodes/{node_id}/explain/{scope}"): Operation(
+        "One scope type of a node: rule, version, signers, value, sources, holders",
+        _ok("From one consistent read.", ref("ScopeExplanation")),
+        (400, 403, 404, 503),
+        query=(
+            query("section", TEXT, "Of one section alone: its value, however large."),
+            query(
+                "most",
+                {"type": "integer", "minimum": 1, "maximum": admin_api.MOST_ENTRIES},
+                f"So many entries; {MOST_ENTRIES} unless said.",
+            ),
+        ),
     ),
     ("POST", "/v1/nodes/{node_id}/revoke"): Operation(
         "Revoke a node", _ok("Done.", ID), (400, 403, 404, 503), body=_asks(("POST", "/v1/nodes/{node_id}/revoke"))
@@ -396,6 +407,7 @@ def api() -> Api:
             "Allowed": of(Entry),
             "Token": of(TokenEntry),
             "Explanation": of(Explanation),
+            "ScopeExplanation": of(ScopeExplanation),
             "Fleet": fleet,
             "Audit": of(AuditEntry),
             "Event": of(ReportedEvent),
