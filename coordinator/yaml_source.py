@@ -48,7 +48,7 @@ class Source:
 
 def documents(text: str) -> Iterator[Source]:
     """Every document of a YAML stream; an empty one is passed over. Unreadable for anything else."""
-    _check_characters(text)
+    check_characters(text)
     try:
         _check_events(text)
         nodes = list(yaml.compose_all(text, Loader=_LOADER))
@@ -65,7 +65,7 @@ def documents(text: str) -> Iterator[Source]:
             yield Source(value, lines)
 
 
-def _check_characters(text: str) -> None:
+def check_characters(text: str) -> None:
     """By ourselves, since the parser says neither which character it refuses nor where."""
     found = _NO_YAML.search(text)
     if found is not None:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from coordinator import yaml_source
 from coordinator.refusal import bounded
 from coordinator.resources import InvalidResources, Problem
 
@@ -95,14 +96,18 @@ def _is_meant(path: Path) -> bool:
 def _text(path: Path) -> str:
     try:
         str(path).encode()
-        data = _bytes(path)
     except UnicodeEncodeError:
         raise _Unreadable("its name is not UTF-8", "rename it") from None
+    data = _bytes(path)
     try:
-        return data.decode()
+        text = data.decode()
+        yaml_source.check_characters(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _Unreadable("is not UTF-8", "save it as UTF-8", line) from None
+    except yaml_source.Unreadable as error:  # a request of JSON does not carry it
+        raise _Unreadable(error.message, error.remedy, error.line) from None
+    return text
 
 
 def _bytes(path: Path) -> bytes:

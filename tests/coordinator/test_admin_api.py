@@ -114,14 +114,43 @@ async def test_what_is_wrong_in_a_file_is_named_with_its_line_and_remedy(founded
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ("{password: {secret_ref: nocolon}}", "spec.settings.password"),
+        ("{ports: {8080: {password: x}}}", "spec.settings.ports.8080.password"),
+        ("{a: \x7f}", "(document)"),
+    ],
+)
+async def test_nothing_declared_is_a_fault_of_ours(founded: Founded, settings: str, field: str) -> None:
+    """rules S69: a wrong reference, a name of digits, a character that no YAML holds."""
+    async with running(founded) as at:
+        answer = await refused_apply(at, f"{{kind: Service, id: s, spec: {{settings: {settings}}}}}")
+        assert field in [problem["field"] for problem in answer["problems"]]
+        assert (await at.apply(GOOD))["outcome"] == "applied"
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\0"])
+async def test_text_that_utf_8_cannot_spell_is_refused(founded: Founded, text: str) -> None:
+    """rules K53: in a file, and in its name."""
+    async with running(founded) as at:
+        for files in ({"state.yaml": text}, {f"{text}.yaml": GOOD}):
+            assert (await refused_files(at, files, 400))["code"] == "bad_request"
+        assert (await at.apply(GOOD))["outcome"] == "applied"
+
+
 async def refused_apply(at: Running, text: str) -> dict:
     """The whole body of the refusal, as it is on the wire."""
-    data = json.dumps({"files": {"state.yaml": text}}).encode()
+    return await refused_files(at, {"state.yaml": text}, 422)
+
+
+async def refused_files(at: Running, files: dict[str, str], status: int) -> dict:
+    data = json.dumps({"files": files}).encode()
     head = f"POST /v1/apply HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
     async with await trio.open_unix_socket(at.founded.socket) as stream:
         await stream.send_all(head.encode() + data)
         answer = b"".join([piece async for piece in stream])
-    assert answer.startswith(b"HTTP/1.1 422 ")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
     return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 

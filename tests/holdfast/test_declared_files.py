@@ -112,10 +112,13 @@ def test_what_cannot_be_read_is_named(make: Callable[[Path], object], field: str
     assert names(place) == ["a.yaml"]
 
 
-def test_the_line_that_is_not_utf_8(place: Path) -> None:
-    (place / "a.yaml").write_bytes(b"a: b\nc: \xff\n")
+@pytest.mark.parametrize(
+    ("data", "message"), [(b"\xff", "is not UTF-8"), (b"\0", "U+0000"), (b"\xef\xbf\xbe", "U+FFFE")]
+)
+def test_the_line_that_is_no_text(data: bytes, message: str, place: Path) -> None:
+    (place / "a.yaml").write_bytes(b"a: b\nc: %b\n" % data)
     (problem,) = problems(place)
-    assert problem.line == 2
+    assert problem.line == 2 and message in problem.message
 
 
 def test_a_link_to_nowhere_may_have_been_a_directory(place: Path) -> None:
