@@ -33,7 +33,7 @@ class Granting:
     async def accept(self, grant: JoinGrant) -> None:
         """Verified and durable, or NotGrantedError (rules J15)."""
         bundles, others = enrolling.split_grant(grant.documents, self.node.holdings.holder.limits)
-        await self._trust(bundles)
+        await self._trust(bundles, "join")
         log.info("joined", outcome=grant.outcome, coordinator=grant.coordinator_id)
         for kind, data in others:
             try:
@@ -41,7 +41,7 @@ class Granting:
             except Rejected:
                 continue  # recorded; the head will name it again
 
-    async def _trust(self, bundles: list[bytes]) -> None:
+    async def _trust(self, bundles: list[bytes], source: str) -> None:
         """The roots are pinned before the bundle is activated: where they stand, there is no second first use."""
         node = self.node
         if not bundles:
@@ -52,9 +52,9 @@ class Granting:
         held = node.holdings.bundle
         limits = node.holdings.holder.limits
         newer = [data for data in bundles if held is None or enrolling.version_of(data, limits) > held.version]
-        await self.update.trust.walk(newer, "join")
+        await self.update.trust.walk(newer, source)
         if TRUST_BUNDLE not in node.holdings.kept.marks:
-            raise NotGrantedError("no trust bundle of the grant is one that this node believes")
+            raise NotGrantedError(f"this node believes no trust bundle that it was given ({source})")
 
     async def _pin(self, bundles: list[bytes]) -> None:
         node, limits = self.node, self.node.holdings.holder.limits
@@ -76,7 +76,7 @@ class Granting:
         installed = _installed(self.node.settings.trust.bundle_file)
         if installed is None:
             raise NotGrantedError("trust.bundle_file is not set")
-        await self._trust([installed])
+        await self._trust([installed], "installed bundle")
 
 
 def _installed(file: Path | None) -> bytes | None:

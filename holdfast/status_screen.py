@@ -54,7 +54,9 @@ def _freshness(status: Status, now: float) -> Text:
     if head is None:
         return Text("no head has been received yet")
     grade = str(head["grade"])
-    said = "confirmed by the coordinator" if grade == "fresh" else "not confirmed by a coordinator any more"
+    manual = any(source["kind"] == "manual" for source in status.get("sources", ()))
+    who = "by its manual map" if manual else "by the coordinator" if grade == "fresh" else "by a coordinator"
+    said = f"confirmed {who}" if grade == "fresh" else f"not confirmed {who} any more"
     return Text.assemble(
         (said, GRADES[grade]), f"  head {head['generation']}, ",
         f"{'expires' if grade == 'fresh' else 'expired'} {until(head['expires_at'], now)}",

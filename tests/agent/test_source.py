@@ -7,6 +7,7 @@ import time
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from agent.configuration import MapEntry, TrustTable
 from snapshot.manifest import Revocations
@@ -212,18 +213,21 @@ async def test_a_manual_map_works_without_a_coordinator(one, mock_clock):
     write_tree(one.server, tree, NODE_ID)
     async with serving_files(tree, one.server.authority, "127.0.0.1") as url:
         entry = MapEntry(url=url, ca_file=one.server.ca_file, automatic_refresh=True)
-        async with one.agent(**by_hand(one, entry)):
-            await one.settled()
-            assert one.node.store.enrolment.trusted_by == "installed bundle"
-            status = await one.status()
-            assert [row["kind"] for row in status["sources"]] == ["manual"]
-            assert status["rollback_check"] == "unconfirmed"
-            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
-            one.server.announce()
-            write_tree(one.server, tree, NODE_ID)
-            await one.until_active(ROUTES, 2)
-            assert one.server.requests == []
-            assert one.server.heartbeats == []
+        with capture_logs() as logs:
+            async with one.agent(**by_hand(one, entry)):
+                await one.settled()
+                assert one.node.store.enrolment.trusted_by == "installed bundle"
+                status = await one.status()
+                assert [row["kind"] for row in status["sources"]] == ["manual"]
+                assert status["rollback_check"] == "unconfirmed"
+                one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+                one.server.announce()
+                write_tree(one.server, tree, NODE_ID)
+                await one.until_active(ROUTES, 2)
+                assert one.server.requests == []
+                assert one.server.heartbeats == []
+        (taken,) = [line for line in logs if line["event"] == "trust bundle taken"]
+        assert taken["source"] == "installed bundle"
 
 
 async def test_without_automatic_refresh_an_operator_asks(one, mock_clock):

@@ -39,6 +39,9 @@ async def test_at_a_glance(api):
     assert done.status == 0
     assert lines[0] == f"ACTIVE node-1 in blue generation {api.node.store.watch.generation}"
     assert lines[1].startswith("confirmed by the coordinator head 1, expires in 6 d")
+    api.sources = [{"kind": "manual", "url": "https://m:1", "error": "", "failures": 0}]
+    assert "\nconfirmed by its manual map  head 1" in (await holdfast("status", at=api)).out
+    api.sources = []
     assert any(line.startswith("route_policy 1.1 fresh in 6 d") for line in lines)
     assert "To look at" not in done.out
 
