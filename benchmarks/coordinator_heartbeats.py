@@ -19,7 +19,7 @@ from coordinator import heartbeats, schema
 from coordinator.database import Database
 from snapshot.identifiers import SCOPE_TYPES
 from tests.coordinator import postgresql
-from tests.coordinator.reports import body
+from tests.coordinator.reports import body, mark
 
 NOW = 1_800_000_000.0
 
@@ -45,8 +45,17 @@ def members(database: Database, count: int) -> None:
         }
         for number in range(count)
     ]  # fmt: skip
+    lines = [
+        {
+            "node_id": f"n{number}", "scope": scope, "authority_epoch": 1, "config_version": 7 + number % 3,
+            "content_hash": str(mark(1)["content_hash"]), "snapshot_id": f"{scope}-{number}", "published_at": NOW,
+        }
+        for number in range(count)
+        for scope in SCOPE_TYPES
+    ]  # fmt: skip
     with database.change(actor="benchmark", now=NOW) as transaction:
         transaction.run(insert(schema.nodes), rows)
+        transaction.run(insert(schema.published), lines)
         transaction.audit("benchmark", "members")
 
 
