@@ -11,10 +11,11 @@ from coordinator.database import Database, Transaction
 from coordinator.references import DEFAULT_SITE
 from coordinator.refusal import Code, Refused
 from coordinator.tokens import key_id_of
-from snapshot.identifiers import is_endpoint, is_hash, is_id
+from snapshot.identifiers import format_time, is_endpoint, is_hash, is_id
 
 PUT_BACK = "the database was put back: a node holds a head that we signed and that is not on record here"
 RAISE_EPOCH = "holdfastctl epoch raise"
+IMPORT_FIRST = "first `holdfastctl trust import` of all bundles that are younger than the copy"
 
 _CHUNK = 500  # names in one statement
 
@@ -56,7 +57,9 @@ class Standing:
 
     @property
     def remedy(self) -> str:
-        return RAISE_EPOCH if self.put_back_epoch is None else f"{RAISE_EPOCH} --to {self.put_back_epoch + 1}"
+        """Bundles first: the number of one that nodes hold must not come again (held_bundles.py)."""
+        to = "" if self.put_back_epoch is None else f" --to {self.put_back_epoch + 1}"
+        return f"{IMPORT_FIRST}, then {RAISE_EPOCH}{to}"
 
 
 def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
@@ -161,9 +164,17 @@ def raise_sites(transaction: Transaction, site_ids: Iterable[str]) -> None:
     transaction.run(update(table).where(chosen).values(generation=table.c.generation + 1))
 
 
-def issue_time(transaction: Transaction, now: float) -> int:
-    """The `issued_at` of what is about to be signed: never behind the last one (rules K47)."""
-    return max(int(now), standing(transaction).last_issued_at)
+def issue_time(transaction: Transaction, now: float, *, back_s: int = 0) -> int:
+    """The `issued_at` of what is about to be signed, `back_s` before `now`, and never behind the last one (rules K47).
+
+    `clock_behind` where that one lies ahead of `now`: a node with this time would refuse what we sign (format.md 7).
+    """
+    last = standing(transaction).last_issued_at
+    if last > now:
+        detail = f"what was signed last is dated {format_time(last)}, and this clock is behind that"
+        remedy = f"set the clock right; if it is right: {RAISE_EPOCH}, or wait until then"
+        raise Refused(Code.CLOCK_BEHIND, detail, remedy=remedy)
+    return max(int(now) - back_s, last)
 
 
 def server_certificates(transaction: Transaction) -> frozenset[str]:

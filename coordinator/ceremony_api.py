@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from coordinator import drafts, wishes
 from coordinator.desk import body_of, for_operators, parameter
+from coordinator.refusal import Code, Refused
 from coordinator.requests import Member
 from coordinator.running import Coordinator
 from coordinator.signing_requests import SigningRequest
@@ -49,13 +50,21 @@ class CeremonyApi:
     async def bundle_request(self, request: Request) -> object:
         """Nothing is changed by asking; what is signed comes back by POST /v1/trust."""
         at, body = self._at, await body_of(request, _WISHES)
+        self._believed()
         wished = wishes.parse(body.get("wishes", []), at.now())
         return _answer(await in_library(drafts.bundle_request, at.database, wished, at.settings, at.now()))
 
     async def recovery_request(self, request: Request) -> object:
         at, body = self._at, await body_of(request, _RECOVERY)
+        self._believed()
         asked = body["node_id"], body["scope"], body["to_config_version"]
         return _answer(await in_library(drafts.recovery_request, at.database, *asked, at.settings, at.now()))
+
+    def _believed(self) -> None:
+        """Root keys sign no date of a clock that has just leapt ahead (leap.py)."""
+        fault = self._at.publisher.clock_fault()
+        if fault:
+            raise Refused(Code.CLOCK_JUMPED, fault.partition(": ")[2])
 
 
 def _answer(made: SigningRequest) -> dict[str, object]:

@@ -85,7 +85,8 @@ def add_trust_bundle(database: Database, bundle: Document, *, announces_epoch: i
         row = {"config_version": bundle.config_version, "authority_epoch": announces_epoch}
         times = {"snapshot_id": bundle.snapshot_id, "expires_at": bundle.expires_at}
         transaction.run(insert(table).values(**row, **times))
-        latest = max(standing.last_issued_at, bundle.issued_at)
+        is_raised = announces_epoch > standing.authority_epoch  # the time begins anew, as at every node (format.md 7)
+        latest = bundle.issued_at if is_raised else max(standing.last_issued_at, bundle.issued_at)
         transaction.run(update(schema.cluster).values(authority_epoch=announces_epoch, last_issued_at=latest))
         transaction.audit("trust_bundle.add", str(bundle.config_version), {"version": held}, row)
         authority.raise_revision(transaction)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from coordinator import authority, ceremony, documents, schema, signing_requests, situation
 from coordinator import rotation as rotations
-from coordinator.ceremony import Carry, Moment, Restore, Retire, Wish
+from coordinator.ceremony import Carry, Moment, RaiseEpoch, Restore, Retire, Wish
 from coordinator.database import Database, Transaction
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
@@ -42,7 +42,7 @@ def bundle_request(database: Database, wishes: Sequence[Wish], settings: Setting
     container, present, former = _chain(database)
     with database.read() as transaction:
         standing = authority.standing(transaction)
-        issued_at = authority.issue_time(transaction, now)
+        issued_at = _date(transaction, wishes, now)
         carried: list[Wish] = [
             Carry(situation.read_revocations(transaction)),
             *_readmitted(transaction, present.revocations),
@@ -51,6 +51,13 @@ def bundle_request(database: Database, wishes: Sequence[Wish], settings: Setting
     moment = Moment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
     following = ceremony.next_trust(present, [*carried, *wishes], moment)
     return signing_requests.for_bundle(container, following, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
+
+
+def _date(transaction: Transaction, wishes: Sequence[Wish], now: float) -> int:
+    """A higher epoch begins by the clock as it is now: the way back where the last date lies ahead (format.md 7)."""
+    if any(isinstance(wish, RaiseEpoch) for wish in wishes):
+        return int(now)
+    return authority.issue_time(transaction, now)
 
 
 def recovery_request(

@@ -24,7 +24,8 @@ class Unpublishable(Exception):
 @dataclass(frozen=True)
 class Issue:
     """`issued_at` lies CLOCK_SKEW_S before `now`, so that a node whose clock is behind takes what is signed at once; it
-    is never before what was issued earlier (rules K47), and `now` never before it. Lifetimes count from `now`.
+    is never before what was issued earlier (rules K47), nor after `now`, the time at which what is signed is judged
+    before it goes out. Lifetimes count from `now`.
     """
 
     cluster_id: str

@@ -41,7 +41,8 @@ class Keeper:
         try:
             publisher = at.publisher
             looked = partial(_looked, at.database, publisher.keys, at.settings, at.now())
-            standing, publisher.health.outlook = await in_library(looked)
+            standing, unable = await in_library(looked)
+            publisher.health.outlook = publisher.clock_fault() or unable
             self._stand(put_back.reason_of(standing))
             if self._known is None or standing.state_id != self._known.state_id:
                 self._known = standing

@@ -58,7 +58,10 @@ class Health:
 
 
 class Publisher:
-    """`now` reads the clock, in Unix seconds; `keys` are the config keys that this replica signs with."""
+    """`now` reads the clock, in Unix seconds; `keys` are the config keys that this replica signs with.
+
+    `clock_fault`: why nothing is signed by that clock now, or nothing (leap.py).
+    """
 
     def __init__(
         self,
@@ -67,12 +70,14 @@ class Publisher:
         settings: Settings,
         board: Board,
         now: Callable[[], float],
+        clock_fault: Callable[[], str] = str,
     ) -> None:
         self._database = database
         self.keys = tuple(keys)
         self._settings = settings
         self._board = board
         self._now = now
+        self.clock_fault = clock_fault
         self._backlog = Backlog()
         self._urgent: list[str] = []
         self._woken = trio.Event()
@@ -124,9 +129,14 @@ class Publisher:
 
     async def _publish(self, node_ids: Sequence[str]) -> bool:
         """Whether to go on."""
+        now = self._now()
+        fault = self.clock_fault()  # asked after it was read: a leap in between is one
+        if fault:
+            self._cannot(fault)
+            return False
         try:
             batch: Batch = await in_compiler(
-                backlog.prepare, self._database, self._backlog, self.keys, self._settings, node_ids, self._now()
+                backlog.prepare, self._database, self._backlog, self.keys, self._settings, node_ids, now
             )
             self._note(batch)
             await self._put_out([each.publication for each in batch.drafts])

@@ -31,6 +31,8 @@ class Code(enum.StrEnum):
     ALREADY_INITIALISED = "already_initialised"
     NO_STATE = "no_state"
     STALE_STATE = "stale_state"
+    CLOCK_BEHIND = "clock_behind"
+    CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"
     IN_USE = "in_use"
     SCHEMA_TOO_NEW = "schema_too_new"

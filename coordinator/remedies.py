@@ -90,6 +90,14 @@ EXPLANATIONS: dict[Code, Explanation] = {
         "This replica works on a state that is no longer the latest one.",
         "Wait: it reloads by itself. If it stays, look at its log and at the database.",
     ),
+    Code.CLOCK_BEHIND: Explanation(
+        "What was signed last is dated later than this machine's clock says: nodes would refuse whatever came next.",
+        "Set the clock right. If it is right, it was ahead before: holdfastctl epoch raise, or wait for that date.",
+    ),
+    Code.CLOCK_JUMPED: Explanation(
+        "The clock has leapt ahead by more than nodes tolerate; for ten minutes nothing is signed by it.",
+        "Set the clock right. If it is right: restart the coordinator, or wait.",
+    ),
     Code.CONCURRENT_UPDATE: Explanation(
         "Another change came first; nothing of this one was done.", "Look at the plan again, and apply it again."
     ),

@@ -27,6 +27,7 @@ from coordinator.database_fault import first_line
 from coordinator.door import Door
 from coordinator.heartbeats import Answer, Heartbeat, History
 from coordinator.keeper import Keeper
+from coordinator.leap import HOLD_S, Leap
 from coordinator.listeners import Transports
 from coordinator.metrics import Readiness
 from coordinator.pinning import Pins
@@ -146,7 +147,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     with database.read() as transaction:
         cluster_id = authority.standing(transaction).cluster_id
     board = Board()
-    publisher = Publisher(database, _config_keys(at), at.settings, board, now)
+    leap = Leap(clock.now, clock.elapsed, min(HOLD_S, at.settings.head_refresh_s / 2))
+    publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault)
     coordinator = Coordinator(
         cluster_id=cluster_id,
         coordinator_id=at.coordinator_id,

@@ -78,18 +78,19 @@ class Situation:
 
 
 def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: Settings, now: float) -> Issue:
-    """Unpublishable without a trust bundle: nobody could verify what we sign. `stale_state`: see authority.sound."""
+    """Unpublishable without a trust bundle: nobody could verify what we sign. Refused: see authority.sound and
+    authority.issue_time.
+    """
     standing = authority.sound(transaction)
     found = latest_bundle(transaction)
     if found is None:
         raise Unpublishable("no_trust_bundle", "no trust bundle was added yet")
     entry, bundle = found
-    issued_at = authority.issue_time(transaction, now - CLOCK_SKEW_S)
     return Issue(
         cluster_id=standing.cluster_id,
         authority_epoch=standing.authority_epoch,
-        now=max(now, issued_at),
-        issued_at=issued_at,
+        now=now,
+        issued_at=authority.issue_time(transaction, now, back_s=CLOCK_SKEW_S),
         settings=settings,
         keys=tuple(keys),
         bundle=bundle,

@@ -104,9 +104,21 @@ def test_issue_times_never_go_back(database: Database) -> None:
         transaction.run(update(schema.cluster).values(last_issued_at=int(NOW) + 100))
         transaction.audit("x", "x")
     with database.read() as transaction:
-        assert authority.issue_time(transaction, NOW) == NOW + 100
         assert authority.issue_time(transaction, NOW + 100.9) == NOW + 100
         assert authority.issue_time(transaction, NOW + 101.5) == NOW + 101
+        assert authority.issue_time(transaction, NOW + 300, back_s=300) == NOW + 100
+        assert authority.issue_time(transaction, NOW + 500, back_s=300) == NOW + 200
+
+
+def test_what_no_node_would_take_yet_gets_no_date(database: Database) -> None:
+    """rules K47: the last date lies ahead of the clock, so the clock is wrong, or it was"""
+    initialise(database)
+    with database.change(actor="x", now=NOW) as transaction:
+        transaction.run(update(schema.cluster).values(last_issued_at=int(NOW) + 100))
+        transaction.audit("x", "x")
+    with database.read() as transaction, pytest.raises(Refused) as caught:
+        authority.issue_time(transaction, NOW + 99)
+    assert caught.value.code is Code.CLOCK_BEHIND and "epoch raise" in caught.value.remedy
 
 
 def test_another_replica_brings_its_own_keys(database: Database) -> None:

@@ -144,10 +144,24 @@ def test_a_root_key_waits_for_nothing_but_its_successor(cluster: Standing) -> No
 
 
 def test_issue_times_never_go_back(cluster: Standing) -> None:
-    """rules K47"""
+    """rules K47: what nobody would take yet is not asked for; a recovery neither"""
     cluster.lead()
+    cluster.publish(3, 5)
     cluster.now -= 3_600
-    assert cluster.request().envelope.issued_at == int(NOW)
+    assert refusal(cluster.request).code is Code.CLOCK_BEHIND
+    recovery = drafts.recovery_request, cluster.database, "n1", "route_policy", 3, SETTINGS, cluster.now
+    assert refusal(*recovery).code is Code.CLOCK_BEHIND
+
+
+def test_a_raised_epoch_sets_the_time_right(cluster: Standing) -> None:
+    """rules K47, A16: as a node's floor, by the date of the bundle that announces the epoch (format.md 7)"""
+    cluster.now += 100_000
+    cluster.lead()
+    cluster.now -= 100_000 - 60
+    assert refusal(cluster.request).code is Code.CLOCK_BEHIND
+    assert cluster.lead(RaiseEpoch()).envelope.issued_at == int(cluster.now)
+    cluster.now += 5
+    assert cluster.lead().envelope.issued_at == int(cluster.now)
 
 
 def test_without_a_bundle_there_is_nothing_to_extend(database: Database) -> None:

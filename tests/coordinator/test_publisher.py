@@ -120,6 +120,24 @@ async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Databas
         nursery.cancel_scope.cancel()
 
 
+async def test_while_the_clock_is_not_believed_nothing_is_signed(database: Database) -> None:
+    """rules K47"""
+    press = Press.founded(database, "node-a")
+    made, board = publisher_of(press)
+    said = ["clock_jumped: by 100000 s"]
+    made.clock_fault = lambda: said[0]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(20):
+            while not made.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert made.health.fault == said[0] and board.latest("node-a") is None
+        said[0] = ""
+        await published(made)
+        assert made.health.fault == ""
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_has_just_joined_goes_first(database: Database, monkeypatch) -> None:
     """rules J9: a join waits for its grant."""
     monkeypatch.setattr(publisher, "BATCH", 2)

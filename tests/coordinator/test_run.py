@@ -1,5 +1,6 @@
 """The daemon, as a process and in one: starts from a file, ends on a signal, says what is wrong with its set-up."""
 
+import base64
 import contextlib
 import json
 import os
@@ -10,14 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
+import trio.testing
 
 from coordinator import run
 from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
-from wire.client import Call, Client, UnixConnector
+from wire.client import Call, Client, ClientError, UnixConnector
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
 
@@ -241,6 +244,52 @@ async def test_without_a_key_that_signs_it_is_not_ready(founded: Founded) -> Non
         assert "unpublishable{" not in (await at.probe("/metrics"))[1].decode()
 
 
+async def test_a_clock_that_was_ahead_is_a_loud_fault_until_the_epoch_is_raised(founded: Founded) -> None:
+    """rules K47, J46: probe, status, metric and log have the reason and the way back, and nothing goes out"""
+    now = [founded.now + 100_000]
+    async with running(founded, now=lambda: now[0]) as at:
+        node = await at.admit("node-a")  # signs its head by that clock
+        now[0] = founded.now + 60
+        with structlog.testing.capture_logs() as logs:
+            await at.daemon.keeper.look()
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"clock_behind" in said and b"epoch raise" in said
+        assert (await at.ask("GET", "/v1/status"))["publishing"]["fault"].startswith("clock_behind")
+        assert "clock_behind" in next(line["reason"] for line in logs if line["event"] == "not ready")
+        metrics = (await at.probe("/metrics"))[1].decode()
+        assert 'holdfast_coordinator_unpublishable{reason="clock_behind"} 1.0' in metrics
+        head = (await node.head()).body
+        await at.apply(STATE)
+        with pytest.raises(ClientError, match="clock_behind"):
+            await at.ask("POST", "/v1/trust/requests", {})
+        assert (await node.head()).body == head
+
+        founded.bundles.now = now[0]
+        bundle = founded.bundles.next(epoch=2)
+        await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})
+        with trio.fail_after(10):
+            while at.daemon.coordinator.board.latest("node-a").pair[0] < 2:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        follower = Follower(node)
+        follower.take(bundle, "snapshot", now[0])
+        await follower.sync(now=now[0])
+        assert follower.holder.roles == {"core_mesh"}
+        await at.daemon.keeper.look()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+async def test_while_the_clock_has_jumped_nothing_is_dated(founded: Founded) -> None:
+    """rules K47: neither by the publisher nor for root keys to sign"""
+    async with running(founded) as at:
+        at.daemon.coordinator.publisher.clock_fault = lambda: "clock_jumped: by 100000 s"
+        await at.daemon.keeper.look()
+        status, said = await at.probe("/probe/readiness")
+        assert status == 503 and b"clock_jumped" in said
+        assert await refusal(at.ask("POST", "/v1/trust/requests", {})) == "clock_jumped"
+        asked = {"node_id": "node-a", "scope": "route_policy", "to_config_version": 1}
+        assert await refusal(at.ask("POST", "/v1/recoveries/requests", asked)) == "clock_jumped"
+
+
 async def test_metrics_say_what_goes_on(founded: Founded) -> None:
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
@@ -259,8 +308,6 @@ async def test_metrics_say_what_goes_on(founded: Founded) -> None:
 
 async def test_new_keys_are_read_on_a_signal(founded: Founded) -> None:
     """rules S36: the new key signs as soon as the bundle says so."""
-    import base64
-
     from coordinator import custody, documents
     from coordinator.signing_key import SigningKey
     from snapshot.bundle import CONFIG
