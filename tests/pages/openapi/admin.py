@@ -337,7 +337,7 @@ OPERATIONS = {
     ("POST", "/v1/publish"): Operation(
         "Bring a directory up to what is published now",
         _ok("Files by what became of them.", ref("Written")),
-        (400, 403, 503),
+        (400, 403, 409, 503),
         body=_asks(("POST", "/v1/publish")),
     ),
     ("GET", "/v1/rotation"): Operation(
