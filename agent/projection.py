@@ -62,7 +62,7 @@ class Projection:
         Files that somebody took away (a cleaner of /run) are made anew, with all that they stand in.
         """
         if self._present is not None and not self.generations.stands(self._present, INDEX):
-            log.warning("files were gone, made anew", path=str(self.generations.link))
+            log.warning("files were gone, making them anew", path=str(self.generations.link))
             self._forget()
         if self._present is None:
             self.start()

@@ -182,7 +182,7 @@ def test_a_socket_and_files_that_a_cleaner_took_come_back(folder, notified):
     process.terminate()
     _, said = process.communicate(timeout=30)
     assert "socket was gone, made anew" in said
-    assert "files were gone, made anew" in said
+    assert "files were gone, making them anew" in said
     assert not at.exists()
 
 
