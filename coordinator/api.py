@@ -246,8 +246,10 @@ class NodeApi:
     # ---- heartbeat
 
     async def heartbeat(self, request: Request) -> Response:
-        """Answered after its commit (protocol 3)."""
-        peer = await self._member(request)
+        """Answered after its commit (protocol 3). A coordinator that was put back notes what nodes hold, and answers
+        nothing: its operator has to know which bundles there are (held_bundles.py).
+        """
+        peer = await self._member(request, is_report=True)
         _check_rate(self._reports, peer)
         body = await request.body()
         report = heartbeats.parse(body, most=self._at.settings.heartbeat_bytes)
@@ -257,6 +259,7 @@ class NodeApi:
         except NotRecorded:  # it is logged already
             raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
         self._at.seen.reported(peer.node_id)
+        self._sound()
         for scope, comparison in answer.comparisons.items():
             self._at.alarm(comparison.value)
             if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
@@ -275,11 +278,13 @@ class NodeApi:
 
     # ---- who asks
 
-    async def _member(self, request: Request) -> TlsPeer:
+    async def _member(self, request: Request, *, is_report: bool = False) -> TlsPeer:
         """The node of the connection. The first use of a new certificate ends the old one."""
         peer = request.peer
         if not isinstance(peer, TlsPeer):
             raise HttpError(403, Code.BAD_PROOF.value, "no client certificate was shown")
+        if is_report and self._at.standstill.reason:
+            return peer
         self._sound()
         pins = self._at.pins
         if pins.is_next(peer.fingerprint):

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import select
 
-from coordinator import authority, ceremony, documents, schema, signing_requests, situation
+from coordinator import authority, ceremony, documents, held_bundles, schema, signing_requests, situation
 from coordinator import rotation as rotations
 from coordinator.ceremony import Carry, Moment, RaiseEpoch, Restore, Retire, Wish
 from coordinator.database import Database, Transaction
@@ -38,10 +38,11 @@ class PublishedVersion:
 
 
 def bundle_request(database: Database, wishes: Sequence[Wish], settings: Settings, now: float) -> SigningRequest:
-    """Refused where the wishes are at odds with what stands there."""
+    """Refused where the wishes are at odds with what stands there, and where nodes hold a later bundle already."""
     container, present, former = _chain(database)
     with database.read() as transaction:
         standing = authority.standing(transaction)
+        held_bundles.check_unused(transaction, signing_requests.bundle_of(container).version + 1)
         issued_at = _date(transaction, wishes, now)
         carried: list[Wish] = [
             Carry(situation.read_revocations(transaction)),

@@ -10,13 +10,14 @@ it signed would lie below what nodes hold (rules X12).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select, update
 
-from coordinator import authority, schema, situation
+from coordinator import authority, held_bundles, schema, situation
 from coordinator.checkin import Comparison, Mark, Pair, compare
 from coordinator.database import Database, Transaction
+from coordinator.documents import TRUST_BUNDLE
 from coordinator.refusal import Code, Refused
 from snapshot import envelope
 from snapshot.bundle import REVOKED, TrustBundle
@@ -31,6 +32,14 @@ from snapshot.verify import Verified, verify
 MOST_BUNDLES = 16  # a head lives for hours at most, a bundle for months
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A head that was proven: its version, and that of the trust bundle which it lists."""
+
+    mark: Mark
+    bundle_version: int
+
+
 def reason(database: Database) -> str:
     """What keeps everything from being signed, and the remedy; nothing where the state is sound."""
     with database.read() as transaction:
@@ -41,8 +50,8 @@ def reason_of(standing: authority.Standing) -> str:
     return f"{authority.PUT_BACK} ({standing.remedy})" if standing.is_put_back else ""
 
 
-def shown(database: Database, node_id: str, data: bytes) -> Mark:
-    """The version of a head (a container) that our keys have signed for exactly this node; else `bad_proof`.
+def shown(database: Database, node_id: str, data: bytes) -> Shown:
+    """What a head (a container) says that our keys have signed for exactly this node; else `bad_proof`.
 
     All steps of format.md 7, as of the head's own time: what has expired since was signed all the same. A key counts
     that the latest bundle or one before it lists, unless it was revoked since: it may be in other hands.
@@ -63,16 +72,18 @@ def shown(database: Database, node_id: str, data: bytes) -> Mark:
     raise Refused(Code.BAD_PROOF, f"no head of {node_id}: {detail}") from refusal
 
 
-def stands(database: Database, node_id: str, mark: Mark) -> Comparison:
+def stands(database: Database, node_id: str, head: Shown) -> Comparison:
     with database.read() as transaction:
-        return _compared(transaction, node_id, mark)
+        return _compared(transaction, node_id, head.mark)
 
 
-def keep(database: Database, node_id: str, mark: Mark, *, now: float) -> Comparison:
+def keep(database: Database, node_id: str, head: Shown, *, now: float) -> Comparison:
     """What `shown` gave, against the record as it is now: another replica may have published meanwhile."""
+    mark = head.mark
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
         found = _compared(transaction, node_id, mark)
         if found is Comparison.PUT_BACK:
+            held_bundles.note(transaction, node_id, head.bundle_version)
             epoch = _epoch_of(mark, authority.standing(transaction))
             transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
         ours = _record(transaction, node_id)
@@ -109,13 +120,14 @@ def _record(transaction: Transaction, node_id: str) -> Mark | None:
     return None if row is None else Mark(row.authority_epoch, row.generation, row.content_hash)
 
 
-def _verified(data: bytes, holder: Holder) -> Mark:
+def _verified(data: bytes, holder: Holder) -> Shown:
     opened = envelope.parse(ChunkParts([data], holder.limits).opening().envelope, HEAD, holder.limits)
     at = max(opened.issued_at, opened.valid_from)
     verdict = verify(ChunkParts([data], holder.limits), _lenient(holder, opened, at), kind=HEAD, now=at)
-    if not isinstance(verdict, Verified):
+    if not isinstance(verdict, Verified) or verdict.head is None:
         raise AssertionError("a head is verified or refused")
-    return Mark(*verdict.mark.version, verdict.content_hash)
+    listed = verdict.head.scopes.get(TRUST_BUNDLE)
+    return Shown(Mark(*verdict.mark.version, verdict.content_hash), listed.config_version if listed else 0)
 
 
 def _lenient(holder: Holder, opened: Envelope, at: float) -> Holder:

@@ -5,7 +5,7 @@ Root keys never reach a coordinator; what they sign comes as a file, through the
 
 from dataclasses import replace
 
-from coordinator import authority, documents, situation
+from coordinator import authority, documents, held_bundles, situation
 from coordinator.database import Database
 from coordinator.documents import TRUST_BUNDLE, Document, Entry, Recovery
 from coordinator.refusal import Code, Refused
@@ -33,6 +33,8 @@ def add_trust_bundle(database: Database, data: bytes, *, actor: str, now: float)
         raise Refused(Code.BAD_REQUEST, f"{verified.scope} is no trust bundle", remedy="give a trust bundle")
     epoch = verified.bundle.authority_epoch
     kept = _document(verified, tuple(sections.values()))
+    with database.read() as transaction:
+        held_bundles.check_same(transaction, kept.config_version, kept.content_hash)
     documents.add_trust_bundle(database, kept, announces_epoch=epoch, actor=actor, now=now)
     return verified.bundle
 

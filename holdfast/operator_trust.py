@@ -28,7 +28,7 @@ from holdfast.operator_signing import (
 )
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from snapshot.bundle import CONFIG, ROOT
-from snapshot.container import SUFFIX
+from snapshot.container import SUFFIX, ChunkParts
 from snapshot.signature import ALGORITHMS, ED25519
 
 
@@ -112,18 +112,44 @@ def import_files(asked: Asked, files: tuple[Path, ...]) -> None:
 
 def _bring_bundles(asked: Asked, paths: Sequence[Path]) -> None:
     """Those that are known already are passed over; of the others each is judged as its successor's base."""
-    held = asked.get("status")["trust_bundle"]
-    known = held["config_version"] if held else 0
-    found = {_version_of(path): path for path in paths}
-    added = [
-        hand_in(asked, "trust", found[version].read_bytes())["version"] for version in sorted(found) if version > known
-    ]
-    asked.say({"added": added}, f"added: {', '.join(map(str, added)) or 'nothing'}")
+    found = _by_version(paths)
+    held = _held_since(asked, min(found))
+    for version in sorted(found.keys() & held.keys()):
+        if _envelope(found[version]) != _envelope(held[version]):
+            remedy = "nothing was changed: find out which of them the nodes hold"
+            raise Failed(f"conflict: the coordinator holds another bundle {version}; {remedy}", REFUSED)
+    new = sorted(found.keys() - held.keys())
+    added = [hand_in(asked, "trust", found[version])["version"] for version in new]
+    asked.say({"added": added}, f"added: {', '.join(map(str, added)) or 'nothing: all are here already'}")
 
 
-def _version_of(path: Path) -> int:
+def _by_version(paths: Sequence[Path]) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    for path in paths:
+        data = path.read_bytes()
+        other = found.setdefault(_version_of(path, data), data)
+        if _envelope(other) != _envelope(data):
+            raise Failed(f"conflict: {path} is another bundle of the same number; nothing was changed", REFUSED)
+    return found
+
+
+def _held_since(asked: Asked, version: int) -> dict[int, bytes]:
+    """What the coordinator holds of this number and later ones."""
+    held: dict[int, bytes] = {}
+    while batch := asked.get("trust", **{"from": max(held, default=version - 1)})["documents"]:
+        documents = [base64.b64decode(each) for each in batch]
+        held |= {signing_requests.bundle_of(data).version: data for data in documents}
+    return held
+
+
+def _envelope(data: bytes) -> bytes:
+    """It holds the hash of the content, so it is the bundle; who has signed may differ from copy to copy."""
+    return ChunkParts([data]).opening().envelope
+
+
+def _version_of(path: Path, data: bytes) -> int:
     try:
-        return signing_requests.bundle_of(path.read_bytes()).version
+        return signing_requests.bundle_of(data).version
     except Refused:
         raise Failed(f"{path}: no trust bundle; use what `trust export` wrote", REFUSED) from None
 

@@ -104,3 +104,58 @@ def test_bundles_of_after_the_backup_are_brought_in_first(lab: Lab, tmp_path: Pa
     assert lab.good("trust", "export", "--to", tmp_path / "again", "--json").status == 0
     for path in files:
         assert (tmp_path / "again" / Path(path).name).read_bytes() == Path(path).read_bytes()
+
+
+def test_the_number_of_a_bundle_that_a_node_holds_does_not_come_again(lab: Lab, gateway: Gateway, tmp_path: Path):
+    """rules K41, S35: the way back of docs/operating.md, from a copy that is older than the last bundle"""
+    declare(lab, 8081)
+    lab.good("allow", "add", "gateway")
+    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
+    gateway.start()
+    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    lab.stop()
+    shutil.copy(database(lab), tmp_path / "copy.db")
+    lab.start_again()
+    lab.good("trust", "export-request", "--root-key", lab.roots, "--yes")
+    files = lab.good("trust", "export", "--to", tmp_path / "bundles", "--json").json["files"]
+    until(lambda: gateway.status["trust_bundle_version"] == 2, gateway)
+    lab.stop()
+
+    put_back(lab, tmp_path / "copy.db")
+    lab.start_again()
+    until(lambda: readiness(lab)[0] == 503, gateway)
+    assert "holdfastctl trust import" in lab.good("status").out
+    request = ("epoch", "raise", "--request", tmp_path / "never-signed.json")
+    until(lambda: "gateway hold" in lab.ctl(*request).err, gateway)
+    raising = ("epoch", "raise", "--root-key", lab.roots, "--yes")
+    assert "holdfastctl trust import" in lab.ctl(*raising).err
+    assert lab.good("trust", "import", *files, "--json").json == {"added": [2]}
+    lab.good(*raising)
+    until(lambda: gateway.status["trust_bundle_version"] == 3 and readiness(lab)[0] == 200, gateway)
+    declare(lab, 8083)
+    until(lambda: gateway.port() == 8083, gateway)
+
+
+def test_another_bundle_of_a_number_that_is_taken_is_a_conflict(lab: Lab, tmp_path: Path):
+    """rules S35: it is not passed over as if it were here."""
+    lab.stop()
+    shutil.copy(database(lab), tmp_path / "copy.db")
+    lab.start_again()
+    one = made_bundle(lab, tmp_path / "one")
+    lab.stop()
+    put_back(lab, tmp_path / "copy.db")
+    lab.start_again()
+    two = made_bundle(lab, tmp_path / "two")
+    before = lab.good("trust", "show", "--json").json
+    for files in ((one,), (two, one)):
+        refused = lab.ctl("trust", "import", *files)
+        assert refused.status != 0 and "conflict" in refused.err, refused
+    assert lab.good("trust", "import", two, "--json").json == {"added": []}
+    assert lab.good("trust", "show", "--json").json == before
+
+
+def made_bundle(lab: Lab, to: Path) -> Path:
+    """Bundle 2, as a file."""
+    lab.good("trust", "export-request", "--root-key", lab.roots, "--yes")
+    lab.good("trust", "export", "--to", to)
+    return to / "trust_bundle-2.hfs"

@@ -1,0 +1,103 @@
+"""The number of a bundle that nodes hold does not come again with another content (rules K41, S35)."""
+
+import pytest
+
+from coordinator import drafts, heartbeats, held_bundles, received, revocation, signing_requests
+from coordinator.database import Database
+from coordinator.refusal import Code, Refused
+from snapshot import envelope
+from snapshot.container import ChunkParts
+from tests.coordinator import reports
+from tests.coordinator.bundles import Bundles
+from tests.coordinator.candidates import contents
+from tests.coordinator.publishing import Press
+
+KEPT = ("documents", "trust_bundles", "cluster", "audit")
+
+
+@pytest.fixture
+def press(database: Database) -> Press:
+    made = Press.founded(database, "node-a", "node-b")
+    made.publish()
+    return made
+
+
+def report(press: Press, node_id: str, version: int, content_hash: str | None = None) -> None:
+    """As the agent says which bundle is active."""
+    mark = {**reports.mark(version), "content_hash": content_hash or "sha256:" + "ee" * 32}
+    scopes = {"trust_bundle": reports.scope(mark)}
+    told = reports.heartbeat(node_id, trust_bundle_version=version, scopes=scopes)
+    heartbeats.record(press.database, [told], now=press.now)
+
+
+def refused(press: Press, act, *arguments, **named) -> Refused:
+    before = contents(press.database, *KEPT)
+    with pytest.raises(Refused) as found:
+        act(*arguments, **named)
+    assert contents(press.database, *KEPT) == before
+    return found.value
+
+
+def request(press: Press) -> signing_requests.SigningRequest:
+    return drafts.bundle_request(press.database, [], press.settings, press.now)
+
+
+def hash_of(bundle: bytes) -> str:
+    return envelope.parse(ChunkParts([bundle]).opening().envelope, "snapshot").content_hash
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_a_bundle_that_a_node_holds_is_not_made_again(press: Press, version: int) -> None:
+    """rules K41: as after a copy of the database that is older than the bundle; the remedy is to bring it in."""
+    request(press)
+    report(press, "node-a", 1)
+    request(press)
+    report(press, "node-b", version)
+    found = refused(press, request, press)
+    assert (found.code, "node-b hold" in found.detail, "node-a" in found.detail) == (Code.CONFLICT, True, False)
+    assert "holdfastctl trust import" in found.remedy
+
+
+def test_the_bundle_itself_is_taken_and_ends_it(press: Press) -> None:
+    lost = press.bundles.next()
+    report(press, "node-a", 2)
+    other = Bundles(press.now, press.bundles.roots, press.bundles.config, version=1).next(snapshot_id="another")
+    found = refused(press, received.add_trust_bundle, press.database, other, actor="root", now=press.now)
+    assert (found.code, "hold another bundle 2" in found.detail) == (Code.CONFLICT, True)
+    with pytest.raises(Refused):
+        request(press)
+    report(press, "node-a", 2, hash_of(lost))
+    assert received.add_trust_bundle(press.database, lost, actor="root", now=press.now).version == 2
+    assert "3" in request(press).about
+
+
+def test_a_node_whose_claim_is_false_stops_nothing_once_it_is_revoked(press: Press) -> None:
+    """rules K54"""
+    report(press, "node-b", 2**53 - 1)
+    refused(press, request, press)
+    revocation.revoke_node(press.database, "node-b", reason="a liar", actor="root", now=press.now)
+    assert "2" in request(press).about
+
+
+def test_many_holders_are_not_all_named(database: Database) -> None:
+    names = [f"n{number}" for number in range(5)]
+    press = Press.founded(database, *names)
+    for name in names:
+        report(press, name, 2)
+    assert "n0, n1, n2 and 2 more hold 2" in refused(press, request, press).detail
+
+
+def test_what_a_node_has_shown_counts_as_reported(press: Press) -> None:
+    """rules K41: its head names the bundle that it was signed under; a report of its own says it later."""
+    report(press, "node-a", 1)
+    for version, is_refused in ((1, False), (3, True), (2, True)):
+        with press.database.change(actor="x", now=press.now) as transaction:
+            held_bundles.note(transaction, "node-a", version)
+            held_bundles.note(transaction, "node-b", version)  # it has never reported: nothing is kept of it
+            transaction.audit("x", "x")
+        if is_refused:
+            assert "node-a hold 3" in refused(press, request, press).detail
+        else:
+            request(press)
+    report(press, "node-a", 1)
+    request(press)
