@@ -20,7 +20,7 @@ from coordinator.model import Model, Subject
 from coordinator.refusal import Code, Refused
 from coordinator.signatures import Signer, signers
 from coordinator.situation import Held, Situation
-from coordinator.sources import Origin, Source, origins
+from coordinator.sources import Origin, Source, origin
 from snapshot import canonical
 from snapshot.identifiers import format_time
 from snapshot.roles import EVERY_NODE, allowed_scope_types
@@ -140,14 +140,16 @@ class _Case:
             return None
         return compile_scope(self.model, self.subject.node_id, self.scope_type)
 
-    @cached_property
-    def origins(self) -> Mapping[str, Mapping[str, Origin]]:
-        return {} if self.content is None else origins(self.model, self.subject.node_id, self.scope_type)
+    def published(self, name: str) -> bytes | None:
+        return self.held.read(name) if self.held is not None and name in self.held.sections else None
+
+    def declared(self, name: str) -> bytes | None:
+        return None if self.content is None else self.content.sections.get(name)
 
 
 def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
     names = _names(case, section)
-    entries = [each for name in names for each in _entries(case, name)]
+    stands = [(name, entry, how) for name in names for entry, how in _standings(case, name)]
     held = case.held
     return ScopeExplanation(
         node_id=case.subject.node_id,
@@ -159,8 +161,8 @@ def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
         published=None if held is None else _version(case, held),
         differs={} if case.content is None or _is_recovered(case) else explain.differing(case.content, held),
         sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
-        entries=tuple(entries[:most]),
-        entries_total=len(entries),
+        entries=tuple(_entry(case, *each) for each in stands[:most]),
+        entries_total=len(stands),
         holders=holders(case.transaction, case.subject.node_id, case.scope_type, held.entry if held else None),
     )
 
@@ -209,7 +211,7 @@ def _revoked(case: _Case) -> Iterator[str]:
     if case.scope_type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
         yield f"revoked for this node: {', '.join(sorted(taken))}; it uses nothing that only this grants"
     if case.scope_type == "service_assignment":
-        services = {name for entries in case.origins.values() for name in entries}
+        services = {entry for name in _names(case, None) for entry in _members(case.declared(name))}
         gone = sorted(name for name in services if any(name in each.service_ids for each in told))
         yield from (f"the service {name} is revoked" for name in gone[:MOST_NAMED])
         if len(gone) > MOST_NAMED:
@@ -261,30 +263,39 @@ def _section(held: Held | None, name: str, *, whole: bool) -> Section:
     return Section(name, entry.size, entry.sha256, value, is_shown)
 
 
-def _entries(case: _Case, name: str) -> Iterator[EntryExplanation]:
-    """The members of a section, published or declared, in the order of their names."""
-    published = _members(case.held.read(name)) if case.held and name in case.held.sections else {}
+def _standings(case: _Case, name: str) -> Iterator[tuple[str, str]]:
+    """The members of a section, published or declared, in the order of their names, and how the two stand."""
+    published, declared = case.published(name), case.declared(name)
     if case.scope_type == TRUST_BUNDLE:
-        for entry in sorted(published):
-            yield EntryExplanation(name, entry, "signed", BY_ROOTS.because, ())
-        return
-    declared = _members(case.content.sections[name]) if case.content and name in case.content.sections else {}
-    whence = case.origins.get(name, {})
-    for entry in sorted(published.keys() | declared.keys()):
-        origin = whence.get(entry, LEFT)
-        stands = _stands(published.get(entry), declared.get(entry))
-        yield EntryExplanation(name, entry, stands, origin.because, origin.sources)
+        yield from ((entry, "signed") for entry in sorted(_members(published)))
+    elif published == declared:  # as nearly always, and then nothing need be compared
+        yield from ((entry, "as_declared") for entry in sorted(_members(published)))
+    else:
+        ours, theirs = _members(declared), _members(published)
+        for entry in sorted(ours.keys() | theirs.keys()):
+            yield entry, _stands(entry, theirs, ours)
 
 
-def _members(section: bytes) -> dict[str, bytes]:
-    """Each as the bytes of its value, so that 1 is not true."""
-    value = canonical.loads(section)
-    return {name: canonical.dumps(each) for name, each in value.items()} if isinstance(value, dict) else {}
+def _members(section: bytes | None) -> dict[str, object]:
+    """Of bytes that our own hash has named."""
+    value = {} if section is None else json.loads(section)
+    return value if isinstance(value, dict) else {}
 
 
-def _stands(published: bytes | None, declared: bytes | None) -> str:
-    if published is None:
+def _stands(entry: str, published: Mapping[str, object], declared: Mapping[str, object]) -> str:
+    if entry not in published:
         return "not_published"
-    if declared is None:
+    if entry not in declared:
         return "not_declared"
-    return "as_declared" if published == declared else "differs"
+    is_same = canonical.dumps(published[entry]) == canonical.dumps(declared[entry])  # so 1 is not true
+    return "as_declared" if is_same else "differs"
+
+
+def _entry(case: _Case, section: str, entry: str, stands: str) -> EntryExplanation:
+    if stands == "signed":
+        whence = BY_ROOTS
+    elif stands == "not_declared":
+        whence = LEFT
+    else:
+        whence = origin(case.model, case.subject, case.scope_type, section, entry)
+    return EntryExplanation(section, entry, stands, whence.because, whence.sources)

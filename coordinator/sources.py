@@ -1,6 +1,7 @@
 """Where each entry of a scope comes from: what its value is made of, and why it is there (format.md 9). Pure.
 
-    origins(model, node_id, scope_type)    {section: {member of the section: Origin}}, for all that the view holds
+    origin(model, subject, scope_type, section, entry)    of one member of one section that the view holds
+    origins(model, node_id, scope_type)                   {section: {entry: Origin}}, of all of them
 
 `sources` name everything that the value is written from, and nothing else: where the value changes while the entry
 stays, one of them has changed. A property test holds that against the views. What only decides whether the entry is
@@ -35,12 +36,16 @@ class Origin:
 
 def origins(model: Model, node_id: str, scope_type: str) -> dict[str, dict[str, Origin]]:
     """KeyError as `views.sections`."""
-    subject, of_entry = model.subjects[node_id], _ORIGINS[scope_type]
+    subject = model.subjects[node_id]
     return {
-        section: {entry: of_entry(model, subject, section, entry) for entry in value}
+        section: {entry: origin(model, subject, scope_type, section, entry) for entry in value}
         for section, value in views.sections(model, node_id, scope_type).items()
         if isinstance(value, dict)
     }
+
+
+def origin(model: Model, subject: Subject, scope_type: str, section: str, entry: str) -> Origin:
+    return _ORIGINS[scope_type](model, subject, section, entry)
 
 
 def _node_bootstrap(model: Model, subject: Subject, section: str, entry: str) -> Origin:
