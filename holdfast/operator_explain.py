@@ -36,7 +36,7 @@ STANDS = {
 @click.command()
 @click.argument("node_id")
 @click.argument("scope", required=False)
-@click.option("--section", help="Of one section of SCOPE: print its value, however large.")
+@click.option("--section", metavar="NAME", help="Of one section of SCOPE: print its value, however large.")
 @click.option("--most", type=click.IntRange(1, 1000), default=200, show_default=True, help="So many entries of SCOPE.")
 @click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True,
               help=f"Name the file and line of each source, too. {FILES_HELP}")  # fmt: skip
