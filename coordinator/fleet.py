@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -20,6 +21,9 @@ UNSEEN = "unseen"
 SILENT = "silent"  # no report for three intervals
 REVOKED = "revoked"  # by us, whatever it says of itself
 MOST_NAMED = 50
+MOST_REASON = 64
+
+Scopes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Report:
     behind: bool
     active: Mapping[str, Pair]  # scope -> what it applied
     asked_at: float = 0.0
+    refused: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # scope -> version that it refused last, why
 
     @property
     def last_seen(self) -> float:
@@ -151,7 +156,16 @@ def _straggler(member: FleetMember, report: Report | None, now: float, settings:
     if report.behind:
         return Straggler(member.node_id, "node_behind", since)
     late = sorted(scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
-    return Straggler(member.node_id, f"late: {late[0]}", since) if late else None
+    return Straggler(member.node_id, f"late: {_why(late, member, report)}", since) if late else None
+
+
+def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
+    """The first scope whose published version the node has refused, with its reason; else the first."""
+    for scope in late:
+        version, reason = report.refused.get(scope, (0, ""))
+        if version == member.published[scope][1]:
+            return f"{scope}, {reason}"
+    return late[0]
 
 
 def _lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
@@ -190,13 +204,25 @@ def _reports(transaction: Transaction) -> Iterable[Report]:
     joined = reports.outerjoin(asked, reports.c.node_id == asked.c.node_id)
     for row in transaction.rows(select(reports, asked.c.last_seen.label("asked")).select_from(joined)):
         report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
-        yield Report(*report, active=_last_active(row.body), asked_at=row.asked or 0.0)
+        scopes = json.loads(row.body)["scopes"]  # only what `heartbeats.parse` took is kept
+        yield Report(*report, _last_active(scopes), asked_at=row.asked or 0.0, refused=_last_refused(scopes))
 
 
-def _last_active(body: str) -> dict[str, Pair]:
-    scopes = json.loads(body)["scopes"]  # only what `heartbeats.parse` took is kept
+def _last_active(scopes: Scopes) -> dict[str, Pair]:
     actives = {scope: each["active"] for scope, each in scopes.items() if each["active"] is not None}
     return {scope: (mark["authority_epoch"], mark["config_version"]) for scope, mark in actives.items()}
+
+
+def _last_refused(scopes: Scopes) -> dict[str, tuple[int, str]]:
+    """What a node says of a refusal is its own: bounded, and passed over where it is not in form."""
+    found = {scope: each["last_rejected"] or {} for scope, each in scopes.items()}
+    return {
+        scope: (version, reason[:MOST_REASON])
+        for scope, one in found.items()
+        if isinstance(version := one.get("config_version"), int)
+        and isinstance(reason := one.get("reason"), str)
+        and reason.isprintable()
+    }
 
 
 def _rejected(transaction: Transaction, since: float) -> dict[str, int]:

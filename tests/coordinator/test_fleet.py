@@ -7,6 +7,7 @@ from coordinator.database import Database
 from coordinator.fleet import FleetMember, Report, assess, quantiles
 from coordinator.refusal import Refused
 from coordinator.settings import Settings
+from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
@@ -89,3 +90,29 @@ def test_observed_in_the_database(database: Database) -> None:
     assert seen.lag_versions["max"] == 1
     assert seen.rejected_joins == {"unauthorized_peer": 1}
     assert seen.seconds_since_seen["max"] == 10
+
+
+REFUSED = {
+    "config_version": 4, "snapshot_id": "s", "reason": "validator_refused", "step": 12, "at": "2027-01-15T08:00:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (REFUSED, "late: route_policy, validator_refused"),
+        (REFUSED | {"config_version": 3}, "late: route_policy"),  # of another version than what is published
+        (REFUSED | {"config_version": None}, "late: route_policy"),
+        (REFUSED | {"reason": 7}, "late: route_policy"),
+        ({}, "late: route_policy"),
+    ],
+)
+def test_who_refused_what_is_published_is_named_with_its_reason(database: Database, refused, reason) -> None:
+    """rules K30: the node says it in its report; what is not in form is passed over"""
+    found(database)
+    admit(database, "node-a")
+    publish(database, publication(basis(database), document("route_policy", 4, b"4")))
+    scopes = {"route_policy": {**reports.scope(reports.mark(3)), "last_rejected": refused}}
+    heartbeats.record(database, [heartbeat("node-a", scopes=scopes)], now=NOW)
+    seen = fleet.observe(database, now=NOW + 10, settings=SETTINGS)
+    assert [each.reason for each in seen.stragglers] == [reason]
