@@ -95,7 +95,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Fetch the full snapshot; for a trust bundle, all the bundles between, in order.",
     ),
     Reason.ROLE_NOT_ALLOWED: Explanation(
-        "No role of this node may hold this.", "Assign the role to the node, or take the scope from its head."
+        "No role of this node may hold this.",
+        "Assign the role to the node, or take the scope from its head. By file: its head and node_runtime come first.",
     ),
     Reason.ORGANIZATION_NOT_ALLOWED: Explanation(
         "The document is for an organization that this node does not serve.", "Assign the organization to the node."
