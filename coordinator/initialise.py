@@ -84,8 +84,7 @@ class _Plan:
 def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
-    custody.own_directory(wanted.state)
-    with _opened(wanted) as database:
+    with _directories(wanted), _opened(wanted) as database:
         _clear_up(wanted, database)
         if _is_initialised(database):
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
@@ -109,6 +108,10 @@ def _check(wanted: Wanted) -> None:
     if not 1 <= wanted.threshold <= wanted.roots:
         remedy = f"ask for 1 to {wanted.roots} signatures"
         raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)
+    if wanted.root_keys.resolve().is_relative_to(wanted.state.resolve()):
+        detail = f"{wanted.root_keys} lies in the coordinator's own directory, {wanted.state}"
+        remedy = "put root keys elsewhere, best on a medium that is taken away: --root-keys-to"
+        raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
     _host(wanted)
 
 
@@ -117,6 +120,22 @@ def _host(wanted: Wanted) -> str:
         return Endpoint.parse(wanted.url, configured=True).host
     except BadEndpointError as error:
         raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
+
+
+@contextmanager
+def _directories(wanted: Wanted) -> Iterator[None]:
+    """The state directory is there; what is new of it and of the others goes again when nothing comes of it."""
+    places = [wanted.state, wanted.root_keys, *([wanted.configuration[0].parent] if wanted.configuration else [])]
+    absolute = [each.absolute() for each in places]
+    new = {each for place in absolute for each in (place, *place.parents) if not each.exists()}
+    try:
+        custody.own_directory(wanted.state)
+        yield
+    except BaseException:
+        for directory in sorted(new, key=lambda each: len(each.parts), reverse=True):
+            with suppress(OSError):  # never made, or somebody has put something there
+                directory.rmdir()
+        raise
 
 
 @contextmanager

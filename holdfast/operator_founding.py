@@ -8,6 +8,7 @@ import click
 
 from coordinator import configuration, initialise
 from coordinator.initialise import Made, Wanted
+from coordinator.refusal import Refused
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_socket import REFUSED, Failed
@@ -17,6 +18,7 @@ from holdfast.operator_trust import new_passphrase
 def found(given: dict[str, object]) -> None:
     """`given`: the options by name. All of it is there afterwards, or nothing."""
     wanted = _wanted(given)
+    _would_start(configuration_text(given, wanted.state, wanted.database_url))
     _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
     made = initialise.initialise(wanted, actor=f"uid:{os.getuid()}", now=wall_clock())
     if given["as_json"]:
@@ -62,6 +64,15 @@ key = "{state}/tls/server-key.pem"
 directory = "{initialise.keys_directory(state)}"
 token = "{initialise.token_file(state)}"
 """
+
+
+def _would_start(text: str) -> None:
+    """The daemon's own reading of what would be written, before anything is made."""
+    try:
+        configuration.parse(text)
+    except Refused as refused:
+        remedy = "correct the options: --listen, --listen-join, --listen-admin, --listen-probes, paths without quotes"
+        raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
 
 
 def _agrees(path: Path, wanted: str) -> None:

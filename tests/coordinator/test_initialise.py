@@ -101,10 +101,31 @@ def test_again_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     assert refused(given).code is Code.ALREADY_INITIALISED
     elsewhere = replace(given, state=tmp_path / "other", root_keys=tmp_path / "other-roots")
     assert refused(elsewhere).code is Code.ALREADY_INITIALISED
-    assert not elsewhere.root_keys.exists()
+    assert not elsewhere.root_keys.exists() and not elsewhere.state.exists()
     assert {name: data for name, data in tree(tmp_path).items() if "coordinator.db" not in name} == {
         name: data for name, data in before.items() if "coordinator.db" not in name
     }
+
+
+@pytest.mark.parametrize("place", ["state", "state/keys", "state/../state/roots", "link/roots"])
+def test_root_keys_do_not_lie_with_the_coordinator(tmp_path: Path, place: str) -> None:
+    """threats D-61: whoever has the coordinator's machine must not have the cluster."""
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    found = refused(replace(wanted(tmp_path), root_keys=tmp_path / place))
+    assert (found.code, "--root-keys-to" in found.remedy) == (Code.BAD_REQUEST, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_no_new_directory_is_left_by_what_was_refused(tmp_path: Path) -> None:
+    """rules J34: nothing, also where directories above were missing; what was there before stays."""
+    given = wanted(tmp_path)
+    run(given)
+    (tmp_path / "own").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    elsewhere = {"state": tmp_path / "own" / "a" / "b", "root_keys": tmp_path / "c" / "d"}
+    file = (tmp_path / "e" / "coordinator.toml", "x")
+    assert refused(replace(given, **elsewhere, configuration=file)).code is Code.ALREADY_INITIALISED
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_what_stands_in_the_way_is_named_and_nothing_is_left(tmp_path: Path) -> None:

@@ -89,6 +89,10 @@ def test_a_configuration_that_says_otherwise_is_refused(lab: Lab) -> None:
         (("prod", "--url", "https://localhost:7443", "--roots", "2", "--threshold", "3"), "1 to 2"),
         (("prod", "--url", "https://localhost:7443", "--database", "mysql://x"), "sqlite"),
         (("prod", "--url", "https://localhost:7443", "--passphrase-file", "nowhere"), "nowhere"),
+        (("prod", "--url", "https://localhost:7443", "--listen", "127.0.0.1:99999"), "--listen"),
+        (("prod", "--url", "https://localhost:7443", "--listen-join", "nonsense"), "listen.join must be host:port"),
+        (("prod", "--url", "https://localhost:7443", "--listen-admin", 'a"b'), "not TOML"),
+        (("Prod", "--url", "https://localhost:7443", "--coordinator-id", "No Id"), "coordinator_id"),
     ],
 )
 def test_what_is_at_odds_is_refused_and_nothing_is_made(lab: Lab, arguments: tuple[str, ...], word: str) -> None:
@@ -97,4 +101,4 @@ def test_what_is_at_odds_is_refused_and_nothing_is_made(lab: Lab, arguments: tup
     ran = lab.ctl("init", *arguments, *places)
     assert ran.status == REFUSED, ran
     assert word in ran.err
-    assert [path for path in lab.folder.rglob("*") if path.is_file()] == []
+    assert list(lab.folder.rglob("*")) == []
