@@ -89,6 +89,8 @@ def issue_token(
     with database.change(actor=actor, now=now) as transaction:
         standing = authority.sound(transaction)
         issuer = _issuer(transaction, key)
+        if node_id is not None:
+            _check_tombstone(transaction, node_id)  # no join with it could succeed
         site_id = _token_site(transaction, node_id, site_id)
         claims = tokens.new_claims(standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id)
         row = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
@@ -190,7 +192,7 @@ def _check_tombstone(transaction: Transaction, node_id: str) -> None:
     table = schema.tombstones
     row = transaction.row(select(table.c.code).where(table.c.node_id == node_id))
     if row is not None:
-        raise Refused(Code(row.code), f"{node_id} was {row.code}", remedy=f"holdfastctl readmit {node_id}")
+        raise Refused(Code(row.code), f"{node_id} was {row.code}", remedy=f"holdfastctl nodes readmit {node_id}")
 
 
 def _check_catalog(transaction: Transaction, entry: Entry) -> None:

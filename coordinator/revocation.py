@@ -59,7 +59,9 @@ def readmit(database: Database, entry: Entry, *, actor: str, now: float) -> None
         tombstones, retired = schema.tombstones, schema.retired_certificates
         tombstone = transaction.row(select(tombstones.c.code).where(tombstones.c.node_id == entry.node_id))
         if tombstone is None:
-            raise Refused(Code.NOT_FOUND, f"{entry.node_id} has no tombstone", remedy="holdfastctl allow")
+            raise Refused(
+                Code.NOT_FOUND, f"{entry.node_id} has no tombstone", remedy=f"holdfastctl allow add {entry.node_id}"
+            )
         transaction.run(delete(tombstones).where(tombstones.c.node_id == entry.node_id))
         # The key of a revoked node may be in other hands: it comes back only where the entry names it.
         named = retired.c.certificate_sha256 == (entry.certificate_sha256 or "")

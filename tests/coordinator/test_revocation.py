@@ -7,6 +7,7 @@ from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
+from tests.documented_commands import fault
 
 HOW = {"actor": "root", "now": NOW}
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "revocations", "cluster")
@@ -57,10 +58,27 @@ def test_a_removed_node_cannot_rejoin(cluster: Database, renewed: bool) -> None:
     assert touched == frozenset()
     assert catalog.nodes(cluster) == []
     again = node.renewed() if renewed else node
-    assert code(join, cluster, again, token_for(cluster, "node-a")) is Code.REMOVED
+    assert code(join, cluster, again, token_for(cluster)) is Code.REMOVED
     assert code(admission.allow, cluster, Entry("node-a"), **HOW) is Code.REMOVED
     revocation.readmit(cluster, Entry("node-a"), **HOW)
     assert join(cluster, again, token_for(cluster)).outcome == "admitted"
+
+
+@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node])
+def test_a_token_that_no_join_could_use_is_not_made(cluster: Database, end) -> None:
+    """rules K25, H-000-2: the remedy is a command that there is, and then it is made."""
+    admit(cluster, "node-a")
+    end(cluster, "node-a", reason="moved", **HOW)
+    before = contents(cluster, "tokens", "audit")
+    with pytest.raises(Refused) as caught:
+        token_for(cluster, "node-a")
+    assert caught.value.code in {Code.REMOVED, Code.REVOKED}
+    assert caught.value.remedy == "holdfastctl nodes readmit node-a"
+    assert fault("holdfastctl nodes readmit node-a") == ""
+    assert contents(cluster, "tokens", "audit") == before
+    token_for(cluster, "node-b")
+    revocation.readmit(cluster, Entry("node-a"), **HOW)
+    token_for(cluster, "node-a")
 
 
 def test_a_key_that_left_does_not_come_back_under_another_name(cluster: Database) -> None:
