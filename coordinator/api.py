@@ -55,7 +55,9 @@ class NodeApi:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
-        self._join_rate = Rate(coordinator.settings.joins_per_minute, 60.0)
+        joins = coordinator.settings.joins_per_minute
+        self._join_rate = Rate(joins, 60.0)
+        self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
         self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
@@ -81,7 +83,7 @@ class NodeApi:
     def _joining(self) -> tuple[Route, Route]:
         """Also for members, who renew their certificate over the connection that the old one authenticates."""
         return (
-            Route("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._join_rate),
+            Route("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._nonce_rate),
             Route("POST", "/v1/join", self.join, body_bytes=JOIN_BYTES, concern=Concern.JOIN, rate=self._join_rate),
         )
 

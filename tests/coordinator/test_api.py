@@ -109,6 +109,21 @@ async def test_joins_from_one_address_are_limited(tmp_path: Path) -> None:
         assert found.value.retry_after_s >= 1
 
 
+async def test_the_limit_of_joins_counts_joins(tmp_path: Path) -> None:
+    """rules, Numbers: join rate; the nonce that each of them needs takes none of it, and has a limit of its own."""
+    founded = Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", settings="joins_per_minute = 4")
+    async with running(founded) as at:
+        for number in range(4):
+            await at.admit(f"n{number}")
+        codes = []
+        for _ in range(9):
+            try:
+                await TlsNode(at, "n9").stranger.fetch(at.joining, Call("GET", "/v1/join/nonce"))
+            except ClientError as error:
+                codes.append(error.code)
+        assert codes and set(codes) == {"too_many_requests"}
+
+
 async def test_reports_and_proofs_of_one_node_are_limited(founded: Founded) -> None:
     """rules P23: a member that never stops keeps nobody else from being heard, who has the same address."""
     async with running(founded) as at:
