@@ -76,7 +76,7 @@ def test_what_was_refused_and_what_waits_is_told(shared: Database) -> None:
     refused = {"reason": "bad_signature", "config_version": 2}
     tell(shared, "node-a", mark(), last_rejected=refused, pending={"config_version": 3})
     told = who(shared).reported
-    assert (told.last_refused, told.pending, told.state, told.at) == ("bad_signature", 3, "ACTIVE", NOW)
+    assert (told.last_refused, told.pending, told.state, told.at) == ("bad_signature", 3, "active", NOW)
 
 
 @pytest.mark.parametrize("odd", [{"reason": ["x"], "config_version": {}}, {}, {"reason": "x" * 9_000}])
