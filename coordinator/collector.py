@@ -13,8 +13,9 @@ import structlog
 import trio
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
+from coordinator.database_fault import told
 from coordinator.heartbeats import Answer, Heartbeat
-from coordinator.refusal import Code, Refused, bounded
+from coordinator.refusal import Code, Refused
 
 Write = Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]
 _log = structlog.get_logger()
@@ -80,7 +81,7 @@ class Collector:
         except (DataError, IntegrityError) as error:
             await self._record_apart(batch, error)
         except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
-            _log.error("heartbeats not recorded", reports=len(batch), error=type(error).__name__, detail=_detail(error))
+            _log.error("heartbeats not recorded", reports=len(batch), reason=told(error))
         else:
             for each, answer in zip(batch, answers, strict=True):
                 each.outcome = answer
@@ -93,7 +94,7 @@ class Collector:
             await self._record(batch[middle:])
             return
         node_id = batch[0].heartbeat.node_id
-        _log.error("a heartbeat that the database does not take", node=node_id, detail=_detail(error))
+        _log.error("a heartbeat that the database does not take", node=node_id, reason=told(error))
         batch[0].outcome = Refused(Code.BAD_REQUEST, f"the database does not take this report of {node_id}")
 
     async def _gather(self) -> list[_Waiting]:
@@ -109,8 +110,3 @@ class Collector:
         self._taken.set()
         self._taken = trio.Event()
         return batch
-
-
-def _detail(error: SQLAlchemyError) -> str:
-    """What the database itself says, without the statement and the values that came with it."""
-    return bounded(str(getattr(error, "orig", None) or ""))

@@ -162,7 +162,9 @@ class Database:
         place = Path(self.url.database).parent
         found = os.statvfs(place)
         free = found.f_bavail * found.f_frsize
-        return f"{free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed" if free < ROOM_BYTES else ""
+        if free >= ROOM_BYTES:
+            return ""
+        return f"the database has no room: {free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed"
 
     def claim(self) -> None:
         """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""
