@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 PLAIN_HOST = re.compile(r"[a-z0-9.:-]+")
 WEB = ("http", "any")
+TAKEN_S = 10
 
 
 class CannotRenderError(Exception):
@@ -147,10 +149,35 @@ def _judged(candidate: Path, arguments: argparse.Namespace) -> None:
 
 
 def _told(pid_file: Path) -> None:
+    """Returns when the new file is in force: until then nginx's former workers may answer from the old one."""
     try:
-        os.kill(int(pid_file.read_text()), signal.SIGHUP)
+        gateway = int(pid_file.read_text())
+        former = _workers(gateway)
+        os.kill(gateway, signal.SIGHUP)
     except (OSError, ValueError) as error:
         sys.exit(f"the gateway is not running: {error}")
+    end = time.monotonic() + TAKEN_S
+    while any(map(_still_answers, former)):
+        if time.monotonic() > end:
+            sys.exit(f"the gateway has not taken its new file in {TAKEN_S} s")
+        time.sleep(0.02)
+
+
+def _workers(gateway: int) -> list[str]:
+    """None where another account's processes cannot be seen."""
+    try:
+        return Path(f"/proc/{gateway}/task/{gateway}/children").read_text().split()
+    except OSError:
+        return []
+
+
+def _still_answers(worker: str) -> bool:
+    """A worker that takes no more connections says so in its title."""
+    try:
+        title = Path(f"/proc/{worker}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return bool(title) and b"shutting down" not in title
 
 
 def _arguments() -> argparse.Namespace:
