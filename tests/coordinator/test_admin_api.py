@@ -162,7 +162,7 @@ async def test_the_own_client_reads_code_and_remedy_of_a_refusal(founded: Founde
         assert (found.value.status, found.value.code) == (422, "invalid_resources")
         with pytest.raises(ClientError) as found:
             await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
-        assert (found.value.code, found.value.remedy) == ("not_found", "holdfastctl allow")
+        assert (found.value.code, found.value.remedy) == ("not_found", "holdfastctl allow add node-a")
 
 
 async def test_only_root_and_the_services_own_user_may_ask() -> None:
