@@ -148,7 +148,7 @@ class Agent:
     def section(self) -> str:
         """The one that its service is in; empty as long as there is none."""
         if not self._section:
-            ran = self.ask("get", SCOPE)
+            ran = self.ask("get", SCOPE, "--names")
             self._section = next((name for name in ran.out.split() if name.startswith("services")), "")
         return self._section
 
