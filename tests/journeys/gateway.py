@@ -86,6 +86,13 @@ class Gateway:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
         self.until(lambda: self.ask("status").status == 0)
 
+    def join(self, port: int) -> None:
+        """With a token of its own; until it is active, and services read the port that is declared."""
+        self.lab.good("allow", "add", "gateway")
+        self.lab.good("tokens", "create", "--node", "gateway", "--out", self.folder / "join.token")
+        self.start()
+        self.until(lambda: self.status["state"] == "active" and self.port() == port)
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()

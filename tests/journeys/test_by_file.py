@@ -20,10 +20,7 @@ def carried(lab: Lab) -> Path:
 def test_a_node_without_a_network_is_fed_by_files(lab: Lab, gateway: Gateway):
     """rules S60, S64: bundles, the head, then all documents; those of others do no harm"""
     declare(lab, 8081)
-    lab.good("allow", "add", "gateway")
-    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
-    gateway.start()
-    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.join(8081)
     gateway.kill()
     declare(lab, 8082)
     tree = carried(lab)
@@ -46,11 +43,8 @@ def test_a_node_without_a_network_is_fed_by_files(lab: Lab, gateway: Gateway):
 def test_the_whole_tree_is_handed_in_at_once(lab: Lab, gateway: Gateway):
     """rules S60, S64, A7: also that of other nodes, and in whatever order the shell gives the names"""
     declare(lab, 8081)
-    lab.good("allow", "add", "gateway")
     lab.good("allow", "add", "other")
-    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
-    gateway.start()
-    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.join(8081)
     gateway.kill()
     declare(lab, 8082)
     tree = carried(lab)

@@ -43,10 +43,7 @@ def until(holds: Callable[[], bool], gateway: Gateway) -> None:
 def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab, gateway: Gateway, tmp_path: Path):
     """rules K41, P30, X12, A5: proven by the head that the node holds, and lasting over a restart"""
     declare(lab, 8081)
-    lab.good("allow", "add", "gateway")
-    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
-    gateway.start()
-    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.join(8081)
     lab.stop()
     shutil.copy(database(lab), tmp_path / "copy.db")
     lab.start_again()
@@ -109,10 +106,7 @@ def test_bundles_of_after_the_backup_are_brought_in_first(lab: Lab, tmp_path: Pa
 def test_the_number_of_a_bundle_that_a_node_holds_does_not_come_again(lab: Lab, gateway: Gateway, tmp_path: Path):
     """rules K41, S35: the way back of docs/operating.md, from a copy that is older than the last bundle"""
     declare(lab, 8081)
-    lab.good("allow", "add", "gateway")
-    lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
-    gateway.start()
-    gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
+    gateway.join(8081)
     lab.stop()
     shutil.copy(database(lab), tmp_path / "copy.db")
     lab.start_again()
