@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from coordinator import heartbeats, schema
+from coordinator import heartbeat_form, heartbeats, schema
 from coordinator.database import Database
 from snapshot.identifiers import SCOPE_TYPES
 from tests.coordinator import postgresql
@@ -70,7 +70,7 @@ def run(database: Database, bodies: list[bytes], batch: int) -> tuple[float, flo
     begin = time.perf_counter()
     for start in range(0, len(bodies), batch):
         before = time.perf_counter()
-        parsed = [heartbeats.parse(each) for each in bodies[start : start + batch]]
+        parsed = [heartbeat_form.parse(each) for each in bodies[start : start + batch]]
         parsing += time.perf_counter() - before
         heartbeats.record(database, parsed, now=NOW + start)
     elapsed = time.perf_counter() - begin

@@ -11,11 +11,11 @@ import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import checkin, documents, enrolment, heartbeats, library, membership, put_back
+from coordinator import checkin, documents, enrolment, heartbeat_form, library, membership, put_back
 from coordinator.checkin import Comparison
 from coordinator.collector import NotRecorded
 from coordinator.documents import Document
-from coordinator.heartbeats import Heartbeat
+from coordinator.heartbeat_form import Heartbeat
 from coordinator.join import Member
 from coordinator.membership import Grant
 from coordinator.publisher import container_of
@@ -254,7 +254,7 @@ class NodeApi:
         peer = await self._member(request, is_report=True)
         _check_rate(self._reports, peer)
         body = await request.body()
-        report = heartbeats.parse(body, most=self._at.settings.heartbeat_bytes)
+        report = heartbeat_form.parse(body, most=self._at.settings.heartbeat_bytes)
         self._judge(peer, report)
         try:
             answer = await self._at.collector.report(report)

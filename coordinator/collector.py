@@ -14,7 +14,8 @@ import trio
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from coordinator.database_fault import told
-from coordinator.heartbeats import Answer, Heartbeat
+from coordinator.heartbeat_form import Heartbeat
+from coordinator.merging import Answer
 from coordinator.refusal import Code, Refused
 
 Write = Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]

@@ -59,7 +59,7 @@ def _reported(transaction: Transaction) -> dict[str, Active | None]:
 
 
 def _active(body: str | None) -> Active | None:
-    report = json.loads(body)["scopes"].get(SCOPE) if body is not None else None  # only what `heartbeats` took is kept
+    report = json.loads(body)["scopes"].get(SCOPE) if body is not None else None  # its form was checked
     active = report["active"] if report is not None else None
     return None if active is None else (active["authority_epoch"], active["config_version"], active["content_hash"])
 

@@ -204,7 +204,7 @@ def _reports(transaction: Transaction) -> Iterable[Report]:
     joined = reports.outerjoin(asked, reports.c.node_id == asked.c.node_id)
     for row in transaction.rows(select(reports, asked.c.last_seen.label("asked")).select_from(joined)):
         report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
-        scopes = json.loads(row.body)["scopes"]  # only what `heartbeats.parse` took is kept
+        scopes = json.loads(row.body)["scopes"]  # only what `heartbeat_form.parse` took is kept
         yield Report(*report, _last_active(scopes), asked_at=row.asked or 0.0, refused=_last_refused(scopes))
 
 

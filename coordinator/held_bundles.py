@@ -72,7 +72,7 @@ def _reported(transaction: Transaction) -> list[Held]:
 
 
 def _held(node_id: str, body: str) -> Held:
-    report = json.loads(body)  # only what `heartbeats` took is kept
+    report = json.loads(body)  # only what `heartbeat_form` took is kept
     active = report["scopes"].get(TRUST_BUNDLE, {}).get("active")
     mark = None if active is None else (active["config_version"], active["content_hash"])
     return Held(node_id, max(report["trust_bundle_version"], mark[0] if mark else 0), mark)

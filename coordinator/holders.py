@@ -70,7 +70,7 @@ def _reported(transaction: Transaction, node_id: str, scope: str) -> Reported | 
     row = transaction.row(select(table.c.last_seen, table.c.state, table.c.body).where(table.c.node_id == node_id))
     if row is None:
         return None
-    said = json.loads(row.body)["scopes"].get(scope) or {}  # only what `heartbeats.parse` took is kept
+    said = json.loads(row.body)["scopes"].get(scope) or {}  # only what `heartbeat_form.parse` took is kept
     pending, refused = said.get("pending") or {}, said.get("last_rejected") or {}
     waits, reason = pending.get("config_version"), refused.get("reason")
     return Reported(

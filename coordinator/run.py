@@ -25,10 +25,12 @@ from coordinator.configuration import Address, Configuration, file_of
 from coordinator.database import Database
 from coordinator.database_fault import first_line
 from coordinator.door import Door
-from coordinator.heartbeats import Answer, Heartbeat, History
+from coordinator.heartbeat_form import Heartbeat
+from coordinator.heartbeats import History
 from coordinator.keeper import Keeper
 from coordinator.leap import HOLD_S, Leap
 from coordinator.listeners import Transports
+from coordinator.merging import Answer
 from coordinator.metrics import Readiness
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher

@@ -1,7 +1,7 @@
 """Heartbeats as a node sends them (protocol 3)."""
 
-from coordinator import heartbeats
-from coordinator.heartbeats import Heartbeat
+from coordinator import heartbeat_form
+from coordinator.heartbeat_form import Heartbeat
 from snapshot import canonical
 
 
@@ -50,7 +50,7 @@ def body(*arguments: object, **other: object) -> bytes:
 
 
 def heartbeat(*arguments: object, **other: object) -> Heartbeat:
-    return heartbeats.parse(body(*arguments, **other))
+    return heartbeat_form.parse(body(*arguments, **other))
 
 
 def events(*sequences: int) -> list[dict[str, object]]:

@@ -10,7 +10,8 @@ from sqlalchemy.exc import DataError, OperationalError
 from coordinator import heartbeats
 from coordinator.checkin import Mark
 from coordinator.collector import Collector, NotRecorded
-from coordinator.heartbeats import Answer, Heartbeat
+from coordinator.heartbeat_form import Heartbeat
+from coordinator.merging import Answer
 from coordinator.refusal import Code, Refused
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.reports import events, heartbeat

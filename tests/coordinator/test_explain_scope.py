@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator import documents, explain, heartbeats, received, revocation
+from coordinator import documents, explain, heartbeat_form, heartbeats, received, revocation
 from coordinator.database import Database
 from coordinator.explain_scope import VALUE_BYTES, ScopeExplanation, explain_scope
 from coordinator.refusal import Code, Refused
@@ -34,7 +34,7 @@ def tell(press: Press, node_id: str, *, scope: str = "route_policy", **changes: 
     """A report that the node has active what is published for it, but for the changes."""
     entry = press.listing(node_id)[scope]
     active = {**reports.mark(entry.config_version), "content_hash": entry.content_hash, **changes}
-    heartbeat = heartbeats.parse(reports.body(node_id, scopes={scope: reports.scope(active)}))
+    heartbeat = heartbeat_form.parse(reports.body(node_id, scopes={scope: reports.scope(active)}))
     heartbeats.record(press.database, [heartbeat], now=press.now)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator import heartbeats, revocation
+from coordinator import heartbeat_form, heartbeats, revocation
 from coordinator.database import Database
 from coordinator.holders import MOST_NAMED, Holders, holders
 from tests.coordinator import reports
@@ -33,7 +33,7 @@ CONTENT = document(SCOPE, 1, b"{}").content_hash
 
 def tell(database: Database, node_id: str, active: dict[str, object] | None, *, scope: str = SCOPE, **more: object):
     said = {**reports.scope(active), **more}
-    heartbeats.record(database, [heartbeats.parse(reports.body(node_id, scopes={scope: said}))], now=NOW)
+    heartbeats.record(database, [heartbeat_form.parse(reports.body(node_id, scopes={scope: said}))], now=NOW)
 
 
 def mark(version: int = 1, content: str = CONTENT, **other: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from coordinator import documents, fleet, heartbeats, reported, schema
 from coordinator.checkin import Comparison, Mark
 from coordinator.database import Database
 from coordinator.documents import Recovery
-from coordinator.heartbeats import Heartbeat
+from coordinator.heartbeat_form import Heartbeat
 from coordinator.settings import Settings
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.daemon import running
