@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# What may stand in a configuration file; it is put there without quotes.
+PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+PLAIN_HOST = re.compile(r"[a-z0-9][a-z0-9.-]*|\[[0-9a-f:.]+\]")
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
-PLAIN_HOST = re.compile(r"[a-z0-9.:-]+")
+PLAIN_PLACE = re.compile(rf"(?:{PLAIN_HOST.pattern}):[1-9][0-9]{{0,4}}")
 WEB = ("http", "any")
 TAKEN_S = 10
 
@@ -36,18 +39,19 @@ class Entrance:
     """One route as a gateway sees it: a host name, where its paths begin, and where requests go."""
 
     route: str
-    host: str
+    host: str  # empty for all of them
     prefix: str
     upstreams: tuple[str, ...]  # host:port; empty while the service is nowhere
 
 
 def main() -> None:
     arguments = _arguments()
-    files = Path(os.environ["HOLDFAST_STAGED"]) if arguments.what == "check" else arguments.files
     try:
-        text = write(list(entrances(files)), arguments)
+        text = write(list(entrances(_files(arguments), arguments.listen)), arguments)
     except CannotRenderError as error:
         sys.exit(str(error))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        sys.exit(f"what stands in the files cannot be read as routes and services: {error!r}")
     candidate = arguments.home / f"{arguments.what}.conf"
     candidate.write_text(text)
     _judged(candidate, arguments)
@@ -59,14 +63,24 @@ def main() -> None:
 # ---- reading
 
 
-def entrances(files: Path) -> Iterator[Entrance]:
-    """In the order of the routes' ids. `files` is laid out as /run/holdfast/active."""
+def entrances(files: Path, listen: str) -> Iterator[Entrance]:
+    """Those of the gateway that listens there, in the order of the routes' ids. `files`: as /run/holdfast/active."""
     services = section(files, "service_assignment")
+    own_port = int(listen.rpartition(":")[2])
     for name, route in sorted(section(files, "route_policy").items()):
-        if route["match"]["protocol"] in WEB:
+        match = route["match"]
+        if match["protocol"] in WEB and match["port"] in (0, own_port):
             upstreams = tuple(_web_endpoints(services.get(route["service_id"], {})))
-            for host in route["match"]["hosts"]:
-                yield Entrance(name, host, route["match"]["path_prefix"] or "/", upstreams)
+            for host in match["hosts"] or [""]:
+                yield Entrance(name, host, match["path_prefix"] or "/", upstreams)
+
+
+def _files(arguments: argparse.Namespace) -> Path:
+    if arguments.what == "apply":
+        return Path(arguments.files)
+    if "HOLDFAST_STAGED" not in os.environ:
+        raise CannotRenderError("the agent runs this check, and names the folder to be checked in $HOLDFAST_STAGED")
+    return Path(os.environ["HOLDFAST_STAGED"])
 
 
 def section(files: Path, scope: str) -> dict[str, Any]:
@@ -95,14 +109,20 @@ def write(found: list[Entrance], arguments: argparse.Namespace) -> str:
 
 
 def _refuse_what_is_not_plain(each: Entrance) -> None:
-    """Nothing reaches a configuration file that could be read as more than a name or a path."""
-    for text, form in ((each.host, PLAIN_HOST), (each.prefix, PLAIN_PATH)):
-        if not form.fullmatch(text):
-            raise CannotRenderError(f"route {each.route}: {text!r} is no plain host name or path")
+    """Nothing reaches a configuration file that could be read as more than a name, a path or a place.
+
+    A signature says who wrote a value, and nothing of what nginx would take it for.
+    """
+    parts = [("name", each.route, PLAIN_NAME), ("path", each.prefix, PLAIN_PATH)]
+    parts += [("host name", each.host, PLAIN_HOST)] if each.host != "" else []
+    parts += [("host and port", place, PLAIN_PLACE) for place in each.upstreams]
+    for what, value, form in parts:
+        if not form.fullmatch(str(value)):
+            raise CannotRenderError(f"route {each.route}: {value!r} is no plain {what}")
 
 
 def nginx_configuration(found: list[Entrance], home: Path, listen: str) -> str:
-    upstreams = {f"{each.route}.{each.host}": each.upstreams for each in found if each.upstreams}
+    upstreams = {each.route: each.upstreams for each in found if each.upstreams}
     temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     lines = [
         f"pid {home}/gateway.pid;",
@@ -114,8 +134,7 @@ def nginx_configuration(found: list[Entrance], home: Path, listen: str) -> str:
         "  server_names_hash_bucket_size 128;",
         *(f"  {name}_temp_path {home}/{name};" for name in temporary),
         *(f"  upstream {name} {{ {_servers(places)} }}" for name, places in upstreams.items()),
-        f"  server {{ listen {listen} default_server; return 404; }}",
-        *(line for host in sorted({each.host for each in found}) for line in _server(host, found, listen)),
+        *(line for host in sorted({"", *(each.host for each in found)}) for line in _server(host, found, listen)),
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -126,11 +145,16 @@ def _servers(places: tuple[str, ...]) -> str:
 
 
 def _server(host: str, found: list[Entrance], listen: str) -> Iterator[str]:
-    yield f"  server {{ listen {listen}; server_name {host};"
-    for each in found:
-        if each.host == host:
-            to = f"proxy_pass http://{each.route}.{host};" if each.upstreams else "return 503;"
-            yield f"    location {each.prefix} {{ proxy_set_header Host $host; {to} }}"
+    """One for each host name, and one for all others. A host's own route goes before one that is for every host."""
+    own = [each for each in found if each.host == host]
+    taken = {each.prefix for each in own}
+    common = [each for each in found if not each.host and each.prefix not in taken] if host else []
+    yield f"  server {{ listen {listen}" + (f"; server_name {host};" if host else " default_server;")
+    for each in own + common:
+        to = f"proxy_pass http://{each.route};" if each.upstreams else "return 503;"
+        yield f"    location {each.prefix} {{ proxy_set_header Host $host; {to} }}"
+    if not any(each.prefix == "/" for each in own + common):
+        yield "    location / { return 404; }"
     yield "  }"
 
 

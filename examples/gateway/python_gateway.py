@@ -26,7 +26,8 @@ class Table:
     """Where requests go: by host name, then by the longest beginning of the path."""
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
-        self._entries = sorted(entries, key=lambda entry: -len(entry["prefix"]))
+        # A host's own route goes before one that is for every host.
+        self._entries = sorted(entries, key=lambda entry: (-len(entry["prefix"]), entry["host"] == ""))
         self._turn = count()
 
     @classmethod
@@ -44,7 +45,7 @@ class Table:
     def upstream(self, host: str, path: str) -> str | int:
         """host:port, in turn where there are several; or the status to answer with."""
         for entry in self._entries:
-            if entry["host"] == host and path.startswith(entry["prefix"]):
+            if entry["host"] in (host, "") and path.startswith(entry["prefix"]):
                 places = entry["upstreams"]
                 return str(places[next(self._turn) % len(places)]) if places else 503
         return 404

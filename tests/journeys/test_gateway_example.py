@@ -20,13 +20,13 @@ WORKLOAD = ROOT / "examples" / "demo" / "workload.py"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
 
 
-def route(service="web", host="www.example", prefix="/", protocol="http"):
-    match = {"protocol": protocol, "hosts": [host], "path_prefix": prefix, "port": 0}
+def route(service="web", host="www.example", prefix="/", protocol="http", port=0):
+    match = {"protocol": protocol, "hosts": [host] if host else [], "path_prefix": prefix, "port": port}
     return {"organization_id": "acme", "service_id": service, "match": match, "ttl_s": 60}
 
 
-def service(*ports, exposed=True):
-    each = {"name": "a", "protocol": "http", "host": "127.0.0.1", "exposed": exposed}
+def service(*ports, exposed=True, host="127.0.0.1"):
+    each = {"name": "a", "protocol": "http", "host": host, "exposed": exposed}
     return {"organization_id": "acme", "endpoints": [{**each, "port": port} for port in ports]}
 
 
@@ -64,8 +64,14 @@ def files(request, tmp_path):
 
 def test_what_can_be_served_is_accepted(files):
     files.put(
-        {"a": route(), "b": route(prefix="/pictures/"), "c": route(service="nowhere", host="gone.example")},
-        {"web": service(8081, 8082)},
+        {
+            "a": route(),
+            "b": route(prefix="/pictures/"),
+            "c": route(service="nowhere", host="gone.example"),
+            "d": route(host="", prefix=""),
+            "e": route(host="[2001:db8::1]", service="far"),
+        },
+        {"web": service(8081, 8082), "far": service(8083, host="[2001:db8::2]")},
     )
     assert files.run("check").returncode == 0
     assert not (files.home / "gateway.conf").exists()  # a check changes nothing that is in use
@@ -88,14 +94,64 @@ def test_two_routes_in_one_place_are_refused(files):
         route(host="a;b"),
         route(host="a b"),
         route(host="$host"),
+        route(host="~."),
+        route(host=".example"),
+        route(host="a\n"),
+        route(host=["a"]),
     ],
     ids=str,
 )
 def test_nothing_reaches_a_configuration_that_is_more_than_a_name(files, bad):
     files.put({"a": bad}, {"web": service(8081)})
+    is_refused(files, "is no plain")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        service(8081, host="127.0.0.1:1; } server { listen 1"),
+        service(8081, host="unix:/run/secret"),
+        service(8081, host="$http_x_to"),
+        service(8081, host="a b"),
+        service("80; } #"),
+        service("80 backup"),
+        service(-1),
+        service(None),
+    ],
+    ids=str,
+)
+def test_nor_does_an_endpoint(files, bad):
+    files.put({"a": route()}, {"web": bad})
+    is_refused(files, "route a: ", "is no plain")
+
+
+@pytest.mark.parametrize("name", ["a;b", "a{", "a b", "$a", "a/../b", ""])
+def test_nor_does_the_name_of_a_route(files, name):
+    files.put({name: route()}, {"web": service(8081)})
+    is_refused(files, "is no plain")
+
+
+@pytest.mark.parametrize("bad", [{}, {"match": 1, "service_id": "web"}, [], 7, {**route(), "match": {}}], ids=str)
+def test_what_is_not_formed_as_a_route_is_refused_in_a_sentence(files, bad):
+    files.put({"a": bad}, {"web": service(8081)})
+    is_refused(files, "cannot be read as routes and services")
+
+
+def test_a_check_by_hand_is_told_what_it_lacks(files):
+    files.put({}, {})
+    command = [sys.executable, GATEWAY, "check", "--home", files.home, "--listen", "127.0.0.1:1", *files.program]
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "HOLDFAST_STAGED" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def is_refused(files, *words):
     refused = files.run("check")
     assert refused.returncode == 1
-    assert "is no plain host name or path" in refused.stderr
+    assert all(word in refused.stderr for word in words), refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (files.home / "gateway.conf").exists()
 
 
 def test_routes_of_other_protocols_and_endpoints_that_are_not_exposed_are_passed_over(files):
@@ -138,6 +194,25 @@ def test_requests_follow_the_files(files, tmp_path):
         files.put({"a": route()}, {"web": service(ports[1])})
         assert files.run("apply").returncode == 0
         follows(files, (200, f"at {ports[1]}"))
+
+        # Names that differ by where the dots stand; a route for every host; one that enters at another port.
+        files.put(
+            {
+                "a": route(host="b.c"),
+                "a.b": route(host="c", service="other"),
+                "every": route(host="", prefix="/x/", service="other"),
+                "elsewhere": route(host="d", port=files.port + 1 if files.port < 65535 else 1),
+                "here": route(host="e", port=files.port),
+            },
+            {"web": service(ports[0]), "other": service(ports[1])},
+        )
+        assert files.run("apply").returncode == 0
+        follows(files, (404, None))
+        assert ask(files.port, "/", "b.c") == (200, f"at {ports[0]}")
+        assert ask(files.port, "/x/y", "b.c") == ask(files.port, "/x/y", "unheard.of") == ask(files.port, "/", "c")
+        assert ask(files.port, "/y", "unheard.of")[0] == 404
+        assert ask(files.port, "/", "d")[0] == 404
+        assert ask(files.port, "/", "e") == (200, f"at {ports[0]}")
     finally:
         for process in started:
             process.send_signal(signal.SIGTERM)
