@@ -141,7 +141,7 @@ class Reporting:
             head=_head(view, now),
             scopes=scopes,
             trust_bundle_version=bundle.version if bundle else 0,
-            counters=node.counters.all(),
+            counters=node.counters.all() | ({fault: 1} if (fault := str(node.learnt.store_fault)) else {}),
             journal=(),
         )
 

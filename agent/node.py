@@ -159,12 +159,18 @@ class Node:
         try:
             result, holdings = await self.threads.write(work)
         except StoreError as error:
-            self.learnt.store_fault = error.fault
             self.counters.add("store_refusals")
+            self.store_refused(error)
             raise
         self.learnt.store_fault = ""
         self._hold(holdings)
         return result
+
+    def store_refused(self, error: StoreError) -> None:
+        """Shown and reported until a change is taken again (rules L35)."""
+        if error.fault != self.learnt.store_fault:
+            self.learnt.store_fault = error.fault
+            self.news.tell(self.news.value + 1)
 
     async def reload(self) -> None:
         """After a change that was not made by `change`."""

@@ -77,6 +77,7 @@ class Update:
                 rest_s = await self.bring_up()
             except StoreError as error:
                 log.warning("update put off", fault=error.fault, detail=error.detail)
+                self.node.store_refused(error)
                 rest_s = STORE_RETRY_S
             with trio.move_on_after(rest_s):
                 await self.node.changed.wait_above(seen)

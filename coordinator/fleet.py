@@ -16,6 +16,7 @@ from coordinator import documents, schema
 from coordinator.checkin import Pair
 from coordinator.database import Database, Transaction
 from coordinator.settings import Settings
+from wire.messages import STORE_FAULTS
 
 UNSEEN = "unseen"
 SILENT = "silent"  # no report for three intervals
@@ -49,6 +50,7 @@ class Report:
     active: Mapping[str, Pair]  # scope -> what it applied
     asked_at: float = 0.0
     refused: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # scope -> version that it refused last, why
+    store_fault: str = ""
 
     @property
     def last_seen(self) -> float:
@@ -160,12 +162,14 @@ def _straggler(member: FleetMember, report: Report | None, now: float, settings:
 
 
 def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
-    """The first scope whose published version the node has refused, with its reason; else the first."""
+    """The first scope whose published version the node has refused, with its reason; else the first, and whether the
+    node's disk is to blame.
+    """
     for scope in late:
         version, reason = report.refused.get(scope, (0, ""))
         if version == member.published[scope][1]:
             return f"{scope}, {reason}"
-    return late[0]
+    return f"{late[0]}, {report.store_fault}" if report.store_fault else late[0]
 
 
 def _lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
@@ -204,8 +208,9 @@ def _reports(transaction: Transaction) -> Iterable[Report]:
     joined = reports.outerjoin(asked, reports.c.node_id == asked.c.node_id)
     for row in transaction.rows(select(reports, asked.c.last_seen.label("asked")).select_from(joined)):
         report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
-        scopes = json.loads(row.body)["scopes"]  # only what `heartbeat_form.parse` took is kept
-        yield Report(*report, _last_active(scopes), asked_at=row.asked or 0.0, refused=_last_refused(scopes))
+        said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
+        scopes, fault = said["scopes"], _store_fault(said["counters"])
+        yield Report(*report, _last_active(scopes), row.asked or 0.0, _last_refused(scopes), fault)
 
 
 def _last_active(scopes: Scopes) -> dict[str, Pair]:
@@ -223,6 +228,10 @@ def _last_refused(scopes: Scopes) -> dict[str, tuple[int, str]]:
         and isinstance(reason := one.get("reason"), str)
         and reason.isprintable()
     }
+
+
+def _store_fault(counters: Mapping[str, Any]) -> str:
+    return next((fault for fault in STORE_FAULTS if counters.get(fault)), "")
 
 
 def _rejected(transaction: Transaction, since: float) -> dict[str, int]:

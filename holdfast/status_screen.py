@@ -1,6 +1,6 @@
 """The status of a node as a screen: first how it is, then what it holds, then what is amiss and what to do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,6 +12,7 @@ from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, REFRESH_REQUIRED, failure_text, meaning
 from snapshot.identifiers import HEAD
+from store.errors import REMEDY as STORE_REMEDY
 
 Status = Mapping[str, Any]
 
@@ -120,15 +121,21 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
         yield from _problems_of_scope(name, _active(name, status), scope["last_rejected"], now)
     for name in status.get("refresh_required", ()):
         yield f"{name}: {REFRESH_REQUIRED}"
-    for source in status.get("sources", ()):
-        if source["error"]:
-            again = f"again in {in_words(left)}" if (left := source.get("again_in_s", 0)) else "asked again now"
-            yield f"{source['url']} ({source['kind']}): {source['error']}; {again}"
+    yield from _problems_of_sources(status.get("sources", ()))
     for name, service in status["services"].items():
         if service["answer_ok"] is False:
             yield f"{name} could not be told: {service['answer']}"
+    if fault := status.get("store", {}).get("fault"):
+        yield f"{fault}: {STORE_REMEDY.get(fault, 'see the journal of holdfast-agent')}"
     if status["files"]["error"]:
         yield f"the files are not up to date: {status['files']['error']}"
+
+
+def _problems_of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for source in sources:
+        if source["error"]:
+            again = f"again in {in_words(left)}" if (left := source.get("again_in_s", 0)) else "asked again now"
+            yield f"{source['url']} ({source['kind']}): {source['error']}; {again}"
 
 
 def _not_joined(status: Status) -> str:

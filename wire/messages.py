@@ -51,6 +51,7 @@ EVENTS_MAX = 1024
 STATES = ("unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked")
 MODES = ("normal", "degraded", "fenced")
 GRADES = ("fresh", "stale", "expired")
+STORE_FAULTS = ("store_full", "store_io")  # a counter of this name is 1 while the node's store takes nothing
 NAME = text(128, 1)
 SHORT = text(256)
 

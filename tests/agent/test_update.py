@@ -1,8 +1,11 @@
 """The update path beyond the straight line: documents by hand, long downloads, what comes meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 
+from holdfast.status_screen import problems_of
 from snapshot import canonical
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab
@@ -132,3 +135,23 @@ async def test_a_revoked_role_takes_its_scopes_from_new_use(tmp_path, mock_clock
             await one.until(lambda: one.rejected(ROUTES) == "role_not_allowed")
             assert (await one.may("open_route", scope=ROUTES, resource="north"))["reason"] == "revoked"
             assert one.version(ROUTES) == 1
+
+
+async def test_a_full_store_is_said_everywhere_and_the_next_that_fits_goes_in(tmp_path, mock_clock):
+    """rules L35, K30: in the status, on its screen and in the reports, as long as it is so; what is active stays"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent(limits=replace(one.settings.limits, map_bytes=1 << 20)):
+            await one.settled()
+            much = {f"part-{number}": {"prose": [str(number) * 60_000] * 10} for number in range(4)}
+            one.server.snapshot(much, ROUTES)
+            one.server.announce()
+            await one.server.wait_heartbeat(lambda report: report.counters.get("store_full") == 1)
+            status = await one.status()
+            assert status["store"]["fault"] == "store_full"
+            assert any("free space" in problem for problem in problems_of(status, one.clock.true))
+            assert (one.version(ROUTES), one.mark(ROUTES), one.state) == (1, (1, 1), "active")
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.announce()
+            await one.until_active(ROUTES, 3)
+            await one.server.wait_heartbeat(lambda report: "store_full" not in report.counters)
+            assert (await one.status())["store"]["fault"] == ""

@@ -98,6 +98,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
+    ("counters", "refused", "reason"),
+    [
+        ({"store_full": 1}, {}, "late: route_policy, store_full"),
+        ({"store_io": 1}, {}, "late: route_policy, store_io"),
+        ({"store_full": 1}, REFUSED, "late: route_policy, validator_refused"),
+        ({"store_full": 0, "store_refusals": 3}, {}, "late: route_policy"),
+    ],
+)
+def test_whose_disk_is_full_is_named(database: Database, counters, refused, reason) -> None:
+    """rules K30, L35"""
+    found(database)
+    admit(database, "node-a")
+    publish(database, publication(basis(database), document("route_policy", 4, b"4")))
+    scopes = {"route_policy": {**reports.scope(reports.mark(3)), "last_rejected": refused}}
+    heartbeats.record(database, [heartbeat("node-a", scopes=scopes, counters=counters)], now=NOW)
+    seen = fleet.observe(database, now=NOW + 10, settings=SETTINGS)
+    assert [each.reason for each in seen.stragglers] == [reason]
+
+
+@pytest.mark.parametrize(
     ("refused", "reason"),
     [
         (REFUSED, "late: route_policy, validator_refused"),
