@@ -1,28 +1,57 @@
 """How both daemons log: structured, levelled, one event a line on stderr, for the journal (threats D-55).
 
-No line holds a secret or the bytes of a document; text from outside is bounded and escaped where it is made.
+The journal is told each line's priority, for `journalctl -p warning`. No line holds a secret or the bytes of a
+document; text from outside is bounded and escaped where it is made.
 """
 
 import logging
+import os
 import sys
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
 
 
 def set_up_logging(level: str) -> None:
     """One JSON object a line; on a terminal for people."""
-    # Its default formatter prints the variables of each frame, which may hold anything.
-    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    renderer: structlog.typing.Processor = console if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if sys.stderr.isatty() else [structlog.processors.format_exc_info]),
-            renderer,
+            *(_for_people() if sys.stderr.isatty() else _for_programs()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _for_people() -> list[Processor]:
+    # The default formatter prints the variables of each frame, which may hold anything.
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _for_programs() -> list[Processor]:
+    line: list[Processor] = [structlog.processors.format_exc_info, _event_first]
+    return [*line, _prioritised if _is_the_journal() else structlog.processors.JSONRenderer()]
+
+
+def _event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """For whoever reads the lines as they are."""
+    return {"event": event.pop("event"), "level": event.pop("level"), **event}
+
+
+def _prioritised(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    priority = _PRIORITIES.get(event["level"], _PRIORITIES["error"])
+    return f"<{priority}>{structlog.processors.JSONRenderer()(logger, method, event)!s}"
+
+
+def _is_the_journal() -> bool:
+    """Whether stderr leads there: systemd.exec(5), $JOURNAL_STREAM."""
+    try:
+        there = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):  # closed, or none of the system's
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"

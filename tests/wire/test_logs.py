@@ -1,11 +1,15 @@
 """Logs: one JSON object a line, at the level that was asked for, with no variable of any frame in them."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import structlog
 
+from tests.citations import ROOT
 from wire.logs import set_up_logging
 
 
@@ -34,6 +38,23 @@ def test_one_json_object_a_line(logging):
     assert line == {
         "event": "document refused", "level": "warning", "scope": "qos_policy", "reason": "bad_signature", "version": 7,
     }  # fmt: skip
+
+
+def test_the_journal_is_told_the_priority_of_a_line():
+    """As a service of systemd has it: stderr is the stream that JOURNAL_STREAM names; another one has no prefix"""
+    code = "import structlog; from wire.logs import set_up_logging as up; up('info'); log = structlog.get_logger()"
+    says = f"{code}; log.info('state', before=None); log.warning('document refused', version=7)"
+    for named, prefixes in ((True, ["<6>", "<4>"]), (False, ["", ""])):
+        reader, writer = os.pipe()
+        there = os.fstat(writer)
+        stream = f"{there.st_dev}:{there.st_ino if named else there.st_ino + 1}"
+        command = [sys.executable, "-c", says]
+        subprocess.run(command, env={**os.environ, "JOURNAL_STREAM": stream}, stderr=writer, cwd=ROOT, check=True)
+        os.close(writer)
+        with os.fdopen(reader) as said:
+            lines = said.read().splitlines()
+        assert [line[: line.index("{")] for line in lines] == prefixes
+        assert [line[line.index("{") :].startswith('{"event": ') for line in lines] == [True, True]
 
 
 def test_an_exception_is_told_without_the_variables_of_its_frames(logging):
