@@ -11,7 +11,7 @@ import trio
 
 from agent import standing
 from agent.node import Node
-from agent.standing import Standing
+from agent.standing import Cause, Standing
 from agent.start import FENCE_ROW, OUTAGE_ROW, fence_to_row
 from store.errors import StoreError
 from store.tables import Name
@@ -19,6 +19,8 @@ from wire.systemd import Notifier
 
 LOOK_EVERY_S = 15.0  # the wall clock may have jumped
 STATE_CHANGED = "state_changed"
+# What nobody but an operator can end: systemctl status and the journal say how.
+REMEDIES = {Cause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"}
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +54,13 @@ class Status:
         before, self._shown = self._shown, present
         words = f"{before.state if before else 'started'} -> {present.state}"
         detail = f"{words}: {present.cause}" if present.cause else words
-        log.info("state", state=present.state, cause=present.cause, before=before.state if before else None)
-        self.notifier.status(f"{present.state} {present.cause}".strip())
+        facts = {"state": present.state, "cause": present.cause, "before": before.state if before else None}
+        remedy = REMEDIES.get(present.cause, "")
+        if remedy:
+            log.warning("state", **facts, remedy=remedy)
+        else:
+            log.info("state", **facts)
+        self.notifier.status(f"{present.state} {present.cause}".strip() + (f": {remedy}" if remedy else ""))
         await self.node.threads.write(self.node.store.journal.record, STATE_CHANGED, self.node.now(), "", detail)
         self.node.tell_news()
 

@@ -1,6 +1,7 @@
 """Changes of state are written down once, told to systemd, and timers only wake who looks."""
 
 import pytest
+import structlog.testing
 import trio
 
 from agent.start import FENCE_ROW, OUTAGE_ROW
@@ -47,6 +48,23 @@ async def test_a_change_of_state_is_written_down_once(made, mock_clock):
     await status.look()
     assert changes(made)[1:] == ["active -> fenced: revoked_by_coordinator", "fenced -> active"]
     assert told.said[1:] == ["fenced revoked_by_coordinator", "active"]
+
+
+async def test_a_node_that_is_no_member_is_told_what_to_do(one, mock_clock):
+    """Where an administrator looks first: systemctl status, and the journal"""
+    told = Listening()
+    async with bench(one) as made:
+        with structlog.testing.capture_logs() as logged:
+            await Status(made.node, told).look()
+            await made.settle()
+            await Status(made.node, told).look()
+    first, last = told.said
+    assert first.startswith("unenrolled not_enrolled: ") and "holdfast join" in first
+    assert last == "active"
+    lines = [line for line in logged if line["event"] == "state"]
+    assert [(line["log_level"], "holdfast join" in line.get("remedy", "")) for line in lines] == [
+        ("warning", True), ("info", False),
+    ]  # fmt: skip
 
 
 async def test_time_alone_changes_the_state_when_it_is_due(made, mock_clock):
