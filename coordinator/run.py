@@ -181,6 +181,9 @@ def main() -> None:
     set_up_logging("info")
     try:
         daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
+    except FileNotFoundError as error:
+        begin = "a cluster begins with `holdfastctl init`, which makes it"
+        sys.exit(_said(FileNotFoundError(f"{error.filename}: there is no such file; {begin}")))
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
         sys.exit(_said(error))
     except OperationalError as error:

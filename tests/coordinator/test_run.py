@@ -117,6 +117,14 @@ def test_a_wrong_configuration_is_named_and_nothing_starts(founded: Founded) -> 
     assert "did you mean head_lifetime_s" in said and "Traceback" not in said
 
 
+def test_before_there_is_a_cluster_it_says_how_one_begins(founded: Founded) -> None:
+    Path(founded.configuration().certificate).unlink()
+    process = started(founded)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == run.WRONG_CONFIGURATION
+    assert "no such file; a cluster begins with `holdfastctl init`" in said and "Traceback" not in said
+
+
 async def test_a_second_coordinator_on_one_sqlite_file_stops_at_once(founded: Founded) -> None:
     """rules P8, P28"""
     async with running(founded):
