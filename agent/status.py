@@ -20,7 +20,9 @@ from wire.systemd import Notifier
 LOOK_EVERY_S = 15.0  # the wall clock may have jumped
 STATE_CHANGED = "state_changed"
 # What nobody but an operator can end: systemctl status and the journal say how.
-REMEDIES = {Cause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"}
+REMEDIES: Mapping[str, str] = {
+    Cause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"
+}
 
 log = structlog.get_logger(__name__)
 
