@@ -28,7 +28,7 @@ def machine(tmp_path):
 
 def run(machine, script, *arguments):
     text = (DEB / script).read_text().replace("@FORMAT@", str(FORMAT)).replace("#DEBHELPER#", "")
-    for place in ("/var/lib", "/run/holdfast", "/etc/holdfast", "/etc/systemd"):
+    for place in ("/var/lib", "/run/holdfast", "/run/systemd", "/etc/holdfast", "/etc/systemd"):
         text = text.replace(f" {place}", f" {machine}{place}")
     left = re.sub(re.escape(str(machine)), "", text, count=0)
     assert text.count(str(machine)) == len(re.findall(r"/(?:var/lib|run|etc)/", left)), "a path of this machine's own"
@@ -78,6 +78,43 @@ def test_an_aborted_upgrade_is_not_refused(machine):
     """dpkg puts the version back that was there: it must not fail"""
     store(machine, written=str(FORMAT + 1))
     assert run(machine, "holdfast-agent.preinst", "abort-upgrade", "0.2.0").returncode == 0
+
+
+@pytest.fixture
+def running(machine):
+    """`machine` under systemd; what systemd is asked for, a line each."""
+    (machine / "run/systemd/system").mkdir(parents=True)
+    for name in ("deb-systemd-invoke", "systemctl"):
+        (machine / "bin" / name).write_text(f'#!/bin/sh\necho "$@" >> {machine}/asked\n')
+        (machine / "bin" / name).chmod(0o755)
+
+    def asked():
+        return (machine / "asked").read_text().splitlines() if (machine / "asked").exists() else []
+
+    return asked
+
+
+def test_what_was_enabled_by_hand_goes_on_after_an_upgrade_and_a_removal(machine, running):
+    """Further clusters' agents and what was allowed to other units; names as systemd escapes them"""
+    wants = machine / "etc/systemd/system/paths.target.wants"
+    for name in ("holdfast-agent@osprey.service", r"holdfast-reload@web\x2dlate.service.path", "other@web.path"):
+        (wants / name).symlink_to("/usr/lib/systemd/system/whatever")
+    assert run(machine, "holdfast-agent.postinst", "configure", "").returncode == 0
+    assert running() == []
+    done = run(machine, "holdfast-agent.postinst", "configure", "0.0.9")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert running() == [
+        "try-restart holdfast-agent@*.service",
+        r"start holdfast-agent@osprey.service holdfast-reload@web\x2dlate.service.path",
+    ]
+
+
+def test_a_coordinator_that_was_removed_goes_on_and_one_without_a_cluster_is_not_started(machine, running):
+    assert run(machine, "holdfast-coordinator.postinst", "configure", "0.0.9").returncode == 0
+    assert not [line for line in running() if line.startswith("start")]
+    (machine / "var/lib/holdfast-coordinator/keys").mkdir(parents=True)
+    assert run(machine, "holdfast-coordinator.postinst", "configure", "0.0.9").returncode == 0
+    assert running()[-1] == "start holdfast-coordinator.service"
 
 
 def test_removal_keeps_the_state_and_purge_deletes_it(machine):
