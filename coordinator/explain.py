@@ -8,8 +8,9 @@ from coordinator.compiler import Content, compile_scope
 from coordinator.database import Database
 from coordinator.increments import changes
 from coordinator.model import Model, Subject
+from coordinator.recovered import content_of, governing
 from coordinator.refusal import Code, Refused
-from coordinator.situation import Held
+from coordinator.situation import Allowed, Held, Situation
 from snapshot.identifiers import SCOPE_TYPES, format_time
 from snapshot.roles import EVERY_NODE, ROLES
 
@@ -30,8 +31,8 @@ def explain(database: Database, node_id: str) -> list[Explanation]:
     with database.read() as transaction:
         model = catalog.load(transaction)
         subject = subject_of(model, node_id)
-        held = situation.read_situations(transaction, [node_id])[node_id].held
-        return [_explained(model, subject, each, held.get(each)) for each in SCOPE_TYPES]
+        present = situation.read_situations(transaction, [node_id])[node_id]
+        return [_explained(model, subject, each, present) for each in SCOPE_TYPES]
 
 
 def subject_of(model: Model, node_id: str, scope_types: Iterable[str] = ()) -> Subject:
@@ -55,8 +56,10 @@ def because(model: Model, subject: Subject, scope_type: str) -> str:
     return _why(model, subject, scope_type)
 
 
-def differing(content: Content, held: Held | None) -> dict[str, str]:
-    """Each section in which what is declared differs from what is published."""
+def differing(declared: Content, held: Held | None, allowed: Allowed | None) -> dict[str, str]:
+    """Each section in which what is published next differs from what is published now; `allowed`: the last recovery."""
+    recovery = governing(allowed, declared)
+    content = declared if recovery is None else content_of(recovery)
     if held is None:
         return dict.fromkeys(content.sections, "set")
     if held.content_hash == content.content_hash:
@@ -64,14 +67,15 @@ def differing(content: Content, held: Held | None) -> dict[str, str]:
     return {name: change.op for name, change in changes(held.sections, held.read, content.sections).changes.items()}
 
 
-def _explained(model: Model, subject: Subject, scope_type: str, held: Held | None) -> Explanation:
+def _explained(model: Model, subject: Subject, scope_type: str, present: Situation) -> Explanation:
+    held, allowed = present.held.get(scope_type), present.recoveries.get(scope_type)
     why = because(model, subject, scope_type)
     if scope_type == "trust_bundle":
         return Explanation(scope_type, True, why, _published(held))
     if scope_type not in views.scope_types(subject):
         return Explanation(scope_type, False, why)
     content = compile_scope(model, subject.node_id, scope_type)
-    return Explanation(scope_type, True, why, _published(held), differing(content, held))
+    return Explanation(scope_type, True, why, _published(held), differing(content, held, allowed))
 
 
 def _why(model: Model, subject: Subject, scope_type: str) -> str:

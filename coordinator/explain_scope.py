@@ -17,9 +17,10 @@ from coordinator.compiler import Content, compile_scope
 from coordinator.database import Database, Transaction
 from coordinator.holders import Holders, holders
 from coordinator.model import Model, Subject
+from coordinator.recovered import governing
 from coordinator.refusal import Code, Refused
 from coordinator.signatures import Signer, signers
-from coordinator.situation import Held, Situation
+from coordinator.situation import Allowed, Held, Situation
 from coordinator.sources import Origin, Source, origin
 from snapshot import canonical
 from snapshot.identifiers import format_time
@@ -140,6 +141,11 @@ class _Case:
             return None
         return compile_scope(self.model, self.subject.node_id, self.scope_type)
 
+    @property
+    def allowed(self) -> Allowed | None:
+        """The last recovery."""
+        return self.situation.recoveries.get(self.scope_type)
+
     def published(self, name: str) -> bytes | None:
         return self.held.read(name) if self.held is not None and name in self.held.sections else None
 
@@ -159,7 +165,7 @@ def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
         rules=_rules(case),
         notes=tuple(_notes(case)),
         published=None if held is None else _version(case, held),
-        differs={} if case.content is None or _is_recovered(case) else explain.differing(case.content, held),
+        differs={} if case.content is None else explain.differing(case.content, held, case.allowed),
         sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
         entries=tuple(_entry(case, *each) for each in stands[:most]),
         entries_total=len(stands),
@@ -220,10 +226,8 @@ def _revoked(case: _Case) -> Iterator[str]:
 
 def _is_recovered(case: _Case) -> bool:
     """Whether the published version is one that a recovery went back to, and still holds (rules S65)."""
-    allowed, held, content = case.situation.recoveries.get(case.scope_type), case.held, case.content
-    if allowed is None or held is None or content is None or held.entry.pair != allowed.held.entry.pair:
-        return False
-    return content.content_hash in (allowed.given_up, allowed.held.content_hash)
+    held, allowed = case.held, None if case.content is None else governing(case.allowed, case.content)
+    return held is not None and allowed is not None and held.entry.pair == allowed.held.entry.pair
 
 
 def _version(case: _Case, held: Held) -> Version:

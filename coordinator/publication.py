@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator import increments, signer
-from coordinator.compiler import Audience, Content
+from coordinator.compiler import Content
 from coordinator.documents import TRUST_BUNDLE, Document, Entry
 from coordinator.heads import Publication
 from coordinator.issue import Issue, Unpublishable
 from coordinator.model import Subject
+from coordinator.recovered import content_of, governing
 from coordinator.review import review
 from coordinator.signer import Base, Claims
 from coordinator.situation import Allowed, Held, Situation
@@ -128,9 +129,9 @@ def _fits(holder: Holder, held: Held) -> bool:
 
 
 def _renew(case: _Case, held: Held | None, content: Content) -> None:
-    allowed = _governing(case, content)
+    allowed = governing(case.situation.recoveries.get(content.scope_type), content)
     if allowed is not None:
-        content = _recovered(content, allowed)
+        content = content_of(allowed)
     if held is not None and held.content_hash == content.content_hash and _stays(case, held):
         _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
         return
@@ -139,20 +140,6 @@ def _renew(case: _Case, held: Held | None, content: Content) -> None:
         _publish(case, held, content, allowed.held.entry.config_version, allowed)
     else:
         _publish(case, held, content, last[1] + 1)
-
-
-def _governing(case: _Case, content: Content) -> Allowed | None:
-    """A recovery holds as long as what is declared gives the content that was given up, or the one gone back to."""
-    allowed = case.situation.recoveries.get(content.scope_type)
-    if allowed is None or content.content_hash not in (allowed.given_up, allowed.held.content_hash):
-        return None
-    return allowed
-
-
-def _recovered(content: Content, allowed: Allowed) -> Content:
-    target = allowed.held
-    audience = Audience(target.envelope.roles, target.envelope.organization_ids)
-    return Content(content.scope_type, audience, {name: target.read(name) for name in target.sections})
 
 
 def _publish(case: _Case, held: Held | None, content: Content, version: int, allowed: Allowed | None = None) -> None:

@@ -1,0 +1,18 @@
+"""A recovery beside what is declared: which of them the next publication follows (rules S65, S87). Pure."""
+
+from coordinator.compiler import Audience, Content
+from coordinator.situation import Allowed
+
+
+def governing(allowed: Allowed | None, declared: Content) -> Allowed | None:
+    """A recovery holds as long as what is declared gives the content that was given up, or the one gone back to."""
+    if allowed is None or declared.content_hash not in (allowed.given_up, allowed.held.content_hash):
+        return None
+    return allowed
+
+
+def content_of(allowed: Allowed) -> Content:
+    """What it went back to."""
+    target = allowed.held
+    audience = Audience(target.envelope.roles, target.envelope.organization_ids)
+    return Content(target.envelope.scope_type, audience, {name: target.read(name) for name in target.sections})
