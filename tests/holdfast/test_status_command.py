@@ -156,6 +156,7 @@ def test_a_socket_that_may_not_be_opened_is_said_with_the_remedy():
         listening.listen()
         Path(folder, "agent.sock").chmod(0)
         Path(folder, "active").mkdir(mode=0)
+        CliRunner().invoke(main, ["status", "--help"])  # loads it, from a clone that may be for root alone
         with as_an_ordinary_user():
             places = ["--socket", f"{folder}/agent.sock", "--files", f"{folder}/active"]
             done = CliRunner().invoke(main, ["status", *places])
