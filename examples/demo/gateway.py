@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.demo.processes import Processes
+from examples.gateway.gateway import nginx_configuration
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "gateway"
 PYTHON_GATEWAY = EXAMPLE / "python_gateway.py"
 SCOPES = ["route_policy", "service_assignment"]
 NAME = "gateway"
-NO_ROUTES = "events {{}} pid {home}/gateway.pid; http {{ access_log off; server {{ listen {listen}; return 404; }} }}\n"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Gateway:
         self.home.mkdir()
         configuration = self.home / "gateway.conf"
         if self.nginx:
-            configuration.write_text(NO_ROUTES.format(home=self.home, listen=self.listen))
+            configuration.write_text(nginx_configuration([], self.home, self.listen))
             options = ["-c", configuration, "-p", self.home, "-e", self.home / "error.log", "-g", "daemon off;"]
             processes.start(NAME, [self.nginx, *options])
         else:

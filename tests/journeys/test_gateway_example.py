@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from examples.demo.processes import free_ports
+from examples.demo.gateway import Gateway
+from examples.demo.processes import Processes, free_ports
 from tests.citations import ROOT
 
 GATEWAY = ROOT / "examples" / "gateway" / "gateway.py"
@@ -218,6 +219,23 @@ def test_requests_follow_the_files(files, tmp_path):
             process.send_signal(signal.SIGTERM)
         for process in started:
             process.wait(20)
+
+
+@pytest.mark.skipif(NGINX is None, reason="NO NGINX: apt-get install nginx")
+def test_nginx_without_routes_yet_keeps_everything_in_its_home(tmp_path):
+    """Where root has never started nginx there is no folder below /var/lib that an ordinary user may write to."""
+    processes, [port] = Processes(tmp_path), free_ports(1)
+    gateway = Gateway(tmp_path / "home", tmp_path / "active", port, NGINX)
+    gateway.start(processes)
+    try:
+        end = time.monotonic() + 30
+        while ask(port) != (404, None):
+            assert time.monotonic() < end, processes.last_words("gateway")
+            time.sleep(0.05)
+    finally:
+        processes.end()
+    made = {path.name for path in gateway.home.iterdir() if path.is_dir()}
+    assert made == {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}
 
 
 def ask(port, path="/", host="www.example"):
