@@ -1,5 +1,6 @@
 """`make demo`, as a user runs it: the main job from end to end, what it leaves running, and what it leaves behind."""
 
+import contextlib
 import os
 import re
 import select
@@ -37,9 +38,13 @@ def start(place, *options):
 
 def of_ours(place):
     """Processes that name the folder, the daemons and the gateway: pid -> command."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    found = (line.split(maxsplit=1) for line in listed.splitlines() if f"{place}/holdfast-demo-" in line)
-    return {int(pid): command for pid, command in found}
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if f"{place}/holdfast-demo-" in command:
+                found[int(path.parent.name)] = command
+    return found
 
 
 def ending(place):
