@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, NO, asks_the_agent
 from holdfast.client import Client
 
@@ -16,7 +17,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command("diff", epilog=EXITS, short_help="What differs from the version before, or from the one that waits.")
 @click.argument("first", type=click.Choice(["active"]))
 @click.argument("other", type=click.Choice(["previous", "pending"]))
-@click.argument("scope")
+@click.argument("scope", shell_complete=completion.scopes)
 @asks_the_agent
 def command(client: Client, first: str, other: str, scope: str) -> None:
     """Compare the active version of SCOPE with the one before it, or with the one that waits for its time.

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.durations import in_words, until
@@ -15,7 +16,7 @@ NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None,
 
 
 @click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
-@click.argument("scope")
+@click.argument("scope", shell_complete=completion.scopes)
 @asks_the_agent
 def command(client: Client, scope: str) -> None:
     """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent, note
 from holdfast.client import FROM_FILES, Client, Expired, Facts, Section
 from snapshot.identifiers import format_time
@@ -14,7 +15,7 @@ SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
 
 
 @click.command("get", epilog=EXITS, short_help="Print a section of an active scope, or all of it.")
-@click.argument("scope")
+@click.argument("scope", shell_complete=completion.scopes)
 @click.argument("section", required=False)
 @click.option("--names", is_flag=True, help="Only the names of the scope's sections, a line each.")
 @click.option(

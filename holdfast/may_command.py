@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, NO, asks_the_agent
 from holdfast.client import Client, Permission, unix_seconds
 from holdfast.clock import wall_clock
@@ -21,7 +22,7 @@ def _running_since(ctx: click.Context, param: click.Parameter, value: str | None
 
 @click.command("may", epilog=EXITS, short_help="Ask the gate of degraded mode.")
 @click.argument("action")
-@click.option("--scope", help="The scope that the action rests on.")
+@click.option("--scope", shell_complete=completion.scopes, help="The scope that the action rests on.")
 @click.option("--resource", help="The service, route, peer, endpoint or secret that it is about.")
 @click.option(
     "--running-since", metavar="TIME", callback=_running_since, help="It has been running since YYYY-MM-DDTHH:MM:SSZ."

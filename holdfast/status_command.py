@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent
 from holdfast.client import AgentDown, Client, unix_seconds
 from holdfast.readiness import wait_until_ready
@@ -23,7 +24,8 @@ EVERY_S = 1.0
 @click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON object.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
               help="First wait until the node may run on its configuration; exit 1 if it may not by then.")  # fmt: skip
-@click.option("--service", help="With --wait: until this service of agent.toml has all that it lives by.")
+@click.option("--service", shell_complete=completion.services,
+              help="With --wait: until this service of agent.toml has all that it lives by.")  # fmt: skip
 @asks_the_agent
 def command(client: Client, live: bool, as_json: bool, wait_s: float | None, service: str | None) -> None:
     """Show what this node runs on, what confirms it, and what is amiss."""

@@ -4,12 +4,13 @@ import json
 
 import click
 
+from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent
 from holdfast.client import AgentDown, Change, Client, NotFound
 
 
 @click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
-@click.argument("scopes", nargs=-1)
+@click.argument("scopes", nargs=-1, shell_complete=completion.scopes)
 @click.option("--after", type=click.IntRange(0), help="Begin with what has changed since this generation.")
 @click.option("--count", type=click.IntRange(1), help="End after so many changes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a change.")
