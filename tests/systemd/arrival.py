@@ -23,6 +23,17 @@ poll_wait_s = 10
 backoff_cap_s = 30
 {more}"""
 
+WAIT = "holdfast-agent-wait"
+SHORT_WAIT = "[Service]\nExecStart=\nExecStart=/usr/bin/holdfast status --wait 1\n"
+IN_VAIN = f"""\
+[Unit]
+Requires={WAIT}.service
+After={WAIT}.service
+[Service]
+Type=oneshot
+ExecStart=/bin/touch /run/in-vain
+"""
+
 LOCAL_TOML = """
 [local]
 socket_path = "{folder}/agent.sock"
@@ -35,8 +46,18 @@ def machines_boot(lab: Lab) -> None:
         machine.boot()
 
 
-def coordinator_is_installed_and_begins_a_cluster(lab: Lab) -> None:
-    install(lab.coordinator, lab.packages, COORDINATOR)
+def coordinator_without_a_cluster_says_how_one_begins(lab: Lab) -> None:
+    """And does not try again and again: a machine that is made ready for one has no unit that runs in circles."""
+    machine = lab.coordinator
+    install(machine, lab.packages, COORDINATOR)
+    check(machine.run("systemctl", "start", "holdfast-coordinator").status != 0, "it started without a cluster")
+    said = journal_of(machine, "holdfast-coordinator")
+    check("holdfastctl init" in said and "Traceback" not in said, said)
+    facts = machine.good("systemctl", "show", "--property=ActiveState,NRestarts", "holdfast-coordinator")
+    check(set(facts.split()) == {"ActiveState=failed", "NRestarts=0"}, facts)
+
+
+def coordinator_begins_a_cluster(lab: Lab) -> None:
     begin(lab.control)
     lab.coordinator.good("systemctl", "start", "holdfast-coordinator")
     until_serving(lab.control)
@@ -63,7 +84,26 @@ def agent_that_is_told_its_coordinator_says_that_it_wants_a_token(lab: Lab, node
     node.machine.good("systemctl", "restart", "holdfast-agent")
     said = node.agent.ask("status").out
     check("UNENROLLED" in said and "holdfast join" in said, said)
+    said = node.machine.good("systemctl", "show", "--property=StatusText", node.agent.unit)
+    check("holdfast join" in said, said)
+    said = journal_of(node.machine, node.agent.unit, "--priority=warning")
+    check("holdfast join" in said, f"as a warning, the journal has: {said}")
     lab.control.ctl("allow", "add", node.agent.node_id)
+
+
+def service_that_waits_in_vain_is_told_why(lab: Lab, node: Node) -> None:
+    """It does not start, and systemd's own word is not all that its administrator has."""
+    machine = node.machine
+    machine.write(f"/etc/systemd/system/{WAIT}.service.d/short.conf", SHORT_WAIT)
+    machine.write("/etc/systemd/system/in-vain.service", IN_VAIN)
+    machine.good("systemctl", "daemon-reload")
+    check(machine.run("systemctl", "start", "in-vain.service").status != 0, "it has started")
+    check(machine.run("test", "-e", "/run/in-vain").status != 0, "it has run")
+    said = journal_of(machine, WAIT)
+    check("not ready after 1 s: not_enrolled" in said and "holdfast join" in said, said)
+    (machine.root / f"etc/systemd/system/{WAIT}.service.d/short.conf").unlink()
+    machine.good("systemctl", "daemon-reload")
+    machine.good("systemctl", "reset-failed", f"{WAIT}.service")
 
 
 def joins_by_command_or_by_a_token_credential(lab: Lab, node: Node) -> None:
@@ -84,10 +124,12 @@ def what_is_declared_becomes_active(lab: Lab, node: Node) -> None:
 
 STEPS = (
     Once(machines_boot),
-    Once(coordinator_is_installed_and_begins_a_cluster),
+    Once(coordinator_without_a_cluster_says_how_one_begins),
+    Once(coordinator_begins_a_cluster),
     Each(agent_is_installed_by_apt_with_what_it_depends_on),
     Each(first_start_says_unenrolled_and_what_to_do),
     Each(agent_that_is_told_its_coordinator_says_that_it_wants_a_token),
+    Each(service_that_waits_in_vain_is_told_why),
     Each(joins_by_command_or_by_a_token_credential),
     Each(what_is_declared_becomes_active),
 )
@@ -102,6 +144,11 @@ def install(machine: Machine, packages: Packages, *names: str, more: tuple[str, 
     files = [f"/srv/{packages.file(name).name}" for name in names]
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *more, *files]
     return machine.good("env", "DEBIAN_FRONTEND=noninteractive", *command)
+
+
+def journal_of(machine: Machine, unit: str, *more: str) -> str:
+    """What a unit, and systemd of it, has said."""
+    return machine.good("journalctl", "--no-pager", "--output=cat", f"--unit={unit}", *more)
 
 
 def begin(control: Control, *more: str) -> None:

@@ -109,7 +109,14 @@ def downgrade_below_the_format_of_the_store_is_refused(lab: Lab, node: Node) -> 
 
 
 def removal_keeps_the_state(lab: Lab, node: Node) -> None:
+    """Installed again, everything goes on: the agents of both clusters, and what was allowed to another unit."""
     agent, machine = node.agent, node.machine
+    enabled = (
+        "holdfast-reload@web.service.path",
+        f"holdfast-agent@{FURTHER}.socket",
+        f"holdfast-agent@{FURTHER}.service",
+    )
+    machine.good("systemctl", "enable", "--now", *enabled)
     _apt(machine, "remove", AGENT)
     check(machine.run("pgrep", "--full", "holdfast-agent").status != 0, "an agent still runs")
     check(not (machine.root / "usr/share/holdfast/agent").exists(), "its modules are still there")
@@ -120,6 +127,7 @@ def removal_keeps_the_state(lab: Lab, node: Node) -> None:
         arrival.install(machine, _later_format(lab, node), AGENT)
         agent.until_current()
         check(agent.is_in("active"), f"installed again it is {agent.status['state']}")
+        machine.good("systemctl", "is-active", *enabled)
     finally:
         machine.switch.plug(machine.name)
 
@@ -142,6 +150,8 @@ def purged_coordinator_leaves_nothing(lab: Lab) -> None:
     _apt(machine, "remove", COORDINATOR)
     database = machine.root / "var/lib/holdfast-coordinator/coordinator.db"
     check(database.exists(), "removal has taken the database")
+    arrival.install(machine, lab.packages, COORDINATOR)
+    arrival.until_serving(lab.control)
     _apt(machine, "purge", COORDINATOR)
     check(not database.parent.exists(), f"{database.parent} is left")
 
