@@ -17,7 +17,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+PACKAGES = {"suffixes": "publicsuffix", "zones": "tzdata", "services": "netbase"}
 SUFFIXES = Path("/usr/share/publicsuffix/public_suffix_list.dat")
 ZONES = Path("/usr/share/zoneinfo/zone1970.tab")
 SERVICES = Path("/etc/services")
@@ -25,10 +27,19 @@ SERVICES = Path("/etc/services")
 NAME = "routes-of-suffixes.yaml"
 ORGANIZATION = "web"
 WEB = ("http", "https")
+TRANSPORTS = ("tcp", "udp")
+# As tzdata names them. web.yaml has a service for each; whatever else a list may name is reached anywhere.
+CONTINENTS = {"africa", "america", "antarctica", "asia", "atlantic", "australia", "europe", "indian", "pacific"}
 ANYWHERE = "anywhere"
 # Country-code domains that are not the country's code in lower case.
 OTHER_CODES = {"uk": "GB", "ac": "SH", "eu": "BE", "su": "RU"}
 LONGEST_ID = 64
+
+Found = TypeVar("Found", dict[str, str], list["Port"], list["Suffix"])
+
+
+class NotAsExpectedError(Exception):
+    """A list has another form than the one that this was written for; the text names the place."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +66,49 @@ class Port:
 
 def main() -> None:
     arguments = _arguments()
-    continents, ports = dict(continents_of_countries(arguments.zones)), list(web_ports(arguments.services))
+    try:
+        found = routes(arguments)
+    except FileNotFoundError as absent:
+        package = next(PACKAGES[name] for name in PACKAGES if getattr(arguments, name) == Path(absent.filename))
+        sys.exit(f"{absent.filename} is not there: sudo apt-get install --yes {package}")
+    except (NotAsExpectedError, OSError) as error:
+        sys.exit(str(error))
     arguments.to.mkdir(parents=True, exist_ok=True)
-    count = 0
-    with (arguments.to / NAME).open("w", encoding="ascii") as file:
-        for suffix in suffixes(arguments.suffixes, arguments.domains):
-            for port in ports:
-                file.write(route(suffix, port, continents))
-                count += 1
-    print(f"{count} routes in {arguments.to / NAME}")
+    (arguments.to / NAME).write_text("".join(found), encoding="ascii")
+    print(f"{len(found)} routes in {arguments.to / NAME}")
+
+
+def routes(arguments: argparse.Namespace) -> list[str]:
+    """Of all lists, read before anything is written."""
+    continents = _some(dict(continents_of_countries(arguments.zones)), arguments.zones, "no time zones")
+    ports = _some(list(web_ports(arguments.services)), arguments.services, "neither http nor https")
+    found = _some(list(suffixes(arguments.suffixes, arguments.domains)), arguments.suffixes, "no public suffixes")
+    return [route(suffix, port, continents) for suffix in found for port in ports]
 
 
 # ---- the lists
 
 
+def _some(found: Found, path: Path, what: str) -> Found:
+    if not found:
+        raise NotAsExpectedError(f"{path}: {what} in it; is this the list that it should be?")
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(`FILE:12`, the line)"""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise NotAsExpectedError(f"{path}: not text in UTF-8 ({error.reason})") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        yield f"{path}:{number}", line
+
+
 def suffixes(path: Path, domains: str) -> Iterator[Suffix]:
     """Each rule of the list once, in its order. Names that DNS cannot carry are left out, and said to be."""
     wanted, seen = False, set()
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for place, line in _lines(path):
         if "===BEGIN" in line:
             wanted = domains == "all" or domains.upper() in line
         rule = line.split("//")[0].strip()
@@ -82,7 +118,7 @@ def suffixes(path: Path, domains: str) -> Iterator[Suffix]:
         try:
             found = Suffix(rule.lstrip("*.!").encode("idna").decode("ascii").lower(), form)
         except UnicodeError:
-            print(f"left out: {rule}", file=sys.stderr)
+            print(f"{place}: left out: {rule}", file=sys.stderr)
             continue
         if found not in seen:
             seen.add(found)
@@ -92,9 +128,11 @@ def suffixes(path: Path, domains: str) -> Iterator[Suffix]:
 def continents_of_countries(path: Path) -> Iterator[tuple[str, str]]:
     """(`GB`, `europe`): of each country's first time zone."""
     seen = set()
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for place, line in _lines(path):
         if line and not line.startswith("#"):
-            codes, _, zone = line.split("\t")[:3]
+            codes, *_, zone = [*line.split("\t"), "", ""][:3]
+            if "/" not in zone:
+                raise NotAsExpectedError(f"{place}: not `codes, place, zone`, between tabs: {line!r}")
             for code in codes.split(","):
                 if code not in seen:
                     seen.add(code)
@@ -102,11 +140,14 @@ def continents_of_countries(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def web_ports(path: Path) -> Iterator[Port]:
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for place, line in _lines(path):
         words = line.split("#")[0].split()
         if words and words[0] in WEB:
-            number, _, transport = words[1].partition("/")
-            yield Port(words[0], int(number), transport)
+            number, _, transport = words[1].partition("/") if len(words) > 1 else ("", "", "")
+            if not (number.isdecimal() and transport):
+                raise NotAsExpectedError(f"{place}: not `service port/transport`: {line!r}")
+            if transport in TRANSPORTS:
+                yield Port(words[0], int(number), transport)
 
 
 # ---- the routes
@@ -115,7 +156,8 @@ def web_ports(path: Path) -> Iterator[Port]:
 def route(suffix: Suffix, port: Port, continents: dict[str, str]) -> str:
     """One YAML document; docs/resources.md has the members."""
     top = suffix.name.rpartition(".")[2]
-    leaves = continents.get(OTHER_CODES.get(top, top.upper()), ANYWHERE)
+    leaves = continents.get(OTHER_CODES.get(top, top.upper()), "")
+    leaves = leaves if leaves in CONTINENTS else ANYWHERE
     return (
         f"---\nkind: Route\nid: {route_id(suffix, port)}\n"
         f"spec: {{organization: {ORGANIZATION}, service: web-{leaves},"

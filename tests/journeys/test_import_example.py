@@ -42,11 +42,26 @@ ZONES = "# codes, place, zone\nGB,GG\t+513030-0000731\tEurope/London\nCN\t+3114+
 SERVICES = "http\t80/tcp\twww # a comment\nhttps 443/tcp\nhttps 443/udp # HTTP/3\nssh 22/tcp\n"
 
 
-def importing(*arguments):
+def run(*arguments):
     command = [sys.executable, EXAMPLE / "public_suffixes.py", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def importing(*arguments):
+    done = run(*arguments)
     assert done.returncode == 0, done
     return int(re.match(r"(\d+) routes in ", done.stdout)[1])
+
+
+def is_refused(tmp_path, lists, *words):
+    """In one sentence that names the remedy or the place; what was written before stays."""
+    (tmp_path / "all").mkdir(exist_ok=True)
+    (tmp_path / "all" / "routes-of-suffixes.yaml").write_text("of yesterday")
+    done = run("--to", tmp_path / "all", *lists)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    assert [path.read_text() for path in (tmp_path / "all").iterdir()] == ["of yesterday"]
 
 
 @pytest.fixture
@@ -73,10 +88,60 @@ def test_each_suffix_gets_a_route_for_each_port(tmp_path, lists):
     assert "web-anywhere" in found["http.pages.example"]
 
 
+def test_it_is_run_as_its_page_says(tmp_path, lists):
+    command = [EXAMPLE / "public_suffixes.py", "--to", tmp_path / "all", *lists]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def test_a_part_of_the_list_can_be_had_alone(tmp_path, lists):
     assert importing("--to", tmp_path / "icann", "--domains", "icann", *lists) == 5 * 3
     assert importing("--to", tmp_path / "private", "--domains", "private", *lists) == 1 * 3
     assert not routes(tmp_path / "icann").keys() & routes(tmp_path / "private").keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("suffixes", "publicsuffix"), ("zones", "tzdata"), ("services", "netbase")]
+)
+def test_a_list_that_is_not_there_names_the_package_that_has_it(tmp_path, lists, name, package):
+    (tmp_path / name).unlink()
+    is_refused(tmp_path, lists, str(tmp_path / name), f"sudo apt-get install --yes {package}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("suffixes", "", "no public suffixes"),
+        ("suffixes", "uk\nco.uk\n", "no public suffixes"),  # the marks of its parts have gone
+        ("suffixes", "\x00\xff", "no public suffixes"),
+        ("zones", "# codes\n", "no time zones"),
+        ("zones", ZONES + "GB Europe/London\n", "zones:4: "),
+        ("services", "ssh 22/tcp\n", "neither http nor https"),
+        ("services", SERVICES + "http\n", "services:5: "),
+        ("services", SERVICES + "http eighty/tcp\n", "services:5: "),
+    ],
+)
+def test_a_list_of_another_form_is_refused(tmp_path, lists, name, text, said):
+    (tmp_path / name).write_text(text)
+    is_refused(tmp_path, lists, said)
+
+
+def test_a_list_that_is_no_text_is_refused(tmp_path, lists):
+    (tmp_path / "suffixes").write_bytes(b"\xff\xfe\x00")
+    is_refused(tmp_path, lists, "suffixes", "UTF-8")
+
+
+def test_a_newer_list_may_know_what_this_one_does_not(tmp_path, lists):
+    """Parts, continents and transports that came later: no route leads to a service that web.yaml lacks."""
+    (tmp_path / "suffixes").write_text(
+        LISTS + "// ===BEGIN NEW DOMAINS===\nnew.example\nxx\n// ===END NEW DOMAINS===\n"
+    )
+    (tmp_path / "zones").write_text(ZONES + "XX\t+7800+01100\tArctic/Longyearbyen\tone\tmore\n")
+    (tmp_path / "services").write_text(SERVICES + "https 443/sctp\n")
+    assert importing("--to", tmp_path / "all", *lists) == 8 * 3
+    found = routes(tmp_path / "all")
+    assert "service: web-anywhere," in found["https.xx"]
+    declared = set(re.findall(r"^id: (web-\S+)$", (EXAMPLE / "web.yaml").read_text(), re.MULTILINE))
+    assert {re.search(r"service: ([^,]+),", spec)[1] for spec in found.values()} <= declared
 
 
 @pytest.fixture(scope="module")
