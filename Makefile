@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test demo lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
@@ -16,14 +16,19 @@ test: $(READY)
 	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
 
 # The main job from end to end on this machine, in a temporary directory; KEEP=1 leaves it running.
-$(VENV)/.demo: pyproject.toml tests/constraints/newest.txt
-	tools/system-packages demo
-	test -e $(READY) || $(PYTHON) -m venv $(VENV)
-	test -e $(READY) || $(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator]'
-	touch $@
+$(VENV)/.demo: pyproject.toml tests/constraints/newest.txt | demo-packages
+	@if [ $(READY) -nt pyproject.toml -a $(READY) -nt tests/constraints/newest.txt ]; then touch $@; else \
+	    set -ex; $(PYTHON) -m venv $(VENV); \
+	    $(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator]'; \
+	    touch $@; \
+	fi
+
+# Each time: what was missing may be there now.
+demo-packages:
+	@tools/system-packages demo
 
 demo: $(VENV)/.demo
-	$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
+	@$(BIN)/python -m examples.demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 lint: $(READY)
 	$(BIN)/ruff check .
