@@ -53,6 +53,10 @@ class Coordinator:
         return self.folder / "state" / "keys"
 
     @property
+    def database(self) -> Path:
+        return self.folder / "state" / "coordinator.db"
+
+    @property
     def socket(self) -> Path:
         return self.folder / "admin.sock"
 

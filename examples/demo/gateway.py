@@ -32,6 +32,11 @@ class Gateway:
     def listen(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def configuration(self) -> Path:
+        """What it runs on."""
+        return self.home / "gateway.conf"
+
     def service_table(self) -> str:
         """For agent.toml: who judges a change before it becomes active, and who is told of it afterwards."""
         words = {"scopes": SCOPES, "validate": self._command("check"), "command": self._command("apply")}
@@ -41,7 +46,7 @@ class Gateway:
     def start(self, processes: Processes) -> None:
         """With no routes yet: it answers 404 to everything."""
         self.home.mkdir()
-        configuration = self.home / "gateway.conf"
+        configuration = self.configuration
         if self.nginx:
             configuration.write_text(nginx_configuration([], self.home, self.listen))
             options = ["-c", configuration, "-p", self.home, "-e", self.home / "error.log", "-g", "daemon off;"]

@@ -18,6 +18,8 @@ It is left running in {folder}. Some things to try:
   {bin}/holdfastctl audit
 
   sh {stop}        ends it and removes it
+
+The storage endpoints of examples/fabric are not on this machine: `holdfast status` says so. Nothing needs them.
 """
 
 # A pid may be another's by the time that somebody runs this: ours were started where the logs are.

@@ -1,6 +1,7 @@
 """One node of the demonstration: its disk, its agent as a process, and what a user on the node may ask."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,11 @@ class Node:
     def kill(self) -> None:
         self.processes.kill(self.node_id)
 
+    def lose_what_was_in_memory(self) -> None:
+        """After a power cut /run is empty: it is a file system in memory."""
+        shutil.rmtree(self.folder / "run")
+        (self.folder / "run").mkdir()
+
     def join(self, token_file: Path) -> None:
         """What an operator types on the node; it returns once the node is a member."""
         self.run("join", "--config", self.configuration, "--token-file", token_file)
@@ -94,6 +100,22 @@ class Node:
     def counter(self, name: str) -> int:
         return int(self.status()["counters"].get(name, 0))
 
+    def versions(self) -> dict[str, int]:
+        """Of every scope that is active, by its name."""
+        scopes = self.status().get("scopes", {})
+        return {name: int(each["active"]["config_version"]) for name, each in scopes.items() if each["active"]}
+
+    def served(self, scope: str) -> dict[str, bytes]:
+        """What the agent answers to whoever asks for a scope: its sections."""
+        return {name: section.data for name, section in self._client.sections(scope)}
+
+    def what_may_prints(self, action: str, *about: object) -> str:
+        """`holdfast may`, as a person asks; it exits with 1 for a no."""
+        try:
+            return self.run("may", action, *about)
+        except commands.CommandFailed as refused:
+            return refused.said.removeprefix("exit 1: ")
+
     def entries(self, scope: str) -> dict[str, Any]:
         """What services on the node read: the scope's entries by id, from the files."""
         found: dict[str, Any] = {}
@@ -108,6 +130,12 @@ class Node:
     @property
     def socket(self) -> Path:
         return self.folder / "run" / "agent.sock"
+
+    @property
+    def identity(self) -> Path:
+        """Its key and certificate, PEM."""
+        [path] = (self.folder / "state").rglob("node.pem")
+        return path
 
     @property
     def files(self) -> Path:

@@ -16,16 +16,24 @@ class NotProved(Exception):
 
 @dataclass
 class Proof:
-    """`say` shows each claim as it is proved; `look` is called while something is waited for."""
+    """`say` shows each claim as it is proved; `look` is called while something is waited for.
+
+    `claims`: what was proved, by the step that proved it.
+    """
 
     say: Callable[[str], None]
     look: Callable[[], None]
-    claims: list[str] = field(default_factory=list)
+    claims: dict[str, list[str]] = field(default_factory=dict)
+    step: str = ""
+
+    def begin(self, step: str) -> None:
+        self.step = step
+        self.claims[step] = []
 
     def that(self, claim: str, holds: object, seen: object = "") -> None:
         if not holds:
             raise NotProved(f"{claim}; seen: {seen}" if seen != "" else claim)
-        self.claims.append(claim)
+        self.claims[self.step].append(claim)
         self.say(claim)
 
     def comes_true(self, claim: str, holds: Callable[[], object], within_s: float, seen: Callable[[], object]) -> None:

@@ -15,10 +15,12 @@ from rich.text import Text
 from examples.demo.node import Node
 
 WIDTH = 110  # where nobody says how wide it is
+WIDE = 102  # columns of the table with names beside it; else they stand above
+LOW = 12  # lines beside the table
 GOOD, DOUBTFUL, BAD = "green", "yellow", "red"
 STYLES = {"active": GOOD, "degraded": DOUBTFUL, "fenced": BAD, "fresh": GOOD, "stale": DOUBTFUL, "expired": BAD}
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
-# What is left out where the terminal is too low for all of it: it does not change in this story.
+# What is left out once it has been seen: it does not change in this story.
 QUIET = ("node_bootstrap", "node_runtime", "storage_directory", "qos_policy", "peer_directory")
 
 
@@ -30,10 +32,14 @@ class Screen:
         self._live: Live | None = None
         self._render: Callable[[], RenderableType] | None = None
         self._began = time.monotonic()
+        self._seen_whole = False
 
-    def heading(self, number: int, text: str) -> None:
+    def heading(self, title: str, about: str = "") -> None:
+        """`about`: in a sentence or two, what is to be seen."""
         self.console.print()
-        self.console.print(Rule(f"{number}  {text}  ({self.seconds:.0f} s)", align="left", style="bold"))
+        self.console.print(Rule(f"{title}  ({self.seconds:.0f} s)", align="left", style="bold"))
+        if about:
+            self.console.print(Text(about, style="italic"))
 
     def say(self, text: str) -> None:
         self.console.print(Text(text), soft_wrap=True)
@@ -48,7 +54,9 @@ class Screen:
             self.console.print(Text(f"  {line}", style="dim"), soft_wrap=True)
 
     def proved(self, claim: str) -> None:
-        self.console.print(Text.assemble(("  proved  ", "bold green"), claim))
+        row = Table.grid(padding=(0, 2))
+        row.add_row(Text("  proved", style="bold green"), claim)
+        self.console.print(row)
 
     @contextlib.contextmanager
     def watching(self, render: Callable[[], RenderableType]) -> Iterator[None]:
@@ -64,20 +72,26 @@ class Screen:
                 self.console.print(render())
         finally:
             self._live = self._render = None
+            self._seen_whole = True
 
     def look(self) -> None:
         if self._live is not None and self._render is not None:
             self._live.update(self._render(), refresh=True)
 
     def nodes(self, nodes: Sequence[Node]) -> RenderableType:
-        """Node, state, scope, version, age, expiry."""
-        table = _table("NODE", "STATE", "SCOPE", "VERSION", "AGE", "EXPIRES", "GRADE", "REFUSED")
-        low = self.console.is_terminal and self.console.height < 12 + 9 * len(nodes)
+        """Node, state, scope, version, age, expiry: every scope the first time, later those that this is about."""
+        narrow = self.console.width < WIDE
+        columns = ("NODE", "STATE", "SCOPE", "VERSION", "AGE", "EXPIRES", "GRADE", "REFUSED")
+        table = _table(*columns[2 if narrow else 0 :])
+        low = self.console.is_terminal and self.console.height < LOW + 9 * len(nodes)
         for node in nodes:
             status = node.status()
-            for number, row in enumerate(_rows(status, QUIET if low else ())):
-                state = str(status.get("state", "not running"))
-                first = (node.node_id, Text(state, style=STYLES.get(state, "red"))) if number == 0 else ("", "")
+            state = str(status.get("state", "not running"))
+            named = (Text(node.node_id), Text(state, style=STYLES.get(state, "red")))
+            if narrow:
+                table.add_row(Text.assemble(named[0], "  ", named[1]))
+            for number, row in enumerate(_rows(status, QUIET if low or self._seen_whole else ())):
+                first = () if narrow else named if number == 0 else ("", "")
                 table.add_row(*first, *row)
         return table
 
@@ -86,20 +100,21 @@ class Screen:
         return time.monotonic() - self._began
 
 
-def answers(rows: Sequence[tuple[str, bool, str, str, int | None]]) -> RenderableType:
-    """What `may` said: question, answer, reason, mode, until (Unix seconds)."""
-    table = _table("HOLDFAST MAY", "ANSWER", "REASON", "MODE", "FOR THE NEXT")
-    for question, allowed, reason, mode, until in rows:
+def answers(rows: Sequence[tuple[str, bool, str, int | None]]) -> RenderableType:
+    """What `may` said: question, answer, reason, until (Unix seconds)."""
+    table = _table("HOLDFAST MAY", "ANSWER", "REASON", "FOR THE NEXT")
+    for question, allowed, reason, until in rows:
         answer = Text("yes", style="green") if allowed else Text("no", style="red")
-        table.add_row(question, answer, reason, mode, "" if until is None else span(until - now()))
+        table.add_row(question, answer, reason, "" if until is None else span(until - now()))
     return table
 
 
 def span(seconds: float) -> str:
-    for unit, length in (("d", DAY), ("h", HOUR), ("min", MINUTE)):
+    for unit, length in (("d", DAY), ("h", HOUR)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), MINUTE)
+    return f"{minutes} min {rest} s" if minutes >= 2 else f"{seconds:.0f} s"
 
 
 def now() -> float:

@@ -23,10 +23,14 @@ def ask(port: int, host: str) -> tuple[int, str]:
 
 @dataclass
 class Stream:
-    """Twenty requests a second, from `start` to `end`; `failed` are the answers that were not 200."""
+    """Twenty requests a second, from `start` to `end`; `failed` are the answers that were not what is expected.
+
+    `expected`: the body; None while either of two may come.
+    """
 
     port: int
     host: str
+    expected: str | None = None
     sent: int = 0
     failed: list[tuple[int, str]] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -43,7 +47,8 @@ class Stream:
 
     def _run(self) -> None:
         while not self._over.wait(EVERY_S):
+            expected = self.expected
             status, body = ask(self.port, self.host)
             self.sent += 1
-            if status != http.client.OK:
+            if status != http.client.OK or expected not in (None, body):
                 self.failed.append((status, body))

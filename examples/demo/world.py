@@ -16,6 +16,8 @@ FABRIC = Path(__file__).resolve().parents[1] / "fabric"
 INGRESS, EGRESS, CORE = "fra-gw-aurora-1", "fra-svc-aurora-1", "fra-core-1"
 INTRANET, PORTAL, TEAM = "intranet.aurora.example", "portal.aurora.example", "team.aurora.example"
 HELPDESK = "helpdesk.aurora.example"
+AMSTERDAM, FRANKFURT = (f"the intranet, on {node}" for node in ("ams-svc-aurora-1", "fra-svc-aurora-1"))
+IN_A_ROW = 10  # answers of one kind: nothing of the former configuration is left that could give another
 LONGEST_SOCKET_PATH = 60  # of the directory; the kernel takes 107 bytes for the whole path
 
 
@@ -54,6 +56,10 @@ class World:
 
     def ask(self, host: str) -> tuple[int, str]:
         return ask(self.gateway.port, host)
+
+    def answers(self, host: str, body: str) -> bool:
+        """Whether every request for the host is answered with that."""
+        return all(self.ask(host) == (200, body) for _ in range(IN_A_ROW))
 
     def states(self) -> str:
         return ", ".join(f"{node.node_id} {node.status().get('state', 'not running')}" for node in self.all_nodes)

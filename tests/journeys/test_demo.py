@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo import story
 from tests.citations import ROOT
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
@@ -58,8 +59,13 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
         printed, _ = demo.communicate(timeout=LIMIT_S)
     assert demo.returncode == 0, printed
     assert "NOT PROVED" not in printed
-    proved, claimed = re.search(r"(\d+) of (\d+) in", printed).groups()
-    assert proved == claimed
+    [steps, claimed] = re.search(r"All (\d+) steps held: (\d+) claims proved, none failed", printed).groups()
+    told, _, summary = printed.partition("What was proved")
+    proved = re.findall(r"^  proved  (.*)$", told, re.MULTILINE)
+    assert len(proved) == int(claimed)
+    assert re.findall(r"^  proved  (.*)$", summary, re.MULTILINE) == proved
+    assert re.findall(r"^(\d+)  ", summary, re.MULTILINE) == [str(number) for number in range(1, int(steps) + 1)]
+    assert not re.search(r"^.{111,}\S$", "\n".join(lines_of_ours(printed)), re.MULTILINE)
     claims = ("40 nodes at 3 sites", "unknown_key", "bad_signature", "serves from its store", "journal of the outage")
     for claim in claims:
         assert claim in printed, printed
@@ -101,10 +107,27 @@ def test_a_step_that_does_not_hold_is_the_end(place):
         os.kill(coordinator, signal.SIGKILL)
         rest = demo.stdout.read()
     assert demo.returncode == 1, rest
-    assert "NOT PROVED: " in rest
+    assert "NOT PROVED, in step 4  Three nodes join: " in rest
+    assert f"3 of {len(story.STEPS)} steps held before it" in rest
     assert "Traceback" not in rest
     assert of_ours(place) == {}
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_every_step_holds_without_nginx(place):
+    with start(place, "--without-nginx") as demo:
+        printed, _ = demo.communicate(timeout=LIMIT_S)
+    assert demo.returncode == 0, printed
+    assert "the example's Python service takes its place" in printed
+    assert "steps held" in printed
+    assert of_ours(place) == {}
+    assert list(place.iterdir()) == []
+
+
+def lines_of_ours(printed):
+    """Without what commands printed, which is shown as it is."""
+    return (line for line in printed.splitlines() if line.startswith(("  proved", "NODE", "fra-")))
 
 
 def read_until(demo, words):
