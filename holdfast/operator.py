@@ -57,6 +57,7 @@ def main(**afar: object) -> None:
 
     \b
     Exit status: 0 done, 1 there is a difference, 2 wrong usage, 3 the coordinator does not answer,
-    4 not found, 5 not confirmed (nothing was changed), 6 refused (nothing was changed).
+    4 not found, 5 not confirmed (nothing was changed), 6 refused (nothing was changed),
+    74 the answer could not be written (what was asked for may be done).
     """
     click.get_current_context().obj = afar

@@ -18,6 +18,7 @@ from holdfast.operator_place import Afar, Place, Socket, UnusablePlaceError
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
 DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
+NOT_WRITTEN = 74  # sysexits(3): EX_IOERR
 _NOT_FOUND = frozenset({"not_found", "unknown_site"})
 
 # For refusals whose message names no remedy of its own.
@@ -150,8 +151,12 @@ def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
             raise Failed(f"{refused.detail}{remedy}", REFUSED, code=refused.code.value) from None
         except UnusableKeyError as error:
             raise Failed(str(error), REFUSED) from None
+        except BrokenPipeError:
+            raise  # who read the answer has gone; click ends without a word
         except OSError as error:
-            raise Failed(f"{error.filename or ''}: {error.strerror}; nothing was changed", REFUSED) from None
+            if error.filename is None:
+                raise Failed(f"the answer could not be written: {error.strerror}", NOT_WRITTEN) from None
+            raise Failed(f"{error.filename}: {error.strerror}; nothing was changed", REFUSED) from None
 
     return wrapped
 

@@ -1,6 +1,7 @@
 """`holdfastctl` against a coordinator that runs: exit statuses, JSON for scripts, remedies for people."""
 
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from holdfast.operator import COMMANDS, main
 from holdfast.operator_place import Socket
-from holdfast.operator_socket import DIFFERENT, NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
+from holdfast.operator_socket import DIFFERENT, NOT_FOUND, NOT_WRITTEN, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import ROOT, Lab, running
 
 NODES = """
@@ -113,6 +114,29 @@ def test_what_is_refused_names_the_remedy_and_changes_nothing(lab: Lab) -> None:
         assert word in ran.err, (arguments, ran)
         assert ran.err.startswith("holdfastctl: ")
     assert lab.good("audit", "--json", "--action", "revoke.node").json == before
+
+
+@pytest.mark.parametrize(
+    ("into", "status", "said"), [("/dev/full", NOT_WRITTEN, "could not be written"), (None, 1, "")]
+)
+def test_an_answer_that_nobody_takes_is_no_refusal(lab: Lab, into: str | None, status: int, said: str) -> None:
+    """A full disk, and a reader that has gone (`| head`): what was asked for is done, and nothing else is said"""
+    if into:
+        output = os.open(into, os.O_WRONLY)
+    else:
+        reader, output = os.pipe()
+        os.close(reader)
+    node = f"unheard-{status}"
+    command = [sys.executable, "-c", "from holdfast.operator import main; main(prog_name='holdfastctl')"]
+    environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(lab.socket)}
+    ran = subprocess.run(
+        [*command, "allow", "add", node], stdout=output, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+        check=False,
+    )  # fmt: skip
+    os.close(output)
+    assert ran.returncode == status
+    assert said in ran.stderr and "nothing was changed" not in ran.stderr and "Traceback" not in ran.stderr
+    lab.good("allow", "remove", node, "--yes")
 
 
 def test_what_destroys_asks(lab: Lab) -> None:
