@@ -4,7 +4,7 @@ import argparse
 import shutil
 import signal
 import sys
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -17,23 +17,21 @@ from examples.demo.world import World
 from holdfast.client import HoldfastError
 
 FAILED, INTERRUPTED = 1, 130
-INTRODUCTION = """
-A coordinator and three nodes run on this machine, each as a process of its own, with the commands that you would type
-yourself. What is said to be proved has been looked at; the first claim that does not hold ends it with exit 1.
-It takes about a minute."""
 
 
 def main() -> int:
     arguments = _arguments()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us has them ignored
-        signal.signal(number, _as_interrupt)
+    _when_told_to_end(_as_interrupt)
     screen = Screen()
     nginx = "" if arguments.without_nginx else find_nginx()
     if not nginx:
         screen.say("There is no nginx here; the example's Python service takes its place.")
-        screen.say("With nginx: sudo apt-get install --yes --no-install-recommends nginx")
-    screen.say(INTRODUCTION)
-    there = world.make(nginx, screen)
+        screen.say("How to have it: tools/system-packages demo")
+    try:
+        there = world.make(nginx, screen)
+    except OSError as error:
+        screen.say(f"There is no place for its files: {error}. TMPDIR=... names another.")
+        return FAILED
     kept = False
     try:
         story.tell(there)
@@ -42,14 +40,12 @@ def main() -> int:
     except (NotProved, CommandFailed, HoldfastError) as failed:
         _say_what_failed(there, failed)
         return FAILED
-    except Exception as fault:  # noqa: BLE001 - the outermost edge: nothing that goes wrong counts as held
-        _say_what_failed(there, fault)
-        traceback.print_exception(fault)
-        return FAILED
     except KeyboardInterrupt:
+        _when_told_to_end(signal.SIG_IGN)  # a second Ctrl-C would leave something behind
         screen.say("\nStopped.")
         return INTERRUPTED
     finally:
+        _when_told_to_end(signal.SIG_IGN)
         there.stream.end()
         if not kept:
             _clean_up(there)
@@ -59,23 +55,14 @@ def main() -> int:
 
 
 def _summary(there: World) -> None:
-    """Each claim once more, under its step: all of them were looked at, or we would not be here."""
-    proved = there.proof.claims
-    there.screen.heading("What was proved")
-    for step, claims in proved.items():
-        there.screen.say(step)
-        for claim in claims:
-            there.screen.proved(claim)
-    count = sum(map(len, proved.values()))
-    there.screen.say(
-        f"\nAll {len(story.STEPS)} steps held: {count} claims proved, none failed, in {there.screen.seconds:.0f} s."
-    )
+    there.screen.heading(len(story.STEPS) + 1, "What was proved")
+    for claim in there.proof.claims:
+        there.screen.proved(claim)
+    there.screen.say(f"\n{len(there.proof.claims)} of {len(there.proof.claims)} in {there.screen.seconds:.0f} s.")
 
 
 def _say_what_failed(there: World, failed: Exception) -> None:
-    proof = there.proof
-    there.screen.say(f"\nNOT PROVED, in step {proof.step}: {failed}")
-    there.screen.say(f"{max(0, len(proof.claims) - 1)} of {len(story.STEPS)} steps held before it.")
+    there.screen.say(f"\nNOT PROVED: {failed}")
     for name in there.processes.running:
         there.screen.say(f"\n--- the last words of {name}\n{there.processes.last_words(name, 5)}")
 
@@ -83,6 +70,13 @@ def _say_what_failed(there: World, failed: Exception) -> None:
 def _clean_up(there: World) -> None:
     there.processes.end()
     shutil.rmtree(there.folder, ignore_errors=True)
+
+
+def _when_told_to_end(what: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """By Ctrl-C, by kill, by the terminal's being closed; Ctrl-C also where a shell has it ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+            signal.signal(number, what)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> None:

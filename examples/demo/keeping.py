@@ -1,5 +1,7 @@
 """`make demo KEEP=1`: it is left running, and this says how to look around and how to end it."""
 
+import shlex
+import shutil
 from pathlib import Path
 
 from examples.demo.world import INTRANET, World
@@ -17,18 +19,21 @@ It is left running in {folder}. Some things to try:
   {bin}/holdfastctl explain {node}
   {bin}/holdfastctl audit
 
-  sh {stop}        ends it and removes it
+{missing}  sh {stop}        ends it and removes it
+"""
 
-The storage endpoints of examples/fabric are not on this machine: `holdfast status` says so. Nothing needs them.
+NO_CURL = """\
+  There is no curl here; tools/system-packages demo says how to have it.
+
 """
 
 # A pid may be another's by the time that somebody runs this: ours were started where the logs are.
 STOP = """\
 #!/bin/sh
-ours() {{ [ "$(readlink /proc/$1/cwd)" = "{logs}" ]; }}
+ours() {{ [ "$(readlink /proc/$1/cwd)" = {logs} ]; }}
 for pid in {pids}; do ours $pid && kill $pid; done
 for pid in {pids}; do while ours $pid; do sleep 0.1; done; done
-rm -rf "{folder}"
+rm -rf {folder}
 """
 
 
@@ -36,14 +41,20 @@ def keep(world: World, programs: Path) -> str:
     """Writes a script that ends it; the text to show."""
     stop = world.folder / "stop"
     pids = " ".join(str(process.pid) for process in reversed(world.processes.running.values()))
-    stop.write_text(STOP.format(pids=pids, logs=world.processes.folder, folder=world.folder))
+    stop.write_text(STOP.format(pids=pids, logs=_word(world.processes.folder), folder=_word(world.folder)))
     return LOOK_AROUND.format(
         folder=world.folder,
-        socket=world.ingress.socket,
-        admin=world.coordinator.socket,
-        bin=programs,
+        socket=_word(world.ingress.socket),
+        admin=_word(world.coordinator.socket),
+        bin=_word(programs),
         host=INTRANET,
         port=world.gateway.port,
         node=world.ingress.node_id,
-        stop=stop,
+        stop=_word(stop),
+        missing="" if shutil.which("curl") else NO_CURL,
     )
+
+
+def _word(path: Path) -> str:
+    """As a shell reads it back: there are folders with spaces in their names."""
+    return shlex.quote(str(path))
