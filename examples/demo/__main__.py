@@ -4,6 +4,7 @@ import argparse
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,10 @@ from examples.demo.world import World
 from holdfast.client import HoldfastError
 
 FAILED, INTERRUPTED = 1, 130
+INTRODUCTION = """
+A coordinator and three nodes run on this machine, each as a process of its own, with the commands that you would type
+yourself. What is said to be proved has been looked at; the first claim that does not hold ends it with exit 1.
+It takes about a minute."""
 
 
 def main() -> int:
@@ -27,6 +32,7 @@ def main() -> int:
     if not nginx:
         screen.say("There is no nginx here; the example's Python service takes its place.")
         screen.say("How to have it: tools/system-packages demo")
+    screen.say(INTRODUCTION)
     try:
         there = world.make(nginx, screen)
     except OSError as error:
@@ -39,6 +45,10 @@ def main() -> int:
         kept = bool(arguments.keep)
     except (NotProved, CommandFailed, HoldfastError) as failed:
         _say_what_failed(there, failed)
+        return FAILED
+    except Exception as fault:  # noqa: BLE001 - the outermost edge: nothing that goes wrong counts as held
+        _say_what_failed(there, fault)
+        traceback.print_exception(fault)
         return FAILED
     except KeyboardInterrupt:
         _when_told_to_end(signal.SIG_IGN)  # a second Ctrl-C would leave something behind
@@ -55,14 +65,23 @@ def main() -> int:
 
 
 def _summary(there: World) -> None:
-    there.screen.heading(len(story.STEPS) + 1, "What was proved")
-    for claim in there.proof.claims:
-        there.screen.proved(claim)
-    there.screen.say(f"\n{len(there.proof.claims)} of {len(there.proof.claims)} in {there.screen.seconds:.0f} s.")
+    """Each claim once more, under its step: all of them were looked at, or we would not be here."""
+    proved = there.proof.claims
+    there.screen.heading("What was proved")
+    for step, claims in proved.items():
+        there.screen.say(step)
+        for claim in claims:
+            there.screen.proved(claim)
+    count = sum(map(len, proved.values()))
+    there.screen.say(
+        f"\nAll {len(story.STEPS)} steps held: {count} claims proved, none failed, in {there.screen.seconds:.0f} s."
+    )
 
 
 def _say_what_failed(there: World, failed: Exception) -> None:
-    there.screen.say(f"\nNOT PROVED: {failed}")
+    proof = there.proof
+    there.screen.say(f"\nNOT PROVED, in step {proof.step}: {failed}")
+    there.screen.say(f"{max(0, len(proof.claims) - 1)} of {len(story.STEPS)} steps held before it.")
     for name in there.processes.running:
         there.screen.say(f"\n--- the last words of {name}\n{there.processes.last_words(name, 5)}")
 

@@ -20,6 +20,8 @@ It is left running in {folder}. Some things to try:
   {bin}/holdfastctl audit
 
 {missing}  sh {stop}        ends it and removes it
+
+The storage endpoints of examples/fabric are not on this machine: `holdfast status` says so. Nothing needs them.
 """
 
 NO_CURL = """\
