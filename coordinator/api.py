@@ -269,12 +269,13 @@ class NodeApi:
         return Response.json(answer.body())
 
     def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:
-        """In the order of rules K33; the pin table is what the catalog says."""
+        """In the order of rules K33; the pin table is what the catalog says. Beside the certificates of a member it
+        knows those of before a revocation (rules K22): who was readmitted is judged by the new ones alone.
+        """
         pins = self._at.pins.table.of_node(report.node_id)
-        active = [pin for pin in pins if pin.state is not PinState.REMOVED]
-        shown = [pin.fingerprint for pin in active]
-        revoked = any(pin.state is PinState.REVOKED for pin in active)
-        member = Member(report.node_id, "", "", shown[0], shown[-1], revoked=revoked) if shown else None
+        active = [pin.fingerprint for pin in pins if pin.state is PinState.ACTIVE]
+        shown = active or [pin.fingerprint for pin in pins if pin.state is PinState.REVOKED]
+        member = Member(report.node_id, "", "", shown[0], shown[-1], revoked=not active) if shown else None
         claim = (report.cluster_id, report.node_id)
         checkin.judge(claim, peer.fingerprint, cluster_id=self._at.cluster_id, member=member)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from wire.certificate import BadCertificateError, Certificate, fingerprint
 from wire.peer import PinState
 
-PINS_EACH = 2  # one, and its successor while a renewal goes on (threats D-31)
+PINS_EACH = 2  # that speak for a node: one, and its successor while a renewal goes on (threats D-31)
 
 
 class PinFault(StrEnum):
@@ -82,7 +82,7 @@ class PinTable:
 
     def add(self, der: bytes, node_id: str, state: PinState = PinState.ACTIVE) -> Pin:
         """Pins a certificate; PinRefusedError where it must not be. Pinned already: its state is set."""
-        pin = Pin(self._judged(der, node_id), der, node_id, state)
+        pin = Pin(self._judged(der, node_id, state), der, node_id, state)
         if pin.fingerprint in self._pins:
             self._change(self._pins[pin.fingerprint], state)
             return self._pins[pin.fingerprint]
@@ -140,7 +140,7 @@ class PinTable:
             if not mine:
                 del self._open[shown]
 
-    def _judged(self, der: bytes, node_id: str) -> str:
+    def _judged(self, der: bytes, node_id: str, state: PinState) -> str:
         known = self._pins.get(fingerprint(der))
         if known is not None:
             if known.node_id != node_id:
@@ -152,7 +152,8 @@ class PinTable:
         if certificate.is_authority:
             # It could issue certificates in every node's name that TLS would take (threats M02).
             raise PinRefusedError(PinFault.AUTHORITY, f"the certificate of {node_id} is a CA's")
-        if len(self._by_node.get(node_id, ())) >= PINS_EACH:
+        # Those that are kept so that they can be told are no part of the bound: they speak for nobody.
+        if state is PinState.ACTIVE and sum(pin.state is state for pin in self.of_node(node_id)) >= PINS_EACH:
             raise PinRefusedError(PinFault.TOO_MANY, f"{node_id} has {PINS_EACH} certificates already")
         return certificate.fingerprint
 

@@ -218,6 +218,34 @@ async def test_a_removed_node_is_told_so_also_after_a_restart(founded: Founded) 
         assert (await again.head()).status == 200
 
 
+async def test_a_revoked_node_that_was_readmitted_reports_with_its_new_key(founded: Founded) -> None:
+    """rules H-000-2, K22, K33: its former certificate stays known as revoked, and speaks for nobody."""
+    async with running(founded) as at:
+        former = await at.admit("node-a")
+        await at.ask("POST", "/v1/nodes/node-a/revoke", {"reason": "lent out"})
+        await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
+        node = await at.admit("node-a")
+        assert (await node.head()).status == 200
+        await node.report(report(node))
+        assert await refusal(former.report(report(former))) == "revoked"
+        await node.report(report(node))
+        assert (await at.ask("GET", "/v1/fleet"))["members"] == 1
+
+
+async def test_a_node_that_was_readmitted_twice_still_renews_its_certificate(founded: Founded) -> None:
+    """rules H-000-2, X8: what is kept of former certificates takes no place of those in use"""
+    async with running(founded) as at:
+        for _ in range(2):
+            await at.admit("node-a")
+            await at.ask("POST", "/v1/nodes/node-a/revoke", {"reason": "lent out"})
+            await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
+        node = await at.admit("node-a")
+        renewed = TlsNode(at, "node-a")
+        assert (await renewed.join(None, over=node)).outcome == "already_member"
+        assert (await renewed.head()).status == 200
+        await renewed.report(report(renewed))
+
+
 # ---- the head
 
 
