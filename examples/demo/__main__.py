@@ -29,7 +29,9 @@ def main() -> int:
     _when_told_to_end(_as_interrupt)
     screen = Screen()
     nginx = "" if arguments.without_nginx else find_nginx()
-    if not nginx:
+    if arguments.without_nginx:
+        screen.say("Without nginx, as asked for: the example's Python service takes its place.")
+    elif not nginx:
         screen.say("There is no nginx here; the example's Python service takes its place.")
         screen.say("How to have it: tools/system-packages demo")
     screen.say(INTRODUCTION)

@@ -81,7 +81,7 @@ def _what_is_in_use(world: World) -> tuple[int, dict[str, object], str]:
 def _traffic_goes_on(world: World) -> None:
     failed = world.stream.failed
     goes_on = world.answers(INTRANET, FRANKFURT) and not failed
-    world.proof.that("traffic goes on where it went", goes_on, failed[:3] or world.ask(INTRANET))
+    world.proof.that("traffic goes on where it went", goes_on, failed[:3] or world.sample(INTRANET))
 
 
 def _wait(world: World, what: str, holds: Callable[[], Seen]) -> Seen:

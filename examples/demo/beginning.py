@@ -80,7 +80,7 @@ def three_nodes_join(world: World) -> None:
 def traffic_flows(world: World) -> None:
     world.proof.comes_true(
         f"{world.gateway.what} serves by what the agent activated: the intranet answers from Amsterdam",
-        lambda: world.answers(INTRANET, AMSTERDAM), START_S, lambda: world.ask(INTRANET),
+        lambda: world.answers(INTRANET, AMSTERDAM), START_S, lambda: world.sample(INTRANET),
     )  # fmt: skip
     world.stream.expected = AMSTERDAM
     world.stream.start()

@@ -59,7 +59,7 @@ def a_key_is_rolled_over(world: World) -> None:
 def _wait_for(world: World, host: str, body: str) -> None:
     """Every request, not only one: nobody answers by the former configuration any more."""
     what = f"all requests for {host} are answered by {body}"
-    world.proof.wait(what, lambda: world.answers(host, body), ARRIVES_S, lambda: world.ask(host))
+    world.proof.wait(what, lambda: world.answers(host, body), ARRIVES_S, lambda: world.sample(host))
 
 
 def _wait_for_version(world: World, node_id: str, scope: str, above: int) -> None:

@@ -77,7 +77,7 @@ def an_agent_is_restarted(world: World) -> None:
     node.lose_what_was_in_memory()
     world.screen.did(f"kill -9 holdfast-agent; rm -r /run/holdfast      # on {INGRESS}")
     goes_on = world.answers(INTRANET, FRANKFURT)
-    world.proof.that(f"{world.gateway.what} goes on without the agent", goes_on, world.ask(INTRANET))
+    world.proof.that(f"{world.gateway.what} goes on without the agent", goes_on, world.sample(INTRANET))
     node.start()
     with world.screen.watching(lambda: _degraded_screen(world)):
         world.proof.wait("the agent is back", lambda: _is_degraded(world), RETURNS_S, world.states)
@@ -145,7 +145,7 @@ def all_is_as_before(world: World) -> None:
     printed = world.coordinator.change("6-after-the-outage.yaml")
     world.screen.did("holdfastctl apply -f 6-after-the-outage.yaml", printed)
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
-        seen = partial(world.ask, HELPDESK)
+        seen = partial(world.sample, HELPDESK)
         world.proof.wait("the change is followed", lambda: world.answers(HELPDESK, FRANKFURT), RETURNS_S, seen)
         world.proof.wait("all are active and have it", arrived, RETURNS_S, world.states)
     world.proof.that("all three nodes are active and have the change, and traffic follows it", True)

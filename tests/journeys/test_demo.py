@@ -66,7 +66,13 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     assert re.findall(r"^  proved  (.*)$", summary, re.MULTILINE) == proved
     assert re.findall(r"^(\d+)  ", summary, re.MULTILINE) == [str(number) for number in range(1, int(steps) + 1)]
     assert not re.search(r"^.{111,}\S$", "\n".join(lines_of_ours(printed)), re.MULTILINE)
-    claims = ("40 nodes at 3 sites", "unknown_key", "bad_signature", "serves from its store", "journal of the outage")
+    claims = (
+        "40 nodes at 3 sites",
+        "unknown_key",
+        "bad_signature",
+        "serves from its store",
+        "events from the outage reached",
+    )
     for claim in claims:
         assert claim in printed, printed
 
