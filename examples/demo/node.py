@@ -116,6 +116,10 @@ class Node:
         except commands.CommandFailed as refused:
             return refused.said.removeprefix("exit 1: ")
 
+    def files_shown(self) -> object:
+        """Which generation the files show, and what keeps them from being newer."""
+        return self.status().get("files")
+
     def entries(self, scope: str) -> dict[str, Any]:
         """What services on the node read: the scope's entries by id, from the files."""
         found: dict[str, Any] = {}

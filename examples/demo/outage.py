@@ -15,6 +15,7 @@ from examples.demo.world import FRANKFURT, HELPDESK, INGRESS, INTRANET, World
 from holdfast.client import Permission
 
 RETURNS_S = 90
+RESTARTS_S = 30  # from its own disk, with nobody to wait for
 GOES_BY_S = 3  # enough to see that what is left becomes less
 CLOCK_S = 2  # seconds are counted in whole ones
 SERVICE, ROUTE = "aurora-intranet", "aurora-portal"
@@ -80,8 +81,8 @@ def an_agent_is_restarted(world: World) -> None:
     world.proof.that(f"{world.gateway.what} goes on without the agent", goes_on, world.sample(INTRANET))
     node.start()
     with world.screen.watching(lambda: _degraded_screen(world)):
-        world.proof.wait("the agent is back", lambda: _is_degraded(world), RETURNS_S, world.states)
-        world.proof.wait("its files are back", lambda: node.entries(SCOPES[0]), RETURNS_S, node.status)
+        world.proof.wait("the agent is back", lambda: _is_degraded(world), RESTARTS_S, world.states)
+        world.proof.wait("its files are back", lambda: node.entries(SCOPES[0]), RESTARTS_S, node.files_shown)
     after = _what_is_served(node)
     claim = (
         "restarted without a coordinator it serves from its store, by its socket and as files, what it served before"

@@ -125,19 +125,24 @@ def nginx_configuration(found: list[Entrance], home: Path, listen: str) -> str:
     upstreams = {each.route: each.upstreams for each in found if each.upstreams}
     temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     lines = [
-        f"pid {home}/gateway.pid;",
-        f"error_log {home}/error.log;",
+        f"pid {_quoted(home / 'gateway.pid')};",
+        f"error_log {_quoted(home / 'error.log')};",
         "worker_processes 1;",
         "events { worker_connections 512; }",
         "http {",
         "  access_log off;",
         "  server_names_hash_bucket_size 128;",
-        *(f"  {name}_temp_path {home}/{name};" for name in temporary),
+        *(f"  {name}_temp_path {_quoted(home / name)};" for name in temporary),
         *(f"  upstream {name} {{ {_servers(places)} }}" for name, places in upstreams.items()),
         *(line for host in sorted({"", *(each.host for each in found)}) for line in _server(host, found, listen)),
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(path: Path) -> str:
+    """As nginx reads it back: a folder may have any name."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _servers(places: tuple[str, ...]) -> str:

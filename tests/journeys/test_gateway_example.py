@@ -35,7 +35,7 @@ class Files:
     """As the agent lays them out, and the scripts run over them."""
 
     def __init__(self, folder, program):
-        self.folder, self.program, self.home = folder, program, folder / "home"
+        self.folder, self.program, self.home = folder, program, folder / 'a "home"; {of $it}'
         self.home.mkdir()
         [self.port] = free_ports(1)
 
