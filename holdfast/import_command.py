@@ -3,17 +3,20 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from holdfast.agent_options import EXITS, NO, asks_the_agent, note
 from holdfast.client import Client, Refused
 from holdfast.import_order import Carried, in_order
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
 
 UNPROCESSABLE, CONFLICT = 422, 409
 TIMEOUT_S = 600.0
+Status = Mapping[str, Any]
 OF_OTHERS = ("wrong_node", "not_listed")  # among many files no fault: a tree is made for the whole fleet
 
 
@@ -28,22 +31,24 @@ def command(client: Client, documents: tuple[Path, ...], as_json: bool) -> None:
     They go through the same verification as those from the coordinator; what is refused changes nothing.
 
     Of several files the order does not matter: trust bundles go first, then the head, then node_bootstrap and
-    node_runtime, then the others. Documents of other nodes among them are passed over.
+    node_runtime, then the others. Documents of other nodes among them are passed over, and trust bundles that are
+    older than the one that is held.
     """
     try:
         carried = in_order(documents)
-        node_id = client.status()["node_id"] if len(documents) > 1 else ""
-        taken = [_hand_in(client, one, node_id, alone=len(documents) == 1, as_json=as_json) for one in carried]
+        reader = client.status() if len(documents) > 1 else None
+        taken = [_hand_in(client, one, reader, as_json=as_json) for one in carried]
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from None
     if not all(taken):
         raise SystemExit(NO)
 
 
-def _hand_in(client: Client, one: Carried, node_id: str, *, alone: bool, as_json: bool) -> bool:
-    """Whether nothing is wrong with it."""
+def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bool) -> bool:
+    """Whether nothing is wrong with it. `reader`: the agent's status, or None for a document that comes alone."""
+    alone = reader is None
     try:
-        outcome = _outcome(client, one, node_id, alone=alone)
+        outcome = _outcome(client, one, reader)
     except Refused as refused:
         if refused.status != UNPROCESSABLE:
             raise
@@ -59,17 +64,26 @@ def _hand_in(client: Client, one: Carried, node_id: str, *, alone: bool, as_json
     return True
 
 
-def _outcome(client: Client, one: Carried, node_id: str, *, alone: bool) -> Mapping[str, object]:
-    if not alone and not one.is_for(node_id):
-        return {"outcome": "passed_over", "reason": "wrong_node"}
+def _outcome(client: Client, one: Carried, reader: Status | None) -> Mapping[str, object]:
+    needless = _needless(one, reader) if reader is not None else None
+    if needless:
+        return {"outcome": "passed_over", "reason": needless}
     try:
         with one.path.open("rb") as document:
             outcome: Mapping[str, object] = client.request("POST", "/v1/import", document, wait_s=TIMEOUT_S).value
     except Refused as refused:
-        if alone or refused.status not in (UNPROCESSABLE, CONFLICT) or refused.code not in OF_OTHERS:
+        if reader is None or refused.status not in (UNPROCESSABLE, CONFLICT) or refused.code not in OF_OTHERS:
             raise
         return {"outcome": "passed_over", "reason": refused.code}
     return outcome
+
+
+def _needless(one: Carried, reader: Status) -> str | None:
+    """Why the agent is not asked: a tree is made for the whole fleet, and for nodes that have been away long."""
+    if not one.is_for(str(reader["node_id"])):
+        return "wrong_node"
+    held = reader["scopes"].get(TRUST_BUNDLE, {}).get("active")
+    return "rollback" if held and one.is_bundle_before(held["config_version"]) else None
 
 
 def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:

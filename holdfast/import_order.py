@@ -29,6 +29,11 @@ class Carried:
         """What says nothing is for everybody: the agent says what is wrong with it."""
         return self.envelope is None or self.envelope.subject_node_id in (SHARED, node_id)
 
+    def is_bundle_before(self, version: int) -> bool:
+        """A snapshot of the trust bundle with a lower number."""
+        envelope = self.envelope
+        return envelope is not None and envelope.scope == TRUST_BUNDLE and envelope.config_version < version
+
 
 def in_order(paths: Sequence[Path]) -> list[Carried]:
     """OSError for what cannot be read."""

@@ -46,6 +46,20 @@ async def test_many_in_whatever_order(api, tmp_path):
     assert (done.status, told) == (0, {"d": "Verified", "c": "passed_over", "a": "Verified"})
 
 
+async def test_trust_bundles_from_before_the_one_that_is_held_are_passed_over(api, tmp_path):
+    """rules S60: a tree holds every bundle, for whoever was away long; those that a node has behind it are no fault"""
+    cluster = api.node.cluster
+    bundles = {str(number): cluster.bundle(number) for number in (1, 2, 3)}
+    api.apply(bundles["2"])
+    for name, document in bundles.items():
+        (tmp_path / name).write_bytes(b"".join(document.chunks()))
+    done = await holdfast("import", *(tmp_path / name for name in bundles), "--json", at=api)
+    told = {Path(one["file"]).name: one["outcome"] for one in map(json.loads, done.out.splitlines())}
+    assert (done.status, told) == (0, {"1": "passed_over", "2": "AlreadyApplied", "3": "Verified"})
+    alone = await holdfast("import", tmp_path / "1", at=api)
+    assert alone.status == 1 and "rollback" in alone.err
+
+
 async def test_the_own_client_reads_the_refusal_whole(api):
     """rules P10: status, reason and step, as for any caller of the local API."""
     foreign = api.node.cluster.snapshot(3, {"routes": {}}, cluster_id="elsewhere")
