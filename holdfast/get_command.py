@@ -87,4 +87,4 @@ def _encoded(value: object) -> bytes:
 
 def _note(facts: Facts) -> None:
     if facts.source == FROM_FILES:
-        note(f"the agent is down: this is from its files, version {facts.version}, {facts.grade}")
+        note(f"the agent could not be asked: this is from its files, version {facts.version}, {facts.grade}")

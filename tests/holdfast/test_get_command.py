@@ -54,7 +54,7 @@ async def test_from_the_files_with_a_note(periphery):
         pass
     done = await holdfast("get", "route_policy", "routes", at=periphery)
     assert (done.status, done.out) == (0, "{}\n")
-    assert "the agent is down" in done.err
+    assert "the agent could not be asked: this is from its files" in done.err
     assert "version 1, stale" in done.err
     whole = await holdfast("get", "route_policy", "--json", at=periphery)
     assert json.loads(whole.out)["source"] == "files"
