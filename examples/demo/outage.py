@@ -40,7 +40,8 @@ LONGER = ("continue_services", "preserve_routes")  # those that do not end while
 
 def the_coordinator_dies(world: World) -> None:
     """From here on nobody confirms anything; the head that was issued last runs out."""
-    world.proof.wait("the node may do whatever is new, and approve nobody", lambda: _may_all(world), HEAD_LIFETIME_S, lambda: _ask_all(world))
+    what = "the node may do whatever is new, and approve nobody"
+    world.proof.wait(what, lambda: _may_all(world), HEAD_LIFETIME_S, lambda: _ask_all(world))
     world.proof.that("while the coordinator confirms it, the node may start services and open routes", True)
     world.began = now()
     world.coordinator.kill()
