@@ -1,5 +1,7 @@
 """What tests of several packages share."""
 
+from collections import Counter
+
 import pytest
 
 
@@ -12,3 +14,15 @@ async def one(tmp_path, mock_clock):
 
     async with lab(tmp_path, mock_clock) as made:
         yield made
+
+
+def pytest_unconfigure(config):
+    """What was not run for want of something on this machine is said last of all, where nobody misses it."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", ()) if reporter else ()
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    lacking = {reason: count for reason, count in reasons.items() if reason.startswith(("NO ", "NOT RUN"))}
+    for reason, count in lacking.items():
+        reporter.write_line(f"NOT RUN, tests: {count}: {reason.removeprefix('NOT RUN: ')}", red=True, bold=True)
+    if lacking:
+        reporter.write_line("How to have what is missing: tools/system-packages test")
