@@ -92,6 +92,11 @@ class Node:
         """The key that signed what is active."""
         return str(self.status()["scopes"][scope]["active"]["signer_key_id"])
 
+    def signers(self, scope: str) -> list[str]:
+        """Every key that signed the document that brought what is active."""
+        envelope = self._client.document(scope)["envelope"]
+        return [envelope["signer_key_id"], *envelope.get("cosigner_key_ids", ())]
+
     def refused(self, scope: str) -> str:
         """Why the last document of a scope was refused."""
         refused = self.status().get("scopes", {}).get(scope, {}).get("last_rejected")
