@@ -67,6 +67,10 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     assert re.findall(r"^  proved  (.*)$", summary, re.MULTILINE) == proved
     assert re.findall(r"^(\d+)  ", summary, re.MULTILINE) == [str(number) for number in range(1, int(steps) + 1)]
     assert not re.search(r"^.{111,}\S$", "\n".join(lines_of_ours(printed)), re.MULTILINE)
+    assert "NODE STATE SCOPE VERSION AGE EXPIRES GRADE REFUSED" in re.sub(" +", " ", told)
+    for node in ("fra-gw-aurora-1", "fra-svc-aurora-1", "fra-core-1"):
+        assert re.search(rf"^{node} +active +head +\d+ +\d+ s +fresh", told, re.MULTILINE)
+    assert re.search(r"^ +route_policy +1\.1 +\d+ s +7\.0 d +fresh", told, re.MULTILINE)
     claims = (
         "40 nodes at 3 sites",
         "unknown_key",
