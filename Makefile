@@ -74,7 +74,7 @@ BY_ITSELF := $(filter-out $(WITH_A_COORDINATOR),$(wildcard tests/journeys/test_a
     tests/journeys/test_outage.py tests/journeys/test_days.py
 journeys: .venv-bookworm/.ready $(READY)
 	.venv-bookworm/bin/python -m pytest -m 'not slow' $(BY_ITSELF) $(ARGS)
-	HOLDFAST_AGENT_PYTHON=$(CURDIR)/.venv-bookworm/bin/python \
+	HOLDFAST_AGENT_PYTHON='$(CURDIR)/.venv-bookworm/bin/python' \
 	    $(BIN)/python -m pytest -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
 
 # The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
