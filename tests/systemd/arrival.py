@@ -23,6 +23,12 @@ poll_wait_s = 10
 backoff_cap_s = 30
 {more}"""
 
+MAKE_KEY = """\
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+key = ec.generate_private_key(ec.SECP256R1())
+print(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode(), end="")
+"""
 WAIT = "holdfast-agent-wait"
 SHORT_WAIT = "[Service]\nExecStart=\nExecStart=/usr/bin/holdfast status --wait 1\n"
 IN_VAIN = f"""\
@@ -69,6 +75,8 @@ def agent_is_installed_by_apt_with_what_it_depends_on(lab: Lab, node: Node) -> N
     node.machine.good("useradd", "--groups", "holdfast", "--user-group", MEMBER)
     node.machine.good("useradd", "--user-group", STRANGER)
     node.machine.good("python3", "-c", "import holdfast.client")
+    old = [line for line in node.machine.good("dpkg", "--listfiles", AGENT).splitlines() if line.startswith("/lib")]
+    check(not old, f"below another name of /usr/lib: {old}")
 
 
 def first_start_says_unenrolled_and_what_to_do(lab: Lab, node: Node) -> None:
@@ -196,8 +204,12 @@ def join_by_command(agent: Agent) -> None:
 
 
 def join_by_credential(agent: Agent) -> None:
-    """As a provisioning system does it: the token lies in the credential store before the agent starts."""
-    name = f"holdfast.join-token.{agent.instance}" if agent.instance else "holdfast.join-token"
-    agent.machine.write(f"/etc/credstore/{name}", token_for(agent), 0o600)
-    agent.machine.good("systemctl", "restart", agent.unit)
-    agent.machine.until(lambda: not agent.is_in("unenrolled"), 40, f"{agent.unit} to join", every_s=0.3)
+    """As a provisioning system does it: token and key lie in the credential store before the agent starts."""
+    machine, ending = agent.machine, f".{agent.instance}" if agent.instance else ""
+    key = machine.good("python3", "-c", MAKE_KEY)
+    machine.write(f"/etc/credstore/holdfast.node-key{ending}", key, 0o600)
+    machine.write(f"/etc/credstore/holdfast.join-token{ending}", token_for(agent), 0o600)
+    machine.good("systemctl", "restart", agent.unit)
+    machine.until(lambda: not agent.is_in("unenrolled"), 40, f"{agent.unit} to join", every_s=0.3)
+    (identity,) = (machine.root / agent.state.lstrip("/")).glob("clusters/*/identity/node.pem")
+    check("PRIVATE KEY" not in identity.read_text(), "it has made a key beside the one that it was given")

@@ -191,7 +191,7 @@ def _secrets_on(machine: Machine) -> set[str]:
     found = set()
     for folder in ("etc/holdfast", "etc/credstore", "root", "var/lib"):
         for path in (machine.root / folder).rglob("*"):
-            if path.is_file() and (path.suffix in SECRET_SUFFIXES or "join-token" in path.name):
+            if path.is_file() and (path.suffix in SECRET_SUFFIXES or path.parent.name == "credstore"):
                 found |= _secrets_in(path.read_text(errors="replace"))
     return found
 
