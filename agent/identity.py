@@ -70,7 +70,8 @@ class IdentityFile:
         try:
             return make_identity(node.node_id, now, direct_host=direct_host, lifetime_s=lifetime_s, key_pem=key_pem)
         except BadCertificateError as error:
-            raise BadCertificateError(f"{self.given_key}: {error}: make it with openssl ecparam -genkey") from error
+            remedy = "make it with openssl ecparam -name prime256v1 -genkey -noout"
+            raise BadCertificateError(f"{self.given_key}: {error}: {remedy}") from error
 
     def _write(self, name: str, pair: KeyPair) -> KeyPair:
         key_pem = pair.key_pem if self.given_key is None else b""
