@@ -22,7 +22,7 @@ from agent.view import View, Views
 from store.errors import StoreError
 from store.journal import Event as KeptEvent
 from wire.backoff import spread
-from wire.client import Call, ClientError
+from wire.client import Call, ClientError, ClientFault
 from wire.endpoint import path
 from wire.messages import (
     BadMessageError,
@@ -141,9 +141,15 @@ class Reporting:
             head=_head(view, now),
             scopes=scopes,
             trust_bundle_version=bundle.version if bundle else 0,
-            counters=node.counters.all() | ({fault: 1} if (fault := str(node.learnt.store_fault)) else {}),
+            counters=node.counters.all() | self._standing_faults(),
             journal=(),
         )
+
+    def _standing_faults(self) -> dict[str, int]:
+        """What is amiss now, and what it is: no count of the past (rules P20)."""
+        mismatches = sum(source.fault is ClientFault.PEER_PIN_MISMATCH for source in self.sources.all())
+        found = {str(self.node.learnt.store_fault): 1, ClientFault.PEER_PIN_MISMATCH.value: mismatches}
+        return {name: number for name, number in found.items() if name and number}
 
 
 def _head(view: View, now: float) -> HeadReport | None:

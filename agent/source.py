@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from wire.backoff import BackOff
-from wire.client import Answer, Call, Client, ClientError, Streamed
+from wire.client import Answer, Call, Client, ClientError, ClientFault, Streamed
 from wire.endpoint import Endpoint, path
 
 FILE_SUFFIX = ".hfs"
@@ -62,7 +62,8 @@ def bundle_file(version: int) -> str:
 @dataclass
 class Source:
     """`not_before`: trio's clock; a source that fails is left alone until then. `poll_again_at`: nor is it asked for a
-    head before. `unattended`: what it has may be taken whole without an operator (rules K7).
+    head before. `unattended`: what it has may be taken whole without an operator (rules K7). `fault`: what the last
+    request ended with.
     """
 
     kind: Kind
@@ -73,6 +74,7 @@ class Source:
     not_before: float = 0.0
     poll_again_at: float = 0.0
     error: str = ""
+    fault: ClientFault | None = None
     worked_at: float = float("-inf")
     is_tree: bool = False
 
@@ -95,12 +97,13 @@ class Source:
 
     def worked(self) -> None:
         self.back_off.succeeded()
-        self.error, self.not_before, self.worked_at = "", 0.0, trio.current_time()
+        self.error, self.fault, self.not_before, self.worked_at = "", None, 0.0, trio.current_time()
 
     def failed(self, error: ClientError | str) -> None:
         """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
         retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
         self.error = str(error)[:256]
+        self.fault = error.reason if isinstance(error, ClientError) else None
         self.not_before = trio.current_time() + self.back_off.failed(retry_after_s)
 
     def poll_in(self, seconds: float) -> None:

@@ -79,7 +79,9 @@ async def test_storage_confirms_while_the_coordinator_is_gone(one, mock_clock):
 
 
 async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
-    """rules S64, X11, threats D-31: another certificate than the pinned one is nobody; documents only"""
+    """rules S64, X11, P20, threats D-31: another certificate than the pinned one is nobody, and status and report say
+    so; documents only
+    """
     pair = make_identity("node-b", time.time())
     async with StorageServer(one.server, one.folder / "peer", pair).running() as peer, one.agent():
         await one.settled()
@@ -89,6 +91,7 @@ async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
         new = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.announce()
         await until_error(one, "peer", "peer_pin_mismatch")
+        await until_reported(one, "peer_pin_mismatch", 1)
         assert peer.server.requests == []
         pinned = base64.b64encode(pair.der).decode()
         one.server.spoil = lambda _, data: data
@@ -102,6 +105,7 @@ async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
         await one.until_active(ROUTES, 3)
         assert f"GET /v1/documents/{new.envelope.snapshot_id}" in peer.server.requests
         assert not any("head" in request for request in peer.server.requests)
+        await until_reported(one, "peer_pin_mismatch", 0)
 
 
 class Transfer:
@@ -161,6 +165,11 @@ async def test_a_transfer_from_a_peer_that_is_removed_is_cut_off(one, mock_clock
         await one.until_active(ROUTES, 2)
         rows = [row["kind"] for row in (await one.status())["sources"]]
         assert ("peer" in rows) is not is_cut_off
+
+
+async def until_reported(one, counter, number):
+    with trio.fail_after(HOUR):
+        await one.server.wait_heartbeat(lambda report: report.counters.get(counter, 0) == number)
 
 
 async def until_error(one, kind, words):
