@@ -85,4 +85,4 @@ def _traffic_goes_on(world: World) -> None:
 
 
 def _wait(world: World, what: str, holds: Callable[[], Seen]) -> Seen:
-    return world.proof.wait(what, holds, ARRIVES_S, lambda: world.ingress.status().get("scopes"))
+    return world.proof.wait(what, holds, ARRIVES_S, world.ingress.in_words)

@@ -65,11 +65,12 @@ def _wait_for(world: World, host: str, body: str) -> None:
 def _wait_for_version(world: World, node_id: str, scope: str, above: int) -> None:
     node = world.nodes[node_id]
     what = f"{node_id} has a newer {scope} than version {above}"
-    world.proof.wait(what, lambda: node.version(scope) > above, ARRIVES_S, lambda: node.status().get("scopes"))
+    world.proof.wait(what, lambda: node.version(scope) > above, ARRIVES_S, node.in_words)
 
 
 def _bundle_arrives(world: World, version: int) -> None:
-    def arrived() -> bool:
-        return all(node.version("trust_bundle") == version for node in world.all_nodes)
+    def held() -> dict[str, int]:
+        return {node.node_id: node.version("trust_bundle") for node in world.all_nodes}
 
-    world.proof.wait(f"trust bundle {version} is everywhere", arrived, ARRIVES_S, world.states)
+    what = f"trust bundle {version} is everywhere"
+    world.proof.wait(what, lambda: set(held().values()) == {version}, ARRIVES_S, held)

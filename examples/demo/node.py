@@ -88,6 +88,16 @@ class Node:
         active = self.status().get("scopes", {}).get(scope, {}).get("active")
         return int(active["config_version"]) if active else 0
 
+    def in_words(self) -> str:
+        """For whoever wants to know why something does not come about."""
+        status = self.status()
+        found = [f"{self.node_id} is {status.get('state', 'not running')}"]
+        for name, scope in status.get("scopes", {}).items():
+            refused = scope["last_rejected"]
+            why = f" (refused: {refused['reason']})" if refused else ""
+            found.append(f"{name} {scope['active']['config_version'] if scope['active'] else '-'}{why}")
+        return ", ".join(found)
+
     def signer(self, scope: str) -> str:
         """The key that signed what is active."""
         return str(self.status()["scopes"][scope]["active"]["signer_key_id"])

@@ -118,7 +118,7 @@ def the_coordinator_returns(world: World) -> None:
         world.proof.wait("the node is active again", lambda: _is_active(node), RETURNS_S, world.states)
     confirmed = node.status()["head"]["generation"] > head and node.versions() == held
     claim = "the coordinator is back; a newer head confirms what the node held all the while"
-    world.proof.that(claim, confirmed, node.status().get("scopes"))
+    world.proof.that(claim, confirmed, node.in_words())
     world.proof.wait("new things may begin again", lambda: _may_all(world), RETURNS_S, lambda: _ask_all(world))
     world.proof.that("services may start and routes may open again", True)
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from examples.demo import journal, outage, stranger, traffic
+from examples.demo.node import Node
 from examples.demo.proof import NotProved, Proof
 from examples.demo.world import World
 from holdfast.client import Permission
@@ -209,3 +210,19 @@ def test_what_goes_wrong_in_a_way_that_nobody_thought_of_is_no_success(tmp_path)
     assert "NOT PROVED, in step 1  A broken step: of ours" in done.stdout
     assert "ZeroDivisionError" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_is_told_of_in_a_sentence():
+    active = {"config_version": 3}
+    scopes = {
+        "route_policy": {"active": active, "last_rejected": {"reason": "validator_refused"}},
+        "qos_policy": {"active": None, "last_rejected": None},
+    }
+
+    class Known(Node):
+        def status(self):
+            return {"state": "active", "scopes": scopes}
+
+    known = Known("gw", ROOT, None)
+    assert known.in_words() == "gw is active, route_policy 3 (refused: validator_refused), qos_policy -"
+    assert Node("gw", ROOT / "nowhere", None).in_words() == "gw is not running"
