@@ -166,6 +166,13 @@ def test_an_older_bundle_and_a_forked_one(cluster, node):
     node.refuses(cluster.trust_bundle(config_version=2), 9, Reason.VERSION_CONFLICT, then=cluster.trust_bundle())
 
 
+def test_the_same_number_under_a_higher_epoch_is_no_next_bundle(cluster, node):
+    """format.md 11; rules S49"""
+    node.take(cluster.trust_bundle())
+    cluster.authority_epoch = 2
+    node.refuses(cluster.trust_bundle(config_version=2), 9, Reason.ROLLBACK, then=cluster.trust_bundle())
+
+
 def test_the_bundle_that_we_hold_decides_what_is_next(cluster, node):
     """format.md 8; threats T05, D-14: a store put back holds N, its floor says N+1; N+2 is not next."""
     second, third = cluster.trust_bundle(), cluster.trust_bundle()

@@ -157,6 +157,8 @@ def test_too_many_sections(cluster, node, good):
     """format.md 10"""
     manifest = {f"s{number:05}": {"sha256": ZEROS, "size": 1} for number in range(20_001)}
     node.refuses(cluster.forge(good, manifest=manifest, sections=()), 0, Reason.TOO_LARGE, then=good)
+    out_of_form = dict.fromkeys(manifest, 1)
+    node.refuses(cluster.forge(cluster.snapshot(), manifest=out_of_form, sections=()), 0, Reason.TOO_LARGE)
 
 
 def test_a_trust_bundle_of_over_a_mebibyte(cluster, node):

@@ -210,6 +210,15 @@ def test_revocations_do_not_go_back(cluster, node):
     node.take(cluster.head(revocations=Revocations(version=6)))
 
 
+def test_revocations_that_go_back_are_met_in_their_turn(cluster, node):
+    """format.md 5: at step 9, so after its sections and its times"""
+    node.take(cluster.head(revocations=Revocations(version=5)))
+    back = cluster.head(revocations=Revocations(version=4))
+    node.refuses(cluster.forge(back, authority_epoch=9), 8, Reason.EPOCH_AHEAD)
+    node.refuses(cluster.forge(back, sections=[b"{}"]), 6, Reason.CONTENT_MISMATCH)
+    node.refuses(back, 9, Reason.ROLLBACK, then=cluster.head(revocations=Revocations(version=5)))
+
+
 def test_a_head_withdraws_a_scope_and_its_mark_stays(cluster, node):
     """rules S3; threats T21"""
     old, new = cluster.snapshot(), cluster.snapshot()
