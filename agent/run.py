@@ -9,7 +9,6 @@ happens upstream ends the process, or takes an active scope away.
 import argparse
 import importlib
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -29,7 +28,7 @@ from agent.status import Status
 from agent.threads import Threads
 from agent.upkeep import Upkeep
 from store.errors import StoreError
-from wire.logs import set_up_logging
+from wire.logs import last_words, set_up_logging
 from wire.systemd import Notifier
 from wire.unix import SocketError
 
@@ -190,7 +189,7 @@ def _words(errors: BaseExceptionGroup[BaseException]) -> str:
 
 
 def _end(words: str, code: int) -> None:
-    sys.stderr.write(f"holdfast-agent: {words}\n")
+    last_words(f"holdfast-agent: {words}")
     raise SystemExit(code)
 
 

@@ -43,7 +43,7 @@ from coordinator.waiting import Board
 from wire.certificate import BadCertificateError, pem_to_der
 from wire.contexts import Identity
 from wire.limits import REMOTE
-from wire.logs import set_up_logging
+from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import Notifier
@@ -250,5 +250,5 @@ def _token_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _said(error: Exception, status: int = WRONG_CONFIGURATION) -> int:
-    sys.stderr.write(f"holdfast-coordinator: {error}\n")
+    last_words(f"holdfast-coordinator: {error}")
     return status

@@ -28,6 +28,12 @@ def set_up_logging(level: str) -> None:
     )
 
 
+def last_words(text: str) -> None:
+    """Why the process ends, for people; to the journal an error, each of its lines."""
+    mark = f"<{_PRIORITIES['error']}>" if _is_the_journal() else ""
+    sys.stderr.write("".join(f"{mark}{line}\n" for line in text.splitlines()))
+
+
 def _for_people() -> list[Processor]:
     # The default formatter prints the variables of each frame, which may hold anything.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

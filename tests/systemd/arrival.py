@@ -57,7 +57,7 @@ def coordinator_without_a_cluster_says_how_one_begins(lab: Lab) -> None:
     machine = lab.coordinator
     install(machine, lab.packages, COORDINATOR)
     check(machine.run("systemctl", "start", "holdfast-coordinator").status != 0, "it started without a cluster")
-    said = journal_of(machine, "holdfast-coordinator")
+    said = journal_of(machine, "holdfast-coordinator", "--priority=err")
     check("holdfastctl init" in said and "Traceback" not in said, said)
     facts = machine.good("systemctl", "show", "--property=ActiveState,NRestarts", "holdfast-coordinator")
     check(set(facts.split()) == {"ActiveState=failed", "NRestarts=0"}, facts)

@@ -82,7 +82,7 @@ def agent_that_cannot_start_says_why(lab: Lab, node: Node) -> None:
     agent, machine = node.agent, node.machine
     arrival.configure(agent, '[access."*"]\ngroups = ["not-a-group"]\n')
     check(machine.run("systemctl", "restart", agent.unit).status != 0, "it started all the same")
-    journal = machine.good("journalctl", "--no-pager", "--output=cat", "--lines=20", f"--unit={agent.unit}")
+    journal = machine.good("journalctl", "--no-pager", "--output=cat", "--priority=err", f"--unit={agent.unit}")
     check("not-a-group" in journal and "Traceback" not in journal, journal)
     status = machine.good("systemctl", "show", "--property=ExecMainStatus", "--value", agent.unit)
     check(status.strip() == CONFIGURATION_IS_WRONG, f"exit status {status}")

@@ -42,8 +42,9 @@ def test_one_json_object_a_line(logging):
 
 def test_the_journal_is_told_the_priority_of_a_line():
     """As a service of systemd has it: stderr is the stream that JOURNAL_STREAM names; another one has no prefix"""
-    code = "import structlog; from wire.logs import set_up_logging as up; up('info'); log = structlog.get_logger()"
+    code = "import structlog, wire.logs as logs; logs.set_up_logging('info'); log = structlog.get_logger()"
     says = f"{code}; log.info('state', before=None); log.warning('document refused', version=7)"
+    says += r"; logs.last_words('agent: wrong\ntoo')"
     for named, prefixes in ((True, ["<6>", "<4>"]), (False, ["", ""])):
         reader, writer = os.pipe()
         there = os.fstat(writer)
@@ -52,7 +53,8 @@ def test_the_journal_is_told_the_priority_of_a_line():
         subprocess.run(command, env={**os.environ, "JOURNAL_STREAM": stream}, stderr=writer, cwd=ROOT, check=True)
         os.close(writer)
         with os.fdopen(reader) as said:
-            lines = said.read().splitlines()
+            *lines, why, more = said.read().splitlines()
+        assert [why, more] == (["<3>agent: wrong", "<3>too"] if named else ["agent: wrong", "too"])
         assert [line[: line.index("{")] for line in lines] == prefixes
         assert [line[line.index("{") :].startswith('{"event": ') for line in lines] == [True, True]
 
