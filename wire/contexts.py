@@ -92,6 +92,8 @@ def alert_of(error: BaseException) -> str:
         return error.verify_message
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0).lower()
     return str(error) or type(error).__name__
 
 
@@ -102,9 +104,14 @@ def is_tls(error: BaseException) -> bool:
 
 
 def _root(error: BaseException) -> BaseException:
-    while (cause := error.__cause__ or error.__context__) is not None:
+    """Of several attempts the first: there is one for each address."""
+    while (cause := _cause(error)) is not None:
         error = cause
     return error
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
 
 
 def _client_context(identity: Identity | None) -> ssl.SSLContext:

@@ -460,6 +460,7 @@ async def test_a_dead_end_is_connect_failed(tmp_path: Path) -> None:
     await listener.aclose()
     error = await failure(Client(HttpsConnector.to_authority(ca)).fetch(local(port), GET))
     assert error.reason is ClientFault.CONNECT_FAILED
+    assert error.detail.endswith(f"127.0.0.1:{port} at 127.0.0.1: connection refused")
     error = await failure(Client(UnixConnector()).fetch(tmp_path / "missing", GET))
     assert error.reason is ClientFault.CONNECT_FAILED
     assert "No such file" in error.detail
