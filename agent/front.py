@@ -11,10 +11,10 @@ from agent.degraded import Answer, Facts, Question
 from agent.download import NotListedError
 from agent.enrolling import peeked
 from agent.node import Node
-from agent.version import VERSION
 from snapshot.identifiers import format_time
 from snapshot.reasons import Reason, Rejected
 from wire.request import HttpError
+from wire.version import VERSION
 
 if TYPE_CHECKING:  # they cost what the first answer need not wait for
     from agent.sources import Sources

@@ -17,7 +17,6 @@ from agent.scope_reports import scope_reports
 from agent.services import Notified
 from agent.source import Source
 from agent.sources import Sources
-from agent.version import VERSION
 from agent.view import View, Views
 from store.errors import StoreError
 from store.journal import Event as KeptEvent
@@ -34,6 +33,7 @@ from wire.messages import (
     ScopeReport,
 )
 from wire.request import JSON
+from wire.version import VERSION
 
 JITTER = 0.2  # rules, Numbers
 SOON_S = 1.0  # after an activation or a rejection; several at once are one report

@@ -31,6 +31,7 @@ from store.errors import StoreError
 from wire.logs import last_words, set_up_logging
 from wire.systemd import Notifier
 from wire.unix import SocketError
+from wire.version import VERSION
 
 DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
 RESTART_S = 1.0
@@ -160,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGHUP, _heard)
     parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     asked = parser.parse_args(arguments)
     notifier = Notifier()
     try:

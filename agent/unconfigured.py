@@ -16,7 +16,6 @@ import trio
 from agent import local
 from agent.clock import SystemClock
 from agent.configuration import Settings, parse
-from agent.version import VERSION
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.request import HttpError, Request, Response
@@ -24,6 +23,7 @@ from wire.routes import Route, Routes
 from wire.server import Server
 from wire.systemd import Notifier
 from wire.unix import HOSTS, UnixTransport
+from wire.version import VERSION
 
 NOT_CONFIGURED = "not_configured"
 REMEDY = "agent.toml names no cluster yet: fill in [node] and [coordinator], then systemctl restart holdfast-agent"

@@ -48,6 +48,7 @@ from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import Notifier
 from wire.unix import SocketError, unix_listener
+from wire.version import VERSION
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
 COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
@@ -177,6 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="holdfast-coordinator", description="The Holdfast coordinator of a cluster.")
     parser.add_argument("--config", type=Path, help=f"coordinator.toml (default: {configuration.DEFAULT_PATH})")
     parser.add_argument("path", nargs="?", type=Path, metavar="CONFIG", help="the same, by its place")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     asked = parser.parse_args()
     set_up_logging("info")
     try:

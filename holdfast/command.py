@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import click
 
 from holdfast.agent_options import NOT_WRITTEN, fail
+from wire.version import VERSION
 
 # Subcommand -> the module that holds it, under the name `command`.
 COMMANDS = {
@@ -55,5 +56,6 @@ def _drop_what_is_left(output: TextIO) -> None:
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
 def main() -> None:
     """Look at, and steer, the configuration that this node runs on."""

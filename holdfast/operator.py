@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from wire.version import VERSION
+
 # Subcommand -> the module that holds it, and its name there.
 COMMANDS = {
     "allow": ("holdfast.operator_allow", "allow"),
@@ -44,6 +46,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="holdfastctl", message="%(prog)s %(version)s")
 @click.option("--url", metavar="https://HOST:PORT", envvar="HOLDFAST_ADMIN_URL",
               help="The admin listener of a coordinator elsewhere.")  # fmt: skip
 @click.option("--ca", type=_FILE, envvar="HOLDFAST_ADMIN_CA", help="The CA file of its certificate.")

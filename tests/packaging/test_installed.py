@@ -9,10 +9,10 @@ import tomllib
 
 import pytest
 
-from agent.version import VERSION
 from holdfast import command, operator
 from tests.citations import ROOT
 from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
+from wire.version import VERSION
 
 RULES = (DEB / "rules").read_text()
 OURS = {"snapshot", "wire", "store", "agent", "coordinator", "holdfast"}

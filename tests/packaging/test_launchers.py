@@ -10,6 +10,7 @@ import pytest
 
 from tests.citations import ROOT
 from tests.packaging.installed import DEB, LIBRARIES, install
+from wire.version import VERSION
 
 BIN = ROOT / "packaging/bin"
 PROGRAMS = {
@@ -28,6 +29,17 @@ def test_a_launcher_starts_its_program_isolated(program, package):
     assert line == f'exec /usr/bin/python3 -I -S /{LIBRARIES[package]} {program} "$@"'
     assert (BIN / program).stat().st_mode & 0o111
     assert re.search(rf"^packaging/bin/{program} usr/s?bin$", (DEB / f"{package}.install").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("program", "package"), PROGRAMS.items())
+def test_a_program_says_its_version(program, package, tmp_path):
+    folder = install(package, tmp_path)
+    entry = folder / "__main__.py"
+    libraries = str(Path(click.__file__).parent.parent)
+    entry.write_text(entry.read_text().replace("/usr/lib/python3/dist-packages", libraries))
+    command = [sys.executable, "-I", "-S", str(folder), program, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{program} {VERSION}\n"), done.stderr
 
 
 @pytest.mark.parametrize(("program", "package"), PROGRAMS.items())

@@ -31,7 +31,7 @@ def test_each_command_stands_there(program, commands):
 def test_nothing_reads_as_roff_that_is_none(name):
     """man itself has nothing to warn of; where there is no man, no line begins as a request that is unknown."""
     path = MANUAL / name
-    known = {".TH", ".SH", ".SS", ".PP", ".TP", ".B", ".BR", ".BI", ".I", ".RB", ".RI", ".IR", ".nf", ".fi"}
+    known = {".TH", ".SH", ".SS", ".PP", ".TP", ".B", ".BR", ".BI", ".I", ".RB", ".RI", ".IR", ".nf", ".fi", ".br"}
     lines = path.read_text().splitlines()
     assert [line for line in lines if line.startswith((".", "'")) and line.split()[0] not in known] == []
     if shutil.which("man"):

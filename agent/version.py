@@ -1,3 +1,0 @@
-"""The agent's own version, which its heartbeats report."""
-
-VERSION = "0.1.0"
