@@ -24,7 +24,12 @@ async def made(one, mock_clock):
 
 
 async def decided(made):
-    await trio.testing.wait_all_tasks_blocked(0.01)
+    """Once all that was said is written: a write that comes last waits for those before it."""
+    said = made.inside.front.decisions._heard
+    await trio.testing.wait_all_tasks_blocked()
+    while said.statistics().current_buffer_used:
+        await made.node.threads.write(lambda: None)
+    await made.node.threads.write(lambda: None)
     return [one for one in made.node.store.journal.events(most=2 * MOST) if one.event == "decided"]
 
 
