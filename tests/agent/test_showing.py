@@ -105,8 +105,7 @@ async def test_a_mirror_that_asks_is_not_answered(one, mock_clock):
         before = list(one.server.proofs)
         async with mirror_of(one) as (refresh, mirror):
             await refresh.ask(mirror)
-        assert one.server.requests[-1] == "GET /v1/head"
-        assert mirror.error == ""
+        assert (mirror.error, mirror.worked_at > float("-inf")) == ("", True), "it was asked, and has answered"
         assert one.server.proofs == before
         refresh.showing.node.settings = replace(one.settings, coordinator=None)
         assert not refresh.showing.is_asked(ASKING, replace(mirror, kind=Kind.COORDINATOR)), "an entry of a manual map"
