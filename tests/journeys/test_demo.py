@@ -96,18 +96,6 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     assert list(place.iterdir()) == []
 
 
-def test_what_is_interrupted_leaves_nothing_behind(place):
-    with start(place) as demo:
-        read_until(demo, "a cluster was made")
-        assert of_ours(place)
-        demo.send_signal(signal.SIGINT)
-        rest = demo.stdout.read()
-    assert demo.returncode == 130, rest
-    assert "Traceback" not in rest
-    assert of_ours(place) == {}
-    assert list(place.iterdir()) == []
-
-
 def test_a_step_that_does_not_hold_is_the_end(place):
     """The coordinator is killed too early: the demonstration says what is wrong, and fails."""
     with start(place) as demo:

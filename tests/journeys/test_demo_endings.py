@@ -22,6 +22,7 @@ def test_whoever_ends_it_nothing_is_left(place, number):
     """By Ctrl-C, by kill, by a terminal that is closed; and again while it still cleans up."""
     with start(place) as demo:
         read_until(demo, "a cluster was made")
+        assert of_ours(place)
         demo.send_signal(number)
         read_until(demo, "Stopped.")
         demo.send_signal(number)

@@ -180,10 +180,10 @@ def test_requests_follow_the_files(files, tmp_path):
         *(subprocess.Popen([sys.executable, WORKLOAD, str(port), f"at {port}"]) for port in ports),
     ]
     try:
-        follows(files, (404, None))
+        follows(files.port, (404, None))
         files.put({"a": route(), "b": route(service="nowhere", prefix="/gone/")}, {"web": service(ports[0])})
         assert files.run("apply").returncode == 0
-        follows(files, (200, f"at {ports[0]}"))
+        follows(files.port, (200, f"at {ports[0]}"))
         for _ in range(20):  # no former worker of nginx answers any more
             assert ask(files.port, "/gone/x")[0] == 503
         assert ask(files.port, "/", "other.example")[0] == 404
@@ -194,7 +194,7 @@ def test_requests_follow_the_files(files, tmp_path):
 
         files.put({"a": route()}, {"web": service(ports[1])})
         assert files.run("apply").returncode == 0
-        follows(files, (200, f"at {ports[1]}"))
+        follows(files.port, (200, f"at {ports[1]}"))
 
         # Names that differ by where the dots stand; a route for every host; one that enters at another port.
         files.put(
@@ -208,7 +208,7 @@ def test_requests_follow_the_files(files, tmp_path):
             {"web": service(ports[0]), "other": service(ports[1])},
         )
         assert files.run("apply").returncode == 0
-        follows(files, (404, None))
+        follows(files.port, (404, None))
         assert ask(files.port, "/", "b.c") == (200, f"at {ports[0]}")
         assert ask(files.port, "/x/y", "b.c") == ask(files.port, "/x/y", "unheard.of") == ask(files.port, "/", "c")
         assert ask(files.port, "/y", "unheard.of")[0] == 404
@@ -228,10 +228,7 @@ def test_nginx_without_routes_yet_keeps_everything_in_its_home(tmp_path):
     gateway = Gateway(tmp_path / "home", tmp_path / "active", port, NGINX)
     gateway.start(processes)
     try:
-        end = time.monotonic() + 30
-        while ask(port) != (404, None):
-            assert time.monotonic() < end, processes.last_words("gateway")
-            time.sleep(0.05)
+        follows(port, (404, None), lambda: processes.last_words("gateway"))
     finally:
         processes.end()
     made = {path.name for path in gateway.home.iterdir() if path.is_dir()}
@@ -251,9 +248,9 @@ def ask(port, path="/", host="www.example"):
         connection.close()
 
 
-def follows(files, wanted):
-    """The Python gateway takes a new file in its own time."""
+def follows(port, wanted, said=str):
+    """A gateway starts, and the Python one takes a new file, in its own time. `said`: its last words."""
     end = time.monotonic() + 30
-    while (found := ask(files.port)) != wanted:
-        assert time.monotonic() < end, found
-        time.sleep(0.05)  # another program's signal handler
+    while (found := ask(port)) != wanted:
+        assert time.monotonic() < end, (found, said())
+        time.sleep(0.05)  # another program's start, or its signal handler

@@ -19,8 +19,6 @@ HEX = re.compile(r"[0-9a-f]{8,}(\.\.\.)?")
 LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
 COUNTED = re.compile(r"(generation|head) \d+")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:]+Z")
-STARTED = re.compile(r"&$")
-
 
 FILES = {"yaml": "fabric.yaml", "toml": "agent.toml"}
 
@@ -72,7 +70,7 @@ class Shell:
 
     def run(self, command: str) -> tuple[int, list[str]]:
         """Its exit status, and what it printed."""
-        separator = "\n" if STARTED.search(command) else "; "
+        separator = "\n" if command.endswith("&") else "; "
         self.process.stdin.write(f"{command}{separator}echo; echo '#end '$?\n")
         self.process.stdin.flush()
         lines = []
