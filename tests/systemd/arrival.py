@@ -155,7 +155,8 @@ def install(machine: Machine, packages: Packages, *names: str, more: tuple[str, 
 
 
 def journal_of(machine: Machine, unit: str, *more: str) -> str:
-    """What a unit, and systemd of it, has said."""
+    """What a unit, and systemd of it, has said up to now: the journal writes a moment later."""
+    machine.good("journalctl", "--sync")
     return machine.good("journalctl", "--no-pager", "--output=cat", f"--unit={unit}", *more)
 
 
@@ -179,7 +180,7 @@ def configure(agent: Agent, more: str = "", *, token_file: str = "") -> None:
         cluster=control.cluster, node=agent.node_id, port=control.port, join_port=control.port + 1, more=more
     )
     if agent.instance:
-        text = text.replace("[node]\n", f'[node]\nstate_directory = "{agent.state}"\n')
+        text = text.replace("[node]\n", f'[node]\nstate_directory = "{agent.state_directory}"\n')
         text += LOCAL_TOML.format(folder=agent.run_folder)
     if token_file:
         text = text.replace("[coordinator]\n", f'[coordinator]\ntoken_file = "{token_file}"\n')
@@ -210,6 +211,6 @@ def join_by_credential(agent: Agent) -> None:
     machine.write(f"/etc/credstore/holdfast.node-key{ending}", key, 0o600)
     machine.write(f"/etc/credstore/holdfast.join-token{ending}", token_for(agent), 0o600)
     machine.good("systemctl", "restart", agent.unit)
-    machine.until(lambda: not agent.is_in("unenrolled"), 40, f"{agent.unit} to join", every_s=0.3)
-    (identity,) = (machine.root / agent.state.lstrip("/")).glob("clusters/*/identity/node.pem")
+    agent.until_a_member()
+    (identity,) = (machine.root / agent.state_directory.lstrip("/")).glob("clusters/*/identity/node.pem")
     check("PRIVATE KEY" not in identity.read_text(), "it has made a key beside the one that it was given")

@@ -18,6 +18,8 @@ DEBIAN = {"bookworm": "12", "trixie": "13"}
 NEWEST = "trixie"  # the coordinator asks for its libraries
 MEMBER, STRANGER = "member", "stranger"
 SCOPE = "service_assignment"
+NOT_A_MEMBER = ("unenrolled", "joining")
+RUNS_ON = ("active", "degraded")  # on verified configuration, with its coordinator or without
 APPLIES = 5
 
 # One organization for each node, so that each can be given something new by itself.
@@ -104,7 +106,7 @@ class Agent:
         return f"holdfast-agent@{self.instance}" if self.instance else "holdfast-agent"
 
     @property
-    def state(self) -> str:
+    def state_directory(self) -> str:
         return f"/var/lib/holdfast-{self.instance}" if self.instance else "/var/lib/holdfast"
 
     @property
@@ -128,13 +130,19 @@ class Agent:
         found: dict[str, Any] = json.loads(ran.out)
         return found
 
-    def is_in(self, state: str) -> bool:
-        """Whether it says so; no answer is a no."""
+    @property
+    def state(self) -> str:
+        """As it says; empty where there is no answer."""
         ran = self.ask("status", "--json")
-        return ran.status == 0 and json.loads(ran.out)["state"] == state
+        return str(json.loads(ran.out)["state"]) if ran.status == 0 else ""
 
     def until_in(self, state: str, within_s: float = 60) -> None:
-        self.machine.until(lambda: self.is_in(state), within_s, f"{self.unit} to be {state}", every_s=0.3)
+        self.machine.until(lambda: self.state == state, within_s, f"{self.unit} to be {state}", every_s=0.3)
+
+    def until_a_member(self, within_s: float = 40) -> None:
+        """No answer is no membership."""
+        joined = f"{self.unit} to join"
+        self.machine.until(lambda: self.state not in ("", *NOT_A_MEMBER), within_s, joined, every_s=0.3)
 
     def seen_port(self) -> int:
         """Of its service, as a member of the group is told over the socket; 0 where there is no answer."""

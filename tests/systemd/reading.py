@@ -57,7 +57,7 @@ def user_without_access_is_kept_out(lab: Lab, node: Node) -> None:
     check(ran.status == AGENT_DOWN and "may not be opened" in ran.err, f"holdfast status as {STRANGER}: {ran}")
     ran = agent.ask("get", SCOPE, agent.section, user=STRANGER)
     check(ran.status != 0 and str(agent.port) not in ran.out, f"holdfast get as {STRANGER}: {ran}")
-    for path in (agent.state, f"{agent.run_folder}/active/service_assignment"):
+    for path in (agent.state_directory, f"{agent.run_folder}/active/service_assignment"):
         check(node.machine.run("ls", f"{path}/", user=STRANGER).status != 0, f"{path} is open")
 
 
@@ -82,7 +82,7 @@ def agent_that_cannot_start_says_why(lab: Lab, node: Node) -> None:
     agent, machine = node.agent, node.machine
     arrival.configure(agent, '[access."*"]\ngroups = ["not-a-group"]\n')
     check(machine.run("systemctl", "restart", agent.unit).status != 0, "it started all the same")
-    journal = machine.good("journalctl", "--no-pager", "--output=cat", "--priority=err", f"--unit={agent.unit}")
+    journal = arrival.journal_of(machine, agent.unit, "--priority=err")
     check("not-a-group" in journal and "Traceback" not in journal, journal)
     status = machine.good("systemctl", "show", "--property=ExecMainStatus", "--value", agent.unit)
     check(status.strip() == CONFIGURATION_IS_WRONG, f"exit status {status}")
@@ -106,7 +106,7 @@ def service_that_must_wait_starts_once_its_configuration_is_active(lab: Lab, nod
     machine.good("systemctl", "daemon-reload")
     machine.good("systemctl", "stop", "holdfast-agent-wait.service", "holdfast-agent.service")
     machine.good("systemctl", "start", "late.service")
-    read = machine.good("journalctl", "--unit=late.service", "--output=cat", "--no-pager")
+    read = arrival.journal_of(machine, "late")
     check(str(node.agent.port) in read, read)
 
 
