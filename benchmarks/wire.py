@@ -177,7 +177,7 @@ async def polls_benchmark(count: int) -> None:
         limits = replace(REMOTE, connections=20_000, connections_each=20_000)
         polls = Polls(count)
         routes = Routes(Route("GET", "/v1/head", polls, deadline_s=400, concern=Concern.HEAD))
-        transport = PinnedTransport(table, identity, limits, connections_each_node=20_000)
+        transport = PinnedTransport(table, identity.read(), limits, connections_each_node=20_000)
         server = Server("bench", routes, transport, limits, gate=Gate(20_000, random.random))
         listener = (await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024))[0]
         port = listener.socket.getsockname()[1]

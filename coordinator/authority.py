@@ -28,7 +28,7 @@ _SITE_IDS = select(schema.sites.c.site_id)
 
 @dataclass(frozen=True)
 class Founding:
-    """What `init` is given: the cluster, and the first coordinator's own entry (rules K12, K26)."""
+    """What `init` is given: the cluster, and the first coordinator's own entry (rules K12, K26); or another one's."""
 
     cluster_id: str
     coordinator_id: str
@@ -64,7 +64,7 @@ class Standing:
 
 def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
     """Make the first state on an absent history; `already_initialised` on any other (rules J34, P28)."""
-    _check(founding)
+    check(founding)
     with database.change(actor=actor, now=now) as transaction:
         if transaction.row(select(schema.cluster.c.id)) is not None:
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
@@ -73,21 +73,9 @@ def initialise(database: Database, founding: Founding, *, actor: str, now: float
         times = {"last_issued_at": 0, "initialised_at": now, "revocations_version": 0}
         transaction.run(insert(schema.cluster).values(**row, **secret, **times))
         transaction.run(insert(schema.sites).values(site_id=DEFAULT_SITE, generation=1, created_at=now))
-        _add_coordinator(transaction, founding)
+        enter(transaction, founding)
         transaction.audit("init", founding.cluster_id, None, {"coordinator_id": founding.coordinator_id})
         return standing(transaction)
-
-
-def add_coordinator(database: Database, founding: Founding, *, actor: str, now: float) -> None:
-    """Another replica over the same database: its certificate and the public half of its token key."""
-    _check(founding)
-    with database.change(actor=actor, now=now) as transaction:
-        if standing(transaction).cluster_id != founding.cluster_id:
-            raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
-        own = schema.coordinators.c.coordinator_id == founding.coordinator_id
-        transaction.run(schema.coordinators.delete().where(own))
-        _add_coordinator(transaction, founding)
-        transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
 
 
 def standing(transaction: Transaction) -> Standing:
@@ -202,7 +190,8 @@ def count(transaction: Transaction, action: str, since: float = 0.0) -> int:
     return transaction.number(chosen)
 
 
-def _add_coordinator(transaction: Transaction, founding: Founding) -> None:
+def enter(transaction: Transaction, founding: Founding) -> None:
+    """The entry of a coordinator: its certificate and the public half of its token key."""
     transaction.run(
         insert(schema.coordinators).values(
             coordinator_id=founding.coordinator_id,
@@ -216,7 +205,7 @@ def _add_coordinator(transaction: Transaction, founding: Founding) -> None:
     )
 
 
-def _check(founding: Founding) -> None:
+def check(founding: Founding) -> None:
     """rules J25: an id that is blank, padded or in upper case is refused, never trimmed."""
     for name, value in (("cluster_id", founding.cluster_id), ("coordinator_id", founding.coordinator_id)):
         if not is_id(value):

@@ -18,7 +18,7 @@ from coordinator.door import Door
 from coordinator.metrics import Probes, Readiness
 from coordinator.operator_api import OperatorApi
 from coordinator.running import Coordinator
-from wire.contexts import Identity
+from wire.certificate import KeyPair
 from wire.limits import ADMIN, LOCAL, ListenerLimits
 from wire.routes import Route, Routes
 from wire.server import CAPACITY, Server
@@ -35,17 +35,18 @@ class Transports:
     join: ServerAuthTransport
     operators: PinnedTransport
 
-    def reload_identity(self) -> None:
+    def show(self, shown: KeyPair) -> None:
+        """Another certificate, whose key fits it."""
         for transport in (self.fleet, self.join, self.operators):
-            transport.reload_identity()
+            transport.show(shown)
 
 
-def transports(coordinator: Coordinator, door: Door, identity: Identity, limits: ListenerLimits) -> Transports:
+def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: ListenerLimits) -> Transports:
     """Nodes and operators have a table each: the certificate of one opens nothing of the other's. `limits`: nodes'."""
     return Transports(
-        fleet=PinnedTransport(coordinator.pins.table, identity, limits),
-        join=ServerAuthTransport(identity, limits),
-        operators=PinnedTransport(door.table, identity, ADMIN, peer=operator_peer),
+        fleet=PinnedTransport(coordinator.pins.table, shown, limits),
+        join=ServerAuthTransport(shown, limits),
+        operators=PinnedTransport(door.table, shown, ADMIN, peer=operator_peer),
     )
 
 

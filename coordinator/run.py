@@ -8,6 +8,7 @@ import argparse
 import gc
 import os
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +20,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from coordinator import authority, clock, configuration, custody, heartbeats, listeners, signing_key
+from coordinator import (
+    authority,
+    clock,
+    configuration,
+    custody,
+    heartbeats,
+    listeners,
+    replicas,
+    signing_key,
+    tokens,
+)
 from coordinator.collector import Collector
 from coordinator.configuration import Address, Configuration, file_of
 from coordinator.database import Database
-from coordinator.database_fault import first_line
+from coordinator.database_fault import first_line, told
 from coordinator.door import Door
 from coordinator.heartbeat_form import Heartbeat
 from coordinator.heartbeats import History
@@ -40,8 +51,8 @@ from coordinator.seen import Seen
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from coordinator.threads import in_database
 from coordinator.waiting import Board
-from wire.certificate import BadCertificateError, pem_to_der
-from wire.contexts import Identity
+from wire.certificate import BadCertificateError, KeyPair, fingerprint
+from wire.contexts import Identity, alert_of, server_context
 from wire.limits import REMOTE
 from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
@@ -119,7 +130,7 @@ class Daemon:
         async for number in signals:
             if number != signal.SIGHUP:
                 return
-            self._reload()
+            await self._reload()
 
     async def _wind_down(self) -> None:
         """No more callers; what runs may finish, and who waits is told."""
@@ -129,13 +140,21 @@ class Daemon:
             await server.wait_empty()
         await self.coordinator.seen.write()
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Keys and certificates are read again; what cannot be read leaves the present ones as they are."""
+        at, coordinator = self.configuration, self.coordinator
         try:
-            self.coordinator.publisher.keys = _config_keys(self.configuration)
-            self.transports.reload_identity()
-        except (UnusableKeyError, OSError) as error:
+            coordinator.publisher.keys = _config_keys(at)
+            shown = _shown(at)
+            self.transports.show(shown)
+            for table in (coordinator.pins.table, self.door.table):
+                table.add_own(shown.der)
+            await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
+        except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
             _log.error("not reloaded", reason=str(error))
+            return
+        except SQLAlchemyError as error:
+            _log.error("not reloaded", reason=told(error))
             return
         self.coordinator.publisher.wake()
         _log.info("reloaded", keys=[key.key_id for key in self.coordinator.publisher.keys])
@@ -144,11 +163,12 @@ class Daemon:
 def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     """Everything, from its configuration. Refused, UnusableKeyError, OSError where it cannot be had."""
     database = _opened(at)
-    identity = Identity(file_of(at.certificate), file_of(at.key))
-    own = [pem_to_der(identity.certificate.read_bytes())]
-    table = PinTable(own)
+    shown = _shown(at)
+    table = PinTable([shown.der])
+    token_key = _token_key(file_of(at.token_key))
     with database.read() as transaction:
         cluster_id = authority.standing(transaction).cluster_id
+    _follow(database, at, shown, token_key, now())
     board = Board()
     leap = Leap(clock.now, clock.elapsed, min(HOLD_S, at.settings.head_refresh_s / 2))
     publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault)
@@ -157,7 +177,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         coordinator_id=at.coordinator_id,
         database=database,
         settings=at.settings,
-        token_key=_token_key(file_of(at.token_key)),
+        token_key=token_key,
         board=board,
         publisher=publisher,
         collector=Collector(_recording(database, at, now)),
@@ -167,9 +187,9 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         keys_directory=at.keys_directory.absolute(),
     )
     readiness = Readiness()
-    door = Door(database, PinTable(own), now)
+    door = Door(database, PinTable([shown.der]), now)
     limits = replace(REMOTE, connections_each=at.connections_per_address)
-    over = listeners.transports(coordinator, door, identity, limits)
+    over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, over, limits)
     return Daemon(at, coordinator, Keeper(coordinator, readiness), door, readiness, servers, over)
 
@@ -249,6 +269,26 @@ def _token_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(private, Ed25519PrivateKey):
         raise UnusableKeyError(f"{path}: tokens are signed with Ed25519 alone")
     return private
+
+
+def _shown(at: Configuration) -> KeyPair:
+    """What all listeners show: a certificate, and the key that fits it."""
+    files = Identity(file_of(at.certificate), file_of(at.key))
+    shown = files.read()
+    try:
+        server_context(shown)
+    except ssl.SSLError as error:
+        detail = f"{files.key} is no key without passphrase of the certificate {files.certificate}"
+        raise UnusableKeyError(f"{detail} ({alert_of(error)}); put a pair there that was made together") from None
+    return shown
+
+
+def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed25519PrivateKey, now: float) -> None:
+    """Joins are bound to the certificate that is shown, tokens are checked by the key that signs them."""
+    public = tokens.spki(token_key.public_key())
+    own = at.coordinator_id
+    if replicas.follow(database, own, fingerprint(shown.der), public, actor=own, now=now):
+        _log.info("entry of this coordinator renewed", coordinator_id=own)
 
 
 def _said(error: Exception, status: int = WRONG_CONFIGURATION) -> int:

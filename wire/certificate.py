@@ -10,7 +10,7 @@ import base64
 import hashlib
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -41,10 +41,11 @@ class KeyPair:
     """A certificate and its key, both PEM."""
 
     certificate_pem: bytes
-    key_pem: bytes
+    key_pem: bytes = field(repr=False)
 
     @property
     def der(self) -> bytes:
+        """Of a chain, that of its holder."""
         return pem_to_der(self.certificate_pem)
 
 

@@ -2,11 +2,12 @@
 
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from wire.certificate import pem_to_der
+from wire.certificate import KeyPair, pem_to_der
 
 NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME; Python has no name for it
 # With a partial chain OpenSSL looks for the certificate itself; without, for an issuer of its name, and of two
@@ -21,6 +22,10 @@ class Identity:
     certificate: Path
     key: Path
 
+    def read(self) -> KeyPair:
+        """What the files hold now. OSError."""
+        return KeyPair(self.certificate.read_bytes(), self.key.read_bytes())
+
 
 def own_der(identity: Identity | None) -> bytes | None:
     return pem_to_der(identity.certificate.read_bytes()) if identity is not None else None
@@ -30,19 +35,23 @@ class EmptyTrustError(ValueError):
     """A connection between nodes without a pin would accept anybody (threats M12, D-49)."""
 
 
-def server_context(identity: Identity) -> ssl.SSLContext:
-    """TLS 1.3, no session tickets (a resumed session would skip the judgement), no client certificate yet."""
+def server_context(shown: KeyPair) -> ssl.SSLContext:
+    """TLS 1.3, no session tickets (a resumed session would skip the judgement), no client certificate yet.
+
+    Of what was read once: files may be in the middle of their exchange. ssl.SSLError where the key does not fit.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_cert_chain(identity.certificate, identity.key)
+    with _in_memory(shown.certificate_pem) as certificate, _in_memory(shown.key_pem) as key:
+        context.load_cert_chain(certificate, key, password=_no_password)
     context.num_tickets = 0
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def pinned_server_context(identity: Identity, ders: Iterable[bytes]) -> ssl.SSLContext:
+def pinned_server_context(shown: KeyPair, ders: Iterable[bytes]) -> ssl.SSLContext:
     """Asks for a client certificate and trusts these alone, whatever dates they bear (threats M05)."""
-    context = server_context(identity)
+    context = server_context(shown)
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= PINNED
     trust(context, ders)
@@ -76,13 +85,8 @@ def trust(context: ssl.SSLContext, ders: Iterable[bytes]) -> None:
     pem = "".join(map(ssl.DER_cert_to_PEM_cert, ders))
     if not pem:
         return
-    descriptor = os.memfd_create("anchors", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "w", closefd=False, encoding="ascii") as anchors:
-            anchors.write(pem)
-        context.load_verify_locations(cafile=f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
+    with _in_memory(pem.encode("ascii")) as anchors:
+        context.load_verify_locations(cafile=anchors)
 
 
 def alert_of(error: BaseException) -> str:
@@ -112,6 +116,23 @@ def _root(error: BaseException) -> BaseException:
 
 def _cause(error: BaseException) -> BaseException | None:
     return error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A file that no disk knows, for what OpenSSL reads from files alone."""
+    descriptor = os.memfd_create("holdfast", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _no_password() -> str:
+    """Else OpenSSL would ask on the terminal, and a daemon would wait there for ever."""
+    return ""
 
 
 def _client_context(identity: Identity | None) -> ssl.SSLContext:

@@ -77,6 +77,10 @@ class PinTable:
             return None
         return pin
 
+    def add_own(self, der: bytes) -> None:
+        """A further certificate of ours."""
+        self._own.add(fingerprint(der))
+
     def of_node(self, node_id: str) -> list[Pin]:
         return [self._pins[shown] for shown in self._by_node.get(node_id, ())]
 

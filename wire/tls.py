@@ -8,11 +8,13 @@ when one has been taken away a new context is built in a thread, for the next ha
 import ssl
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import trio
 
+from wire.certificate import KeyPair
 from wire.connection import Cause, Connection
-from wire.contexts import Identity, alert_of, pinned_server_context, server_context
+from wire.contexts import alert_of, pinned_server_context, server_context
 from wire.handshakes import Handshakes
 from wire.limits import ListenerLimits
 from wire.peer import AnonymousPeer, OperatorPeer, TlsPeer
@@ -43,14 +45,14 @@ class PinnedTransport:
     def __init__(
         self,
         table: PinTable,
-        identity: Identity,
+        shown: KeyPair,
         limits: ListenerLimits,
         *,
         connections_each_node: int = CONNECTIONS_EACH_NODE,
         peer: Callable[[Pin, str], TlsPeer | OperatorPeer] = node_peer,
     ) -> None:
         self._table = table
-        self._identity = identity
+        self._shown = shown
         self._limits = limits
         self._handshakes = Handshakes(limits.handshakes)
         self._each_node = connections_each_node
@@ -58,11 +60,12 @@ class PinnedTransport:
         self._outdated = trio.Event()
         self._settled = trio.Event()
         self._settled.set()
-        self._context = self._build([pin.der for pin in table])
+        self._context = pinned_server_context(shown, [pin.der for pin in table])
         table.attach(self)
 
-    def reload_identity(self) -> None:
-        """After a renewal: the next handshakes show the new certificate."""
+    def show(self, shown: KeyPair) -> None:
+        """After a renewal, from the next handshakes on; the key fits the certificate."""
+        self._shown = shown
         self._outdate()
 
     def pin_added(self, pin: Pin) -> None:
@@ -82,7 +85,8 @@ class PinnedTransport:
             self._outdated = trio.Event()
             ders = {pin.fingerprint: pin.der for pin in self._table}
             # Only memory is touched, so nothing is lost if it is cancelled.
-            context = await trio.to_thread.run_sync(self._build, list(ders.values()))  # noqa: TID251
+            build = partial(pinned_server_context, self._shown, list(ders.values()))
+            context = await trio.to_thread.run_sync(build)  # noqa: TID251
             for pin in self._table:
                 if pin.fingerprint not in ders:
                     context.load_verify_locations(cadata=pin.der)
@@ -119,20 +123,16 @@ class PinnedTransport:
         if self._settled.is_set():
             self._settled = trio.Event()
 
-    def _build(self, ders: list[bytes]) -> ssl.SSLContext:
-        return pinned_server_context(self._identity, ders)
-
 
 class ServerAuthTransport:
     """TLS that asks for no client certificate: joins, where none is pinned yet, and static files."""
 
-    def __init__(self, identity: Identity, limits: ListenerLimits) -> None:
-        self._identity = identity
+    def __init__(self, shown: KeyPair, limits: ListenerLimits) -> None:
         self._limits = limits
-        self._context = server_context(identity)
+        self._context = server_context(shown)
 
-    def reload_identity(self) -> None:
-        self._context = server_context(self._identity)
+    def show(self, shown: KeyPair) -> None:
+        self._context = server_context(shown)
 
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _address_of(raw)

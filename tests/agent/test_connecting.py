@@ -54,7 +54,7 @@ async def test_a_connection_that_is_just_made_is_ended_too(one, connector, mock_
 
     async def serving():
         """The handshake goes on once the client's connections have been ended."""
-        stream = trio.SSLStream(await listener.accept(), server_context(one.server._identity), server_side=True)
+        stream = trio.SSLStream(await listener.accept(), server_context(one.server.shown), server_side=True)
         await cut.wait()
         with contextlib.suppress(trio.BrokenResourceError):
             await stream.do_handshake()

@@ -52,7 +52,7 @@ def test_it_is_made_once_and_is_the_agents_alone(file):
     assert certificate.names == ("node-a", "node-a.example")
     assert not certificate.is_authority
     assert is_proven(made.der, b"body", prove(made.key_pem, b"body"))
-    assert server_context(file.identity), "TLS takes the one file for both"
+    assert server_context(file.identity.read()), "TLS takes the one file for both"
 
 
 def test_it_is_renewed_at_its_share(file):
@@ -122,7 +122,7 @@ def test_a_given_key_is_used_and_stays_where_it_is(file, tmp_path):
     assert b"PRIVATE" not in (file.folder / FILE).read_bytes()
     assert held.present() == pair
     assert (held.identity.certificate, held.identity.key) == (file.folder / FILE, given)
-    assert server_context(held.identity), "TLS takes both"
+    assert server_context(held.identity.read()), "TLS takes both"
     successor = held.successor(NODE, NOW)
     held.succeed()
     assert held.present() == successor != pair

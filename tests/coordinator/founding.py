@@ -28,6 +28,7 @@ class Founded:
     now: float = field(default_factory=time.time)
     settings: str = ""
     listen: str = ""
+    coordinator_id: str = "coord-1"
 
     def __post_init__(self) -> None:
         self.bundles = Bundles(self.now)
@@ -43,7 +44,7 @@ class Founded:
         database.migrate()
         public = load_der_public_key(token_key.public_key)
         fingerprint = signer.content_hash(self.certificate.der)
-        founding = Founding(CLUSTER, "coord-1", "https://localhost:7443", fingerprint, tokens.spki(public))
+        founding = Founding(CLUSTER, self.coordinator_id, "https://localhost:7443", fingerprint, tokens.spki(public))
         authority.initialise(database, founding, actor="root", now=self.now)
         received.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
         database.close()
@@ -56,7 +57,7 @@ class Founded:
         """coordinator.toml."""
         at = self.folder
         return f"""
-coordinator_id = "coord-1"
+coordinator_id = "{self.coordinator_id}"
 [database]
 url = "{self.url}"
 [listen]

@@ -119,18 +119,3 @@ def test_what_no_node_would_take_yet_gets_no_date(database: Database) -> None:
     with database.read() as transaction, pytest.raises(Refused) as caught:
         authority.issue_time(transaction, NOW + 99)
     assert caught.value.code is Code.CLOCK_BEHIND and "epoch raise" in caught.value.remedy
-
-
-def test_another_replica_brings_its_own_keys(database: Database) -> None:
-    """rules K26, K34"""
-    initialise(database)
-    other = replace(
-        FOUNDING, coordinator_id="coord-2", certificate_sha256="sha256:" + "2c" * 32, token_public_key=b"another key"
-    )
-    for _ in range(2):
-        authority.add_coordinator(database, other, actor="root", now=NOW)
-    with database.read() as transaction:
-        assert len(authority.token_keys(transaction)) == 2
-        assert authority.server_certificates(transaction) == {SERVER, other.certificate_sha256}
-    stranger = replace(other, cluster_id="staging")
-    assert code(authority.add_coordinator, database, stranger, actor="root", now=NOW) is Code.WRONG_CLUSTER

@@ -20,6 +20,7 @@ from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from wire.certificate import make_identity
 from wire.client import Call, Client, ClientError, UnixConnector
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
@@ -161,6 +162,17 @@ def test_a_database_without_a_cluster_issues_nothing(founded: Founded, tmp_path:
     with pytest.raises(Refused) as found:
         run.build(founded.configuration())
     assert found.value.code is Code.NO_STATE
+
+
+def test_a_key_of_another_certificate_is_named(founded: Founded) -> None:
+    """Both files and the remedy; never a question on a terminal"""
+    other = make_identity("localhost", founded.now)
+    (founded.folder / "server.key").write_bytes(other.key_pem)
+    process = started(founded)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == run.WRONG_CONFIGURATION
+    for word in ("server.key", "server.crt", "made together"):
+        assert word in said, said
 
 
 def test_a_key_that_others_may_read_is_refused(founded: Founded) -> None:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 import trio
 
-from coordinator import authority, signer, signing_key
+from coordinator import replicas, signer, signing_key
 from coordinator.authority import Founding
 from coordinator.database import Database
 from coordinator.signing_key import SigningKey
@@ -36,18 +36,18 @@ def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
 
 
 def second(first: Founded, folder: Path) -> Founded:
-    """What `holdfastctl init --join` would leave on the second machine."""
+    """What `holdfastctl coordinators add` leaves on the second machine, and a certificate that two machines show."""
     folder.mkdir()
     for name in ("ca.pem", "server.crt", "server.key", "keys"):
         (folder / name).symlink_to(first.folder / name)
     token_key = SigningKey.generate()
     signing_key.write_file(folder / "token.pem", token_key)
     other = object.__new__(Founded)
-    other.__dict__.update(first.__dict__, folder=folder)
+    other.__dict__.update(first.__dict__, folder=folder, coordinator_id="coord-2")
     database = Database(first.url)
     fingerprint = signer.content_hash(first.certificate.der)
     founding = Founding("prod", "coord-2", "https://localhost:7444", fingerprint, token_key.public_key)
-    authority.add_coordinator(database, founding, actor="root", now=first.now)
+    replicas.add(database, founding, actor="root", now=first.now)
     database.close()
     return other
 

@@ -19,7 +19,6 @@ from coordinator.signer import Document
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster
 from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
-from wire.contexts import Identity
 from wire.limits import REMOTE, ListenerLimits
 from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
 from wire.peer import PinState
@@ -68,13 +67,10 @@ class CoordinatorServer:
     def __post_init__(self) -> None:
         made_at = time.time()
         self.authority = authority = self.authority or make_authority("test CA", made_at)
-        server = issue_server(authority, ["127.0.0.1"], made_at)
+        self.shown = issue_server(authority, ["127.0.0.1"], made_at)
         self.ca_file = self.folder / "ca.pem"
         self.ca_file.write_bytes(authority.certificate_pem)
-        self._identity = Identity(self.folder / "server.crt", self.folder / "server.key")
-        self._identity.certificate.write_bytes(server.certificate_pem)
-        self._identity.key.write_bytes(server.key_pem)
-        self.fingerprint = fingerprint(server.der)
+        self.fingerprint = fingerprint(self.shown.der)
         self.fleet_port = self.join_port = 0
         if not self.bundles:
             self.publish(self.cluster.first_bundle)
@@ -178,8 +174,8 @@ class CoordinatorServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["CoordinatorServer"]:
         limits = self.limits
-        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self._identity, limits), limits)
-        join = Server("join", self._join_routes(), ServerAuthTransport(self._identity, limits), limits)
+        fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self.shown, limits), limits)
+        join = Server("join", self._join_routes(), ServerAuthTransport(self.shown, limits), limits)
         async with trio.open_nursery() as nursery:
             self.fleet_port = await _listen(nursery, fleet, self.fleet_port, self.connects)
             self.join_port = await _listen(nursery, join, self.join_port, [])

@@ -22,7 +22,6 @@ import trio
 from agent.source import bundle_file, document_place, head_place
 from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
-from wire.contexts import Identity
 from wire.limits import REMOTE
 from wire.request import HttpError, Request, Response
 from wire.routes import Route, Routes
@@ -61,12 +60,12 @@ class StorageServer:
         folder.mkdir()
         self.server = coordinator.another(folder)
         self._authority = coordinator.authority
-        self._identity = _written(folder, identity or issue_server(self._authority, [self.host], time.time()))
+        self._shown = identity or issue_server(self._authority, [self.host], time.time())
         self.url = ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["StorageServer"]:
-        transport = PinnedTransport(self.server.pins, self._identity, REMOTE)
+        transport = PinnedTransport(self.server.pins, self._shown, REMOTE)
         server = Server("storage", self.server._fleet_routes(), transport, REMOTE)
         async with _listening(server, self.host) as self.url:
             yield self
@@ -83,9 +82,9 @@ async def serving_files(folder: Path, authority: KeyPair, host: str) -> AsyncIte
         except OSError:
             raise HttpError(404, "not_found", "no such file") from None
 
-    identity = _written(folder, issue_server(authority, [host], time.time()))
+    shown = issue_server(authority, [host], time.time())
     routes = Routes(Route("GET", "/{folder}/{name}", file))
-    async with _listening(Server("files", routes, ServerAuthTransport(identity, REMOTE), REMOTE), host) as url:
+    async with _listening(Server("files", routes, ServerAuthTransport(shown, REMOTE), REMOTE), host) as url:
         yield url
 
 
@@ -107,11 +106,3 @@ async def _listening(server: Server, host: str) -> AsyncIterator[str]:
         await nursery.start(server.serve, listener)
         yield f"https://{host}:{listener.socket.getsockname()[1]}"
         nursery.cancel_scope.cancel()
-
-
-def _written(folder: Path, pair: KeyPair) -> Identity:
-    folder.mkdir(exist_ok=True)
-    identity = Identity(folder / "storage.crt", folder / "storage.key")
-    identity.certificate.write_bytes(pair.certificate_pem)
-    identity.key.write_bytes(pair.key_pem)
-    return identity

@@ -140,7 +140,7 @@ async def pinned_server(
 ) -> AsyncIterator[tuple[Server, int, bytes]]:
     """A listener with pinned client certificates: the server, its port, and its certificate's DER."""
     identity, der = node(folder, "server")
-    server = Server("test", Routes(*ROUTES, *routes), PinnedTransport(table, identity, limits, **more), limits)
+    server = Server("test", Routes(*ROUTES, *routes), PinnedTransport(table, identity.read(), limits, **more), limits)
     listener, port = await tcp_listener()
     async with running(server, listener):
         yield server, port, der

@@ -50,7 +50,7 @@ def authority_and_server(folder: Path, hosts: tuple[str, ...] = ("127.0.0.1", "l
 @asynccontextmanager
 async def coordinator(folder: Path, *routes: Route) -> AsyncIterator[tuple[Server, int, Client[Endpoint]]]:
     ca, identity = authority_and_server(folder)
-    server = Server("join", Routes(*routes), ServerAuthTransport(identity, REMOTE), REMOTE)
+    server = Server("join", Routes(*routes), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     client = Client(HttpsConnector.to_authority(ca))
     async with trio.open_nursery() as nursery:
@@ -121,7 +121,7 @@ async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) 
 
     async def listen(raw: trio.SocketStream) -> None:
         nonlocal received
-        stream = trio.SSLStream(raw, server_context(identity), server_side=True)
+        stream = trio.SSLStream(raw, server_context(identity.read()), server_side=True)
         with pytest.raises(trio.BrokenResourceError):
             received += await stream.receive_some(4096)
         await trio.aclose_forcefully(stream)
@@ -141,7 +141,7 @@ async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) 
 async def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None:
     """rules K15."""
     ca, identity = authority_and_server(tmp_path, hosts=("coordinator.example",))
-    server = Server("join", Routes(), ServerAuthTransport(identity, REMOTE), REMOTE)
+    server = Server("join", Routes(), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
@@ -183,7 +183,7 @@ async def test_another_nodes_pin_is_a_mismatch(tmp_path: Path) -> None:
 async def test_a_server_with_our_own_certificate_is_refused(tmp_path: Path) -> None:
     """threats M04."""
     identity, der = node(tmp_path, "alice")
-    server = Server("node", Routes(get("/", text("root"))), ServerAuthTransport(identity, REMOTE), REMOTE)
+    server = Server("node", Routes(get("/", text("root"))), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
@@ -225,7 +225,7 @@ async def test_the_systems_authorities_are_not_trusted(tmp_path: Path, monkeypat
     (tmp_path / "other.crt").write_bytes(other.certificate_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
     identity = Identity(tmp_path / "server.crt", tmp_path / "server.key")
-    server = Server("join", Routes(), ServerAuthTransport(identity, REMOTE), REMOTE)
+    server = Server("join", Routes(), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)

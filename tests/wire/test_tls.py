@@ -123,7 +123,7 @@ async def test_the_table_decides_also_where_tls_trusts_more(tmp_path: Path) -> N
     """threats M02, D-30: what TLS took is compared with the table before the first byte."""
     alice, alice_der = node(tmp_path, "alice")
     identity, der = node(tmp_path, "server")
-    transport = PinnedTransport(PinTable(), identity, REMOTE)
+    transport = PinnedTransport(PinTable(), identity.read(), REMOTE)
     trust(transport._context, [alice_der])
     server = Server("test", Routes(get("/whoami", whoami)), transport, REMOTE)
     listener, port = await tcp_listener()
@@ -338,7 +338,7 @@ async def test_a_join_listener_asks_for_no_certificate(tmp_path: Path) -> None:
     """rules J46, platform.md 9: callers without a certificate come in, as nobody; strict verifiers accept our chain."""
     authority = make_authority("holdfast", NOW - 86400 * 365)
     identity = write(tmp_path, "server", issue_server(authority, ["localhost", "127.0.0.1"], NOW - 86400 * 365))
-    transport = ServerAuthTransport(identity, REMOTE)
+    transport = ServerAuthTransport(identity.read(), REMOTE)
     server = Server("join", Routes(get("/whoami", whoami)), transport, REMOTE)
     listener, port = await tcp_listener()
     made = ssl.create_default_context(cadata=authority.certificate_pem.decode())
@@ -364,8 +364,8 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
     table = PinTable()
     table.add(alice_der, "alice")
     async with pinned_server(tmp_path, table) as (server, port, old):
-        _, new = node(tmp_path, "server")
-        transport_of(server).reload_identity()
+        identity, new = node(tmp_path, "server")
+        transport_of(server).show(identity.read())
         await transport_of(server).wait_settled()
         with pytest.raises(ssl.SSLCertVerificationError):
             await asked(port, context(old, alice))
