@@ -167,7 +167,8 @@ class NodeApi:
         if found in NOT_ON_RECORD:
             at.alarm(found.value)
             _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
-        at.standstill.reason = await in_library(put_back.reason, at.database)
+        async with at.standstill.reading:
+            at.standstill.reason = await in_library(put_back.reason, at.database)
         if at.standstill.reason:
             at.board.wake_all()
         self._sound()

@@ -100,8 +100,9 @@ class AuthorityApi:
         at = self._at
         data = _decoded(str((await body_of(request, _DOCUMENT))["document"]))
         added = await in_database(add, at.database, data, actor=request.peer.name, now=at.now())
-        at.standstill.reason = await in_library(put_back.reason, at.database)  # a raised epoch ends it
-        at.publisher.reconsider()
+        async with at.standstill.reading:
+            at.standstill.reason = await in_library(put_back.reason, at.database)  # a raised epoch ends it
+            at.publisher.reconsider()
         return added
 
     # ---- revocations beside those of nodes

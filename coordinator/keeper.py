@@ -37,6 +37,10 @@ class Keeper:
 
     async def look(self) -> None:
         """Once: the state of the database, and what has changed there without us."""
+        async with self._at.standstill.reading:
+            await self._look()
+
+    async def _look(self) -> None:
         at = self._at
         try:
             publisher = at.publisher

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -47,9 +48,13 @@ _STATUS = {
 
 @dataclass
 class Standstill:
-    """`reason`: why nothing is signed or served (put_back.py), or nothing. The database knows it first (keeper.py)."""
+    """`reason`: why nothing is signed or served (put_back.py), or nothing. The database knows it first (keeper.py).
+
+    `reading` is held from a look at the database until it is noted: or an older look might be the last word.
+    """
 
     reason: str = ""
+    reading: trio.Lock = field(default_factory=trio.Lock)
 
 
 @dataclass(frozen=True)
