@@ -118,14 +118,14 @@ class Publisher:
         if not due:
             self.health.fault = ""  # what could not be published is not to be any more
         waiting = [*first, *(node_id for node_id in due if node_id not in set(first))]
+        self.health.behind = len(waiting)
         while waiting:
-            self.health.behind = len(waiting)
             chunk, waiting = waiting[:BATCH], waiting[BATCH:]
             if not await self._publish(chunk):
                 return
+            self.health.behind = len(waiting)
             if self._urgent:
                 return  # somebody waits: begin anew, with them first
-        self.health.behind = 0
 
     async def _publish(self, node_ids: Sequence[str]) -> bool:
         """Whether to go on."""

@@ -37,6 +37,24 @@ async def test_what_is_due_is_published_and_who_waits_is_told(database: Database
         nursery.cancel_scope.cancel()
 
 
+async def test_who_is_told_of_a_head_finds_it_counted(database: Database, monkeypatch) -> None:
+    """Also where somebody has asked for another one meanwhile, who is to go first then."""
+    press = Press.founded(database, "node-a")
+    made, _ = publisher_of(press)
+    publish = publisher.heads.publish
+
+    def asked_meanwhile(*arguments, **named):
+        made._urgent.append("node-a")
+        return publish(*arguments, **named)
+
+    monkeypatch.setattr(publisher.heads, "publish", asked_meanwhile)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await published(made)
+        assert (made.health.published_heads, made.health.behind) == (1, 0)
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_missed_wake_up_costs_a_tick_and_nothing_else(database: Database) -> None:
     """rules J42"""
     press = Press.founded(database, "node-a")
