@@ -9,18 +9,20 @@ Stopped anywhere before 3 has committed, the files of the note are removed: at o
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import authority, ceremony, custody, received, signer, signing_key
+from coordinator import authority, ceremony, custody, new_files, received, signer
 from coordinator.authority import Founding
 from coordinator.ceremony import Add, Moment, PublicKey
 from coordinator.database import Database, Transaction
+from coordinator.new_files import Files, key_file, plain_file
 from coordinator.refusal import Code, Refused
 from coordinator.settings import Settings
 from coordinator.signer import Claims
@@ -34,8 +36,6 @@ from wire.endpoint import BadEndpointError, Endpoint
 YEAR = 365 * 86_400
 ROOT_LIFETIME_S = 20 * YEAR
 CONFIG_LIFETIME_S = YEAR
-NOTE = "init.incomplete"
-_NOTE_END = "end"
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Made:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Every secret and certificate, made in memory; `files` writes itself, in this order."""
+    """Every secret and certificate, made in memory."""
 
-    files: tuple[tuple[Path, Callable[[Path], None]], ...]
+    files: Files
     roots: tuple[SigningKey, ...]
     config: SigningKey
     token: SigningKey
@@ -84,18 +84,15 @@ class _Plan:
 def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
-    with _directories(wanted), _opened(wanted) as database:
-        _clear_up(wanted, database)
-        if _is_initialised(database):
+    others = [wanted.root_keys, *([wanted.configuration[0].parent] if wanted.configuration else [])]
+    with new_files.directories(wanted.state, others), _opened(wanted) as database:
+        is_done = partial(_is_initialised, database)
+        new_files.clear_up(wanted.state, is_done)
+        if is_done():
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
         plan = _planned(wanted, now)
-        _nothing_is_there(plan)
-        try:
-            _note(wanted, plan)
-            _write(plan)
+        with new_files.together(wanted.state, plan.files, is_done):
             _found(database, wanted, plan, actor=actor, now=now)
-        finally:
-            _clear_up(wanted, database)
     return _made(wanted, plan)
 
 
@@ -120,22 +117,6 @@ def _host(wanted: Wanted) -> str:
         return Endpoint.parse(wanted.url, configured=True).host
     except BadEndpointError as error:
         raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
-
-
-@contextmanager
-def _directories(wanted: Wanted) -> Iterator[None]:
-    """The state directory is there; what is new of it and of the others goes again when nothing comes of it."""
-    places = [wanted.state, wanted.root_keys, *([wanted.configuration[0].parent] if wanted.configuration else [])]
-    absolute = [each.absolute() for each in places]
-    new = {each for place in absolute for each in (place, *place.parents) if not each.exists()}
-    try:
-        custody.own_directory(wanted.state)
-        yield
-    except BaseException:
-        for directory in sorted(new, key=lambda each: len(each.parts), reverse=True):
-            with suppress(OSError):  # never made, or somebody has put something there
-                directory.rmdir()
-        raise
 
 
 @contextmanager
@@ -191,18 +172,18 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
     server = issue_server(ca, list(dict.fromkeys((_host(wanted), *wanted.hosts))), now)
     tls = wanted.state / "tls"
-    files: list[tuple[Path, Callable[[Path], None]]] = [
-        *((wanted.root_keys / custody.file_name(ROOT, key), _key_file(key, wanted.passphrase)) for key in roots),
-        (keys_directory(wanted.state) / custody.file_name(CONFIG, config), _key_file(config)),
-        (token_file(wanted.state), _key_file(token)),
-        (tls / "ca-key.pem", _plain_file(ca.key_pem)),
-        (tls / "ca.pem", _plain_file(ca.certificate_pem, 0o644)),
-        (tls / "server-key.pem", _plain_file(server.key_pem)),
-        (tls / "server.pem", _plain_file(server.certificate_pem, 0o644)),
+    files = [
+        *((wanted.root_keys / custody.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
+        (keys_directory(wanted.state) / custody.file_name(CONFIG, config), key_file(config)),
+        (token_file(wanted.state), key_file(token)),
+        (tls / "ca-key.pem", plain_file(ca.key_pem)),
+        (tls / "ca.pem", plain_file(ca.certificate_pem, 0o644)),
+        (tls / "server-key.pem", plain_file(server.key_pem)),
+        (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
     ]
     if wanted.configuration is not None:
         path, text = wanted.configuration
-        files.append((path, _plain_file(text.encode(), 0o644)))
+        files.append((path, plain_file(text.encode(), 0o644)))
     return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
 
 
@@ -212,40 +193,6 @@ def keys_directory(state: Path) -> Path:
 
 def token_file(state: Path) -> Path:
     return keys_directory(state) / "token.pem"
-
-
-def _key_file(key: SigningKey, passphrase: bytes | None = None) -> Callable[[Path], None]:
-    return lambda path: signing_key.write_file(path, key, passphrase)
-
-
-def _plain_file(data: bytes, mode: int = 0o600) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-
-    return write
-
-
-def _nothing_is_there(plan: _Plan) -> None:
-    for path, _ in plan.files:
-        if path.exists() or path.is_symlink():
-            raise Refused(Code.ALREADY_INITIALISED, f"{path} is there already", remedy="move it away first")
-
-
-def _write(plan: _Plan) -> None:
-    for path, write in plan.files:
-        is_new = not path.parent.exists()
-        custody.own_directory(path.parent)
-        if is_new:
-            custody.give_to_owner_of(path.parent.parent, path.parent)
-        write(path)
-        custody.give_to_owner_of(path.parent, path)
-    for directory in {path.parent for path, _ in plan.files}:
-        custody.sync_directory(directory)
 
 
 def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: float) -> None:
@@ -296,38 +243,6 @@ class _OneTransaction(Database):
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         yield self._transaction
-
-
-def _note(wanted: Wanted, plan: _Plan) -> None:
-    """What is about to be written, on the disk before any of it: files, then directories that are new."""
-    files = [path.absolute() for path, _ in plan.files]
-    directories = {path.parent for path in files if not path.parent.exists()}
-    lines = [*map(str, files), *(f"{path}/" for path in sorted(directories)), _NOTE_END]
-    _plain_file("\n".join(lines).encode())(wanted.state / NOTE)
-    custody.sync_directory(wanted.state)
-
-
-def _clear_up(wanted: Wanted, database: Database) -> None:
-    """The note goes; where no cluster came of it, so does all that it names."""
-    note = wanted.state / NOTE
-    if not note.exists():
-        return
-    if not _is_initialised(database):
-        lines = note.read_text().split("\n")
-        for line in lines if lines[-1] == _NOTE_END else ():  # a note half written came before all else
-            _remove(line)
-    note.unlink()
-    custody.sync_directory(wanted.state)
-
-
-def _remove(line: str) -> None:
-    path = Path(line)
-    if line.endswith("/"):
-        with suppress(OSError):  # not empty: somebody else's files are there
-            path.rmdir()
-    elif line != _NOTE_END:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
 
 
 def _made(wanted: Wanted, plan: _Plan) -> Made:

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from coordinator import authority, custody, documents, initialise, signing_requests, tokens
 from coordinator.database import Database
-from coordinator.initialise import NOTE, Wanted
+from coordinator.initialise import Wanted
+from coordinator.new_files import NOTE
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
 from snapshot.bundle import CONFIG, ROOT
