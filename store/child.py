@@ -45,7 +45,9 @@ def call(module: str, function: str, arguments: Sequence[object], deadline_s: fl
         ended = subprocess.run(  # noqa: S603 - our own interpreter, no shell
             command, capture_output=True, timeout=deadline_s, check=False, env={}, stdin=subprocess.DEVNULL
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as expired:
+        if not (expired.output or b"").startswith(_READY):
+            raise StoreError(StoreFault.PROBE_FAILED, f"it could not begin in {deadline_s:.0f} s") from None
         raise ChildDiedError(f"reading it did not come to an end in {deadline_s:.0f} s") from None
     except OSError as error:
         raise StoreError(StoreFault.PROBE_FAILED, f"no child process: {error}") from error

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,7 @@ def raise_an_error():
     raise ValueError("read nonsense")
 
 
-def sleep():
-    time.sleep(60)
-
-
-def called(function, *arguments, deadline_s=20.0):
+def called(function, *arguments, deadline_s=120.0):
     sys.path.insert(0, str(Path.cwd()))
     try:
         return child.call("tests.store.test_probe", function, arguments, deadline_s)
@@ -56,7 +51,14 @@ def test_an_exception_while_reading_is_damage():
 def test_a_child_that_does_not_end_is_damage():
     """rules L30: no start hangs for ever"""
     with pytest.raises(child.ChildDiedError, match="end"):
-        called("sleep", deadline_s=1.0)
+        child.call("time", "sleep", [600], 5.0)
+
+
+def test_a_child_that_had_no_time_to_begin_is_none():
+    """A machine that is busy while it starts must not set its store aside."""
+    with pytest.raises(StoreError, match="begin") as caught:
+        child.call("time", "sleep", [600], 0.0)
+    assert caught.value.fault is StoreFault.PROBE_FAILED
 
 
 @pytest.mark.parametrize("number", [9, 15])
