@@ -3,6 +3,11 @@
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes, or is looked for, says how busy the machine is.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 @pytest.fixture
