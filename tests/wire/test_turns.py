@@ -58,8 +58,11 @@ async def test_a_turn_that_comes_to_who_is_leaving_goes_on() -> None:
     assert turns.taken == 1
 
 
-async def test_a_route_lets_so_many_in_and_the_others_wait(tmp_path) -> None:
-    """Storm contract: a burst of documents is served one after the other, and nobody is sent away."""
+async def test_a_route_lets_so_many_in_and_the_others_wait(tmp_path, mock_clock: trio.testing.MockClock) -> None:
+    """Storm contract: a burst of documents is served one after the other, and nobody is sent away.
+
+    Time stands still, so that nobody's patience ends.
+    """
     finish, most = trio.Event(), 0
     at_work = 0
 
