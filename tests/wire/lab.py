@@ -87,7 +87,8 @@ class LongPoll:
         self.changed = trio.Event()
 
     async def until(self, waiting: int) -> None:
-        with trio.fail_after(5):
+        """Within less than the deadline of a request, which would end a wait, too."""
+        with trio.fail_after(12):
             while self.waiting != waiting:
                 await self.changed.wait()
 
@@ -185,5 +186,5 @@ async def _send(stream: trio.abc.SendStream, data: bytes) -> None:
 
 def plain_client(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     """A client that is not ours, blocking."""
-    raw = socket.create_connection(("127.0.0.1", port), timeout=5)
+    raw = socket.create_connection(("127.0.0.1", port), timeout=60)
     return context.wrap_socket(raw, server_hostname="server")

@@ -89,7 +89,7 @@ async def test_nobody_comes_in_without_a_pin(tmp_path: Path) -> None:
     async with pinned_server(tmp_path, table) as (server, port, der):
         assert "UNKNOWN_CA" in await alert(port, context(der, mallory))
         assert "CERTIFICATE_REQUIRED" in await alert(port, context(der))
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await server.wait_empty()
         assert server.statistics().accepted == 0
         assert server.statistics().handshakes_failed == 2
@@ -171,8 +171,7 @@ async def test_a_removed_pin_loses_its_connections_and_its_trust(tmp_path: Path)
             caller.sendall(head("/poll"))
         await poll.until(waiting=2)
         table.remove(fingerprint(alice_der))
-        with trio.fail_after(1):
-            await poll.until(waiting=1)
+        await poll.until(waiting=1)
         assert await trio.to_thread.run_sync(read_end, callers[0]) == b""
         poll.news.set()
         assert b"news" in await trio.to_thread.run_sync(callers[1].recv, 4096)
@@ -227,8 +226,7 @@ async def test_revoked_and_removed_nodes_are_told_so(tmp_path: Path, state: PinS
         caller.sendall(head("/poll"))
         await poll.until(waiting=1)
         table.set_state("alice", state)
-        with trio.fail_after(1):
-            await poll.until(waiting=0)
+        await poll.until(waiting=0)
         caller.close()
         status, body = await asked(port, made)
         assert (status, json.loads(body)["code"]) == (403, state.value)
@@ -241,7 +239,7 @@ async def test_revoked_and_removed_nodes_are_told_so(tmp_path: Path, state: PinS
 def resumed(port: int, made: ssl.SSLContext) -> bool:
     session, reused = None, False
     for _ in range(2):
-        raw = socket.create_connection(("127.0.0.1", port), timeout=5)
+        raw = socket.create_connection(("127.0.0.1", port), timeout=60)
         with made.wrap_socket(raw, session=session) as caller:
             caller.sendall(head())
             caller.recv(4096)
@@ -279,7 +277,7 @@ async def test_connections_are_capped_for_each_address(tmp_path: Path) -> None:
     alice, alice_der = node(tmp_path, "alice")
     table = PinTable()
     table.add(alice_der, "alice")
-    limits = replace(REMOTE, connections_each=3)
+    limits = replace(REMOTE, connections_each=3, handshake_s=60)
     async with pinned_server(tmp_path, table, limits=limits) as (server, port, der):
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(3)]
         await wait_all_tasks_blocked(0.05)
@@ -289,7 +287,7 @@ async def test_connections_are_capped_for_each_address(tmp_path: Path) -> None:
         assert server.statistics().turned_away == 1
         for stream in silent:
             await stream.aclose()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await server.wait_empty()
         assert (await asked(port, context(der, alice)))[0] == 200
 
@@ -310,7 +308,7 @@ async def test_connections_are_capped_for_each_node(tmp_path: Path) -> None:
             raise AssertionError("served over the cap")
         assert (await asked(port, context(der, bob)))[0] == 200
         first.close()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await server.wait_empty()
         assert (await asked(port, context(der, alice)))[0] == 200
 
@@ -328,7 +326,7 @@ async def test_tls_garbage_ends_its_connection_alone(tmp_path: Path) -> None:
                     await stream.send_eof()
                     while await stream.receive_some(4096):
                         pass
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await server.wait_empty()
         assert server.statistics().faults == 0
         assert (await asked(port, context(der, alice)))[0] == 200
@@ -349,7 +347,7 @@ async def test_a_join_listener_asks_for_no_certificate(tmp_path: Path) -> None:
 
 
 def ask_localhost(port: int, made: ssl.SSLContext) -> tuple[int, bytes]:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
         with made.wrap_socket(raw, server_hostname="localhost") as caller:
             caller.sendall(head("/whoami", connection="close"))
             answer = b""
@@ -381,7 +379,7 @@ async def test_the_end_of_a_connection_is_announced(tmp_path: Path) -> None:
         made = context(der, alice)
 
         def to_the_end() -> bytes:
-            raw = socket.create_connection(("127.0.0.1", port), timeout=5)
+            raw = socket.create_connection(("127.0.0.1", port), timeout=60)
             with made.wrap_socket(raw, suppress_ragged_eofs=False) as caller:
                 caller.sendall(head(connection="close"))
                 answer = b""
