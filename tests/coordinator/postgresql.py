@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -95,10 +96,12 @@ def _runner() -> str | None:
 
 def _base(directory: Path, user: str | None, name: str) -> Path:
     """A short path (a socket's may have 107 bytes) that the server's user can reach."""
-    base = Path(f"/tmp/holdfast-{name}-{os.getpid()}") if user else directory / name
-    base.mkdir(mode=0o700)
     if user:
+        base = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir="/tmp"))
         shutil.chown(base, user)
+        return base
+    base = directory / name
+    base.mkdir(mode=0o700)
     return base
 
 
