@@ -21,10 +21,13 @@ from tests.coordinator.bundles import roots_of
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
 from wire.certificate import KeyPair, fingerprint, make_identity, prove
-from wire.client import Answer, Call, Client, ClientError, HttpsConnector, UnixConnector
+from wire.client import Answer, Call, Client, ClientError, Deadlines, HttpsConnector, UnixConnector
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
 from wire.messages import JoinGrant, JoinNonce, JoinRequest, TrustList
+
+# What a client gives up on is told of it in tests/wire; here nobody does because the machine is busy.
+PATIENT = Deadlines(connect_s=60, first_byte_s=60, silence_s=120, rate_from_s=120)
 
 
 @dataclass
@@ -34,7 +37,7 @@ class Running:
     founded: Founded
     daemon: Daemon
     ports: Ports
-    operator: Client[Path] = field(default_factory=lambda: Client(UnixConnector()))
+    operator: Client[Path] = field(default_factory=lambda: Client(UnixConnector(), PATIENT))
     clients: list[Client[Endpoint]] = field(default_factory=list)
 
     @property
@@ -61,7 +64,7 @@ class Running:
     async def polls_held(self, count: int) -> None:
         """Until so many head requests wait: looked at each time the loop has nothing else to do."""
         board = self.daemon.coordinator.board
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while board.waiting < count:
                 await trio.testing.wait_all_tasks_blocked(0.01)
 
@@ -116,8 +119,8 @@ class TlsNode:
         self.identity.certificate.write_bytes(self.pair.certificate_pem)
         self.identity.key.write_bytes(self.pair.key_pem)
         authority = self.at.founded.folder / "ca.pem"
-        self.stranger = Client(HttpsConnector.to_authority(authority))
-        self.client = Client(HttpsConnector.to_authority(authority, self.identity))
+        self.stranger = Client(HttpsConnector.to_authority(authority), PATIENT)
+        self.client = Client(HttpsConnector.to_authority(authority, self.identity), PATIENT)
         self.at.clients += [self.stranger, self.client]
 
     async def join(self, token: str | None, *, over: "TlsNode | None" = None, **other: object) -> JoinGrant:
