@@ -17,7 +17,7 @@ def held_reading(database: Database) -> Iterator[threading.Event]:
     def hold(_connection: object) -> None:
         if not read.is_set():
             read.set()
-            go.wait(10)
+            go.wait(60)
 
     event.listen(database.engine, "commit", hold)
     try:

@@ -86,7 +86,7 @@ async def test_reading_files_holds_up_no_report(founded: Founded, monkeypatch: p
 
     def slow(texts: dict[str, str]) -> object:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(120)
         return read(texts)
 
     async with running(founded) as at, trio.open_nursery() as nursery:

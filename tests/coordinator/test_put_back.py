@@ -62,7 +62,7 @@ async def nodes_of_tomorrow(founded: Founded) -> tuple[Backup, Follower, bytes, 
         await other.sync(wait=10)
         backup = back_up(founded.url)
         await at.apply(STATE)
-        await first.sync(wait=10)
+        await first.sync(wait=60)
         assert first.holder.roles == {"core_mesh"}
         head = (await first.node.head()).body
     put_back(founded.url, backup)
@@ -110,7 +110,7 @@ async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
         assert [entry["outcome"] for entry in await audited(at, "put_back.unproven")] == ["bad_proof"]
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 6}
         await at.apply(STATE)
-        assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
+        assert (await node.head(generation=1, epoch=1, wait=60)).status == 200
 
 
 async def test_a_head_that_keys_of_somebody_else_signed_proves_nothing(founded: Founded, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
         await assert_stopped(at, beside)
         published = back_up(founded.url)["heads"]
         await at.apply(LATER)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while "holdfastctl epoch raise" not in (await at.ask("GET", "/v1/status"))["publishing"]["fault"]:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert back_up(founded.url)["heads"] == published
@@ -150,7 +150,7 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
             trust = await follower.node.get(f"/v1/trust?from={follower.holder.bundle.version}")
             for bundle in TrustList.parse(trust.body).documents:
                 follower.take(bundle, "snapshot")
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while follower.holder.marks["head"].authority_epoch < 2:
                     await follower.sync()
         assert await refusal(show(node, b"")) == "bad_proof"
@@ -188,7 +188,7 @@ async def add_bundle(at: Running, bundle: bytes) -> None:
 
 async def published(at: Running, node_id: str, least: tuple[int, int]) -> bytes:
     """The first head of at least that pair."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while (news := at.daemon.coordinator.board.latest(node_id)) is None or news.pair < least:
             await trio.testing.wait_all_tasks_blocked(0.01)
     return news.container
@@ -251,7 +251,7 @@ async def test_a_node_that_joins_again_is_not_ahead(founded: Founded) -> None:
         await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
         assert (await follower.node.join(await at.token("node-a"))).outcome == "admitted"
         assert (await show(follower.node, head)).status == 204
-        assert (await follower.node.head(follower.generation, 1, wait=10)).status == 200
+        assert (await follower.node.head(follower.generation, 1, wait=60)).status == 200
         assert await is_ready(at)
 
 
@@ -268,7 +268,7 @@ async def test_a_conflict_shown_again_and_again_is_noted_once(founded: Founded) 
         assert [entry["outcome"] for entry in await audited(at, "put_back")] == ["conflict"]
         assert await is_ready(at)
         await at.apply(STATE)
-        assert (await node.head(generation=1, epoch=1, wait=10)).status == 200
+        assert (await node.head(generation=1, epoch=1, wait=60)).status == 200
 
 
 async def test_who_waits_is_told_too(founded: Founded) -> None:

@@ -70,7 +70,7 @@ async def test_two_coordinators_over_one_database(pair: tuple[Founded, Founded])
                     for index in range(4)
                 )
             )
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 for follower in nodes:
                     nursery.start_soon(_until_round, follower, "r5")
