@@ -89,7 +89,7 @@ async def test_a_coordinator_that_is_not_ready_rests_and_is_shown_it_again(one, 
 async def test_who_asks_and_then_hangs_holds_nothing_up(one, mock_clock):
     """rules P13: there is a deadline, and then the poll goes on"""
     async with one.agent():
-        one.server.hang = "/v1/head"
+        one.server.hang = "POST /v1/head"
         await put_back(one)
         await shown(one)
         polls = one.server.requests.count("GET /v1/head")

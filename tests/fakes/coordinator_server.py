@@ -8,6 +8,7 @@ server.instead               what is answered in place of a document
 """
 
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import trio
 from coordinator.signer import Document
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster
+from tests.fakes.ports import held_port
 from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
 from wire.limits import REMOTE, ListenerLimits
 from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
@@ -57,7 +59,7 @@ class CoordinatorServer:
     proves: bool = False  # a node that is ahead is asked for its head
     proofs: list[bytes] = field(default_factory=list)
     proof_code: str = ""  # the refusal of every proof; `not_ready` is a 503
-    hang: str = ""  # a path that is not answered while it stands here
+    hang: str = ""  # a document's path, or "GET /v1/head", "POST /v1/head", is not answered while it stands here
     spoil: Spoil = lambda _, data: data
     instead: Callable[[str, bytes], Response] | None = None
     authority: KeyPair | None = None
@@ -177,10 +179,18 @@ class CoordinatorServer:
         fleet = Server("fleet", self._fleet_routes(), PinnedTransport(self.pins, self.shown, limits), limits)
         join = Server("join", self._join_routes(), ServerAuthTransport(self.shown, limits), limits)
         async with trio.open_nursery() as nursery:
-            self.fleet_port = await _listen(nursery, fleet, self.fleet_port, self.connects)
-            self.join_port = await _listen(nursery, join, self.join_port, [])
+            self.fleet_port = self.fleet_port or self._port()
+            self.join_port = self.join_port or self._port()
+            await _listen(nursery, fleet, self.fleet_port, self.connects)
+            await _listen(nursery, join, self.join_port, [])
             yield self
             nursery.cancel_scope.cancel()
+
+    def _port(self) -> int:
+        """Ours also while nobody listens there."""
+        held = held_port()
+        weakref.finalize(self, held.close)
+        return int(held.getsockname()[1])
 
     def _join_routes(self) -> Routes:
         return Routes(Route("GET", "/v1/join/nonce", self._nonce), Route("POST", "/v1/join", self._join))
@@ -236,6 +246,8 @@ class CoordinatorServer:
         held = (request.query_integer("epoch", 0, 0, 2**53), request.query_integer("generation", 0, 0, 2**53))
         if self.proves and self.head and held > self._generation:
             return Response(204, [("holdfast-prove", "head")])
+        while self.hang == "GET /v1/head":  # noqa: ASYNC110 - the test changes it
+            await trio.sleep(0.5)
         with request.waiting(), trio.move_on_after(request.query_integer("wait", 0, 0, 300)):
             while not self.head or self._generation <= held:
                 await self._news.wait()
@@ -247,7 +259,7 @@ class CoordinatorServer:
     async def _proof(self, request: Request) -> Response:
         self._met(request)
         self.proofs.append(await request.body())
-        while self.hang == "/v1/head":  # noqa: ASYNC110 - the test changes it
+        while self.hang == "POST /v1/head":  # noqa: ASYNC110 - the test changes it
             await trio.sleep(0.5)
         if self.proof_code:
             raise HttpError(503 if self.proof_code == "not_ready" else 403, self.proof_code, "no")
@@ -303,9 +315,6 @@ class Counting(trio.abc.Listener[trio.SocketStream]):
         await self._inner.aclose()
 
 
-async def _listen(nursery: trio.Nursery, server: Server, port: int, times: list[float]) -> int:
-    """At this port, 0 for any."""
+async def _listen(nursery: trio.Nursery, server: Server, port: int, times: list[float]) -> None:
     listener = (await trio.open_tcp_listeners(port, host="127.0.0.1", backlog=1024))[0]
-    found: int = listener.socket.getsockname()[1]
     await nursery.start(server.serve, Counting(listener, times))
-    return found
