@@ -41,15 +41,25 @@ async def test_what_cannot_be_run(tmp_path):
     assert not (await run_command([str(tmp_path / "plain")], timeout_s=1)).ok
 
 
-async def test_it_is_ended_at_its_limit_with_all_that_it_started(tmp_path):
-    pid_file = tmp_path / "pid"
+async def test_it_is_ended_at_its_limit_with_all_that_it_started(tmp_path, mock_clock):
+    mock_clock.rate = 1.0  # as the processes' own; the limit is over once both have begun
+    pid_file, outcomes = tmp_path / "pid", []
     code = (
         "import subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print('begun', flush=True)\n"
         f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
-        "print('begun', flush=True); time.sleep(600)"
+        "time.sleep(600)"
     )
-    outcome = await python(code, 1.5)
+
+    async def limited() -> None:
+        outcomes.append(await python(code, 300))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(limited)
+        await until_there(pid_file)
+        mock_clock.jump(300)
+    (outcome,) = outcomes
     assert (outcome.ok, outcome.timed_out, str(outcome)) == (False, True, "did not end in time: begun")
     await until_ended(int(pid_file.read_text()))  # it has its SIGKILL; the kernel takes its time
 
