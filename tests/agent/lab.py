@@ -99,7 +99,7 @@ class Periphery:
     async def recorded(self, service: str, *, ok: bool) -> Mapping[str, object]:
         """What the store remembers of it, once it is of that kind."""
         table = self.node.store.table(Name.WATERMARKS)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while (found := table.get(service)) is None or found["ok"] != ok:
                 await self._recorded.wait()
         return found

@@ -19,7 +19,7 @@ async def test_it_follows_the_store_from_the_writers_thread():
                 watch.tell(Change(number, ("route_policy",)))
 
         threading.Thread(target=write).start()
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert await generation.wait_above(6) == 7
     watch.tell(Change(8, ()))
     await trio.lowlevel.checkpoint()

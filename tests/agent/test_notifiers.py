@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from agent.notifiers import Command, RequestedVerb, Verb, Watching
 
 
-def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 5.0, **more: object) -> RequestedVerb:
+def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 60.0, **more: object) -> RequestedVerb:
     return RequestedVerb(
         more.pop("verb", Verb.RELOAD), unit, folder / "reload", folder / "holdfast-reload", timeout_s, **more
     )
