@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from wire.certificate import KeyPair, make_identity
+from wire.certificate import KeyPair, issue_server, make_authority, make_identity
 from wire.contexts import Identity
 from wire.limits import LOCAL, REMOTE, ListenerLimits
 from wire.peer import PinState
@@ -39,6 +39,15 @@ def node(folder: Path, name: str) -> tuple[Identity, bytes]:
     """A node's identity in files, and its certificate's DER."""
     pair = make_identity(name, ALWAYS[0], lifetime_s=ALWAYS[1])
     return write(folder, name, pair), pair.der
+
+
+def authority(name: str) -> KeyPair:
+    return make_authority(name, ALWAYS[0], lifetime_s=ALWAYS[1])
+
+
+def issued(by: KeyPair, *hosts: str) -> KeyPair:
+    """A server's certificate, of an authority or of whoever takes itself for one."""
+    return issue_server(by, hosts, ALWAYS[0], lifetime_s=ALWAYS[1])
 
 
 def text(words: str) -> Callable[[Request], Awaitable[Response]]:

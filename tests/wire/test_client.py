@@ -11,8 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.wire.lab import NOW, LongPoll, echo, get, node, pinned_server, text, unix_server, whoami, write
-from wire.certificate import fingerprint, issue_server, make_authority
+from tests.wire.lab import (
+    LongPoll,
+    authority,
+    echo,
+    get,
+    issued,
+    node,
+    pinned_server,
+    text,
+    unix_server,
+    whoami,
+    write,
+)
+from wire.certificate import fingerprint
 from wire.client import Call, Client, ClientError, ClientFault, HttpsConnector, UnixConnector
 from wire.contexts import EmptyTrustError, Identity, pinned_context, server_context
 from wire.endpoint import Endpoint, path
@@ -24,7 +36,6 @@ from wire.server import Server
 from wire.tls import ServerAuthTransport
 
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
-MADE = NOW - 86400 * 365
 
 
 @pytest.fixture
@@ -43,9 +54,9 @@ def local(port: int) -> Endpoint:
 
 
 def authority_and_server(folder: Path, hosts: tuple[str, ...] = ("127.0.0.1", "localhost")) -> tuple[Path, Identity]:
-    authority = make_authority("holdfast", MADE)
-    (folder / "ca.crt").write_bytes(authority.certificate_pem)
-    return folder / "ca.crt", write(folder, "server", issue_server(authority, list(hosts), MADE))
+    ours = authority("holdfast")
+    (folder / "ca.crt").write_bytes(ours.certificate_pem)
+    return folder / "ca.crt", write(folder, "server", issued(ours, *hosts))
 
 
 @asynccontextmanager
@@ -116,7 +127,7 @@ async def test_an_answer_and_who_gave_it(tmp_path: Path) -> None:
 async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) -> None:
     """rules K15, threats J14, D-30: on a bad chain no byte of the token leaves."""
     _, identity = authority_and_server(tmp_path)
-    other = make_authority("holdfast", MADE)
+    other = authority("holdfast")
     (tmp_path / "other.crt").write_bytes(other.certificate_pem)
     received = b""
 
@@ -222,7 +233,7 @@ async def test_the_environment_changes_nothing(tmp_path: Path, monkeypatch: pyte
 async def test_the_systems_authorities_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rules K15: the configured CA file alone, whatever SSL_CERT_FILE names."""
     authority_and_server(tmp_path)
-    other = make_authority("other", MADE)
+    other = authority("other")
     (tmp_path / "other.crt").write_bytes(other.certificate_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
     identity = Identity(tmp_path / "server.crt", tmp_path / "server.key")

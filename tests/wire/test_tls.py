@@ -14,10 +14,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.wire.lab import (
     ALWAYS,
     EVERYONE,
-    NOW,
     LongPoll,
+    authority,
     get,
     head,
+    issued,
     node,
     pinned_server,
     plain_client,
@@ -27,7 +28,7 @@ from tests.wire.lab import (
     whoami,
     write,
 )
-from wire.certificate import KeyPair, fingerprint, issue_server, make_authority, make_identity
+from wire.certificate import KeyPair, fingerprint, make_identity
 from wire.contexts import Identity, trust
 from wire.limits import REMOTE
 from wire.peer import PinState
@@ -110,8 +111,8 @@ async def test_tls_1_2_is_refused(tmp_path: Path) -> None:
 async def test_a_certificate_that_a_pinned_node_issued_is_refused(tmp_path: Path) -> None:
     """threats M02."""
     alice_pair = make_identity("alice", ALWAYS[0], lifetime_s=ALWAYS[1])
-    issued = issue_server(alice_pair, ["bob"], NOW - 86400 * 365)
-    chain = KeyPair(issued.certificate_pem + alice_pair.certificate_pem, issued.key_pem)
+    bob = issued(alice_pair, "bob")
+    chain = KeyPair(bob.certificate_pem + alice_pair.certificate_pem, bob.key_pem)
     table = PinTable()
     table.add(alice_pair.der, "alice")
     async with pinned_server(tmp_path, table) as (server, port, der):
@@ -334,12 +335,12 @@ async def test_tls_garbage_ends_its_connection_alone(tmp_path: Path) -> None:
 
 async def test_a_join_listener_asks_for_no_certificate(tmp_path: Path) -> None:
     """rules J46, platform.md 9: callers without a certificate come in, as nobody; strict verifiers accept our chain."""
-    authority = make_authority("holdfast", NOW - 86400 * 365)
-    identity = write(tmp_path, "server", issue_server(authority, ["localhost", "127.0.0.1"], NOW - 86400 * 365))
+    ours = authority("holdfast")
+    identity = write(tmp_path, "server", issued(ours, "localhost", "127.0.0.1"))
     transport = ServerAuthTransport(identity.read(), REMOTE)
     server = Server("join", Routes(get("/whoami", whoami)), transport, REMOTE)
     listener, port = await tcp_listener()
-    made = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+    made = ssl.create_default_context(cadata=ours.certificate_pem.decode())
     made.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
     async with running(server, listener):
         status, body = await trio.to_thread.run_sync(ask_localhost, port, made)
