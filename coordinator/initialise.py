@@ -18,7 +18,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import authority, ceremony, custody, new_files, received, signer
+from coordinator import authority, ceremony, custody, new_files, own_certificate, received, signer
 from coordinator.authority import Founding
 from coordinator.ceremony import Add, Moment, PublicKey
 from coordinator.database import Database, Transaction
@@ -30,7 +30,7 @@ from coordinator.signing_key import SigningKey
 from snapshot.bundle import CONFIG, ROOT, SCOPE
 from snapshot.identifiers import is_id
 from snapshot.signature import ED25519
-from wire.certificate import fingerprint, issue_server, make_authority
+from wire.certificate import fingerprint, make_authority
 from wire.endpoint import BadEndpointError, Endpoint
 
 YEAR = 365 * 86_400
@@ -170,14 +170,14 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
     roots = tuple(custody.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = custody.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
-    server = issue_server(ca, list(dict.fromkeys((_host(wanted), *wanted.hosts))), now)
+    server = own_certificate.issued(ca, (_host(wanted), *wanted.hosts), now)
     tls = wanted.state / "tls"
     files = [
         *((wanted.root_keys / custody.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / custody.file_name(CONFIG, config), key_file(config)),
         (token_file(wanted.state), key_file(token)),
-        (tls / "ca-key.pem", plain_file(ca.key_pem)),
-        (tls / "ca.pem", plain_file(ca.certificate_pem, 0o644)),
+        (tls / own_certificate.AUTHORITY_KEY, plain_file(ca.key_pem)),
+        (tls / own_certificate.AUTHORITY, plain_file(ca.certificate_pem, 0o644)),
         (tls / "server-key.pem", plain_file(server.key_pem)),
         (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
     ]
@@ -253,6 +253,6 @@ def _made(wanted: Wanted, plan: _Plan) -> Made:
         config_key=(plan.config.key_id, paths[wanted.roots]),
         certificate=wanted.state / "tls" / "server.pem",
         certificate_sha256=plan.certificate_sha256,
-        authority=wanted.state / "tls" / "ca.pem",
+        authority=wanted.state / "tls" / own_certificate.AUTHORITY,
         configuration=wanted.configuration[0] if wanted.configuration else None,
     )

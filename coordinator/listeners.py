@@ -17,6 +17,7 @@ from coordinator.ceremony_api import CeremonyApi
 from coordinator.door import Door
 from coordinator.metrics import Probes, Readiness
 from coordinator.operator_api import OperatorApi
+from coordinator.replica_api import ReplicaApi
 from coordinator.running import Coordinator
 from wire.certificate import KeyPair
 from wire.limits import ADMIN, LOCAL, ListenerLimits
@@ -70,5 +71,11 @@ def servers(
 
 def admin_routes(coordinator: Coordinator, door: Door) -> list[Route]:
     """Everything that an operator may ask."""
-    apis = (AdminApi(coordinator), AuthorityApi(coordinator), CeremonyApi(coordinator), OperatorApi(coordinator, door))
+    apis = (
+        AdminApi(coordinator),
+        AuthorityApi(coordinator),
+        CeremonyApi(coordinator),
+        OperatorApi(coordinator, door),
+        ReplicaApi(coordinator),
+    )
     return [route for api in apis for route in api.routes()]

@@ -41,15 +41,16 @@ def add(database: Database, founding: Founding, *, actor: str, now: float) -> No
     """Another one. Refused where its id or its token key is one's already: neither is taken over in silence."""
     authority.check(founding)
     with database.change(actor=actor, now=now) as transaction:
-        if authority.standing(transaction).cluster_id != founding.cluster_id:
-            raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
-        name = founding.coordinator_id
-        if any(each.coordinator_id == name for each in _listed(transaction)):
-            remedy = f"choose another id, or, if that one is gone, first: {REMOVE} {name}"
-            raise Refused(Code.CONFLICT, f"{name} is a coordinator of this cluster already", remedy=remedy)
-        _must_be_its_own(transaction, name, founding.token_public_key)
+        _must_be_new(transaction, founding)
         authority.enter(transaction, founding)
-        transaction.audit("coordinator.add", name, None, {"url": founding.url})
+        transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
+
+
+def check_new(database: Database, founding: Founding) -> None:
+    """Whether `add` would take it, before anything is made for it."""
+    authority.check(founding)
+    with database.read() as transaction:
+        _must_be_new(transaction, founding)
 
 
 def follow(
@@ -80,6 +81,16 @@ def remove(database: Database, coordinator_id: str, *, answering: str, actor: st
             raise Refused(Code.IN_USE, f"{coordinator_id} is the one that answers", remedy="ask one that stays")
         transaction.run(_TABLE.delete().where(_TABLE.c.coordinator_id == coordinator_id))
         transaction.audit("coordinator.remove", coordinator_id, {"url": own.url, **_of(own)}, None)
+
+
+def _must_be_new(transaction: Transaction, founding: Founding) -> None:
+    if authority.standing(transaction).cluster_id != founding.cluster_id:
+        raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
+    name = founding.coordinator_id
+    if any(each.coordinator_id == name for each in _listed(transaction)):
+        remedy = f"choose another id, or, if that one is gone, first: {REMOVE} {name}"
+        raise Refused(Code.CONFLICT, f"{name} is a coordinator of this cluster already", remedy=remedy)
+    _must_be_its_own(transaction, name, founding.token_public_key)
 
 
 def _own(transaction: Transaction, coordinator_id: str) -> Replica:

@@ -12,6 +12,7 @@ COMMANDS = {
     "allow": ("holdfast.operator_allow", "allow"),
     "apply": ("holdfast.operator_apply", "apply"),
     "audit": ("holdfast.operator_fleet", "audit"),
+    "coordinators": ("holdfast.operator_coordinators", "coordinators"),
     "diff": ("holdfast.operator_apply", "diff"),
     "epoch": ("holdfast.operator_epoch", "epoch"),
     "explain": ("holdfast.operator_explain", "explain"),

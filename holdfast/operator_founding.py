@@ -1,17 +1,22 @@
-"""What `holdfastctl init` does: the options become what is wanted, it is made, and what was made is said."""
+"""What `holdfastctl init` and `coordinators add` do: options become what is wanted, it is made, and that is said."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from coordinator import configuration, initialise
+from coordinator import configuration, further, initialise
+from coordinator.database_fault import told
 from coordinator.initialise import Made, Wanted
 from coordinator.refusal import Refused
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
-from holdfast.operator_socket import REFUSED, Failed
+from holdfast.operator_socket import REFUSED, UNANSWERED, Failed
 from holdfast.operator_trust import new_passphrase
 
 
@@ -20,11 +25,41 @@ def found(given: dict[str, object]) -> None:
     wanted = _wanted(given)
     _would_start(configuration_text(given, wanted.state, wanted.database_url))
     _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
-    made = initialise.initialise(wanted, actor=f"uid:{os.getuid()}", now=wall_clock())
-    if given["as_json"]:
-        output.write_json({name: _plain(value) for name, value in asdict(made).items()})
-    else:
-        _render(made)
+    with _telling_of_the_database():
+        made = initialise.initialise(wanted, actor=_actor(), now=wall_clock())
+    _say(made, given, _render)
+
+
+def add_further(given: dict[str, object]) -> None:
+    """The same, for a further coordinator."""
+    state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
+    text = configuration_text(given, state, str(given["database_url"]))
+    _would_start(text)
+    _agrees(path, text)
+    wanted = further.Wanted(
+        state=state,
+        source=Path(str(given["source"])).absolute(),
+        configuration=None if path.exists() else (path, text),
+        **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
+    )
+    with _telling_of_the_database():
+        made = further.add(wanted, actor=_actor(), now=wall_clock())
+    _say(made, given, _render_further)
+
+
+def _actor() -> str:
+    return f"uid:{os.getuid()}"
+
+
+@contextmanager
+def _telling_of_the_database() -> Iterator[None]:
+    try:
+        yield
+    except ArgumentError:
+        raise Failed("--database is no database URL; nothing was changed", REFUSED) from None
+    except SQLAlchemyError as error:
+        remedy = "look at --database and at its server; nothing was changed"
+        raise Failed(f"the database does not answer: {told(error)}; {remedy}", UNANSWERED) from None
 
 
 def _wanted(given: dict[str, object]) -> Wanted:
@@ -87,6 +122,13 @@ def _agrees(path: Path, wanted: str) -> None:
             raise Failed(f"{path} says {name} {there}, but this would be {here}; {remedy}", REFUSED)
 
 
+def _say(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made
+    if given["as_json"]:
+        output.write_json({name: _plain(value) for name, value in asdict(made).items()})
+    else:
+        render(made)
+
+
 def _render(made: Made) -> None:
     output.facts(
         [
@@ -100,6 +142,20 @@ def _render(made: Made) -> None:
     )
     click.echo("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
     click.echo("Next: systemctl start holdfast-coordinator, then holdfastctl allow add NODE")
+
+
+def _render_further(made: further.Made) -> None:
+    output.facts(
+        [
+            ("cluster", made.cluster_id),
+            ("coordinator", made.coordinator_id),
+            *(("config key", f"{key_id}  {path}") for key_id, path in made.config_keys),
+            ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
+            ("CA for nodes", made.authority),
+            ("configuration", made.configuration or "there already; not touched"),
+        ]
+    )
+    click.echo("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
 
 
 def _plain(value: object) -> object:

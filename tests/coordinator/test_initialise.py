@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -163,8 +165,8 @@ def test_what_is_at_odds_is_refused_before_anything_is_made(tmp_path: Path, memb
     assert run(wanted(tmp_path)).cluster_id == "prod"
 
 
-def dies_at(number: int, given: Wanted) -> None:
-    """`init` in a process that is gone at its n-th fsync: no clean-up runs."""
+def dies_at(number: int, given: object, make: Callable[[Any], object]) -> None:
+    """`make` in a process that is gone at its n-th fsync: no clean-up runs."""
     fsync, left = os.fsync, [number]
 
     def counted(descriptor: int) -> None:
@@ -174,7 +176,7 @@ def dies_at(number: int, given: Wanted) -> None:
             os._exit(9)
 
     os.fsync = counted
-    run(given)
+    make(given)
 
 
 def test_killed_anywhere_it_can_be_run_again(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_killed_anywhere_it_can_be_run_again(tmp_path: Path) -> None:
         place = tmp_path / str(number)
         place.mkdir()
         given = wanted(place, roots=2)
-        process = context.Process(target=dies_at, args=(number, given))
+        process = context.Process(target=dies_at, args=(number, given, run))
         process.start()
         process.join()
         if process.exitcode == 0:

@@ -1,0 +1,101 @@
+"""`holdfastctl coordinators`: which there are, one more, one less, and the certificate of this one."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.operator_socket import NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
+from tests.holdfast.operator_lab import Lab, running
+from wire.certificate import Certificate, fingerprint
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running(tmp_path_factory.mktemp("lab")) as started:
+        yield started
+
+
+def shown(lab: Lab, name: str = "localhost") -> str:
+    """The fingerprint of the certificate that whoever wants to join is shown, its chain and name verified."""
+    context = ssl.create_default_context(cafile=str(lab.folder / "state/tls/ca.pem"))
+    with (
+        socket.create_connection(("127.0.0.1", lab.ports["join"]), timeout=30) as raw,
+        context.wrap_socket(raw, server_hostname=name) as stream,
+    ):
+        return fingerprint(stream.getpeercert(binary_form=True))
+
+
+def further(lab: Lab, folder: Path, database: str) -> tuple[object, ...]:
+    state = ("--state", folder / "state", "--configuration", folder / "coordinator.toml")
+    url = ("--url", "https://second.example:7443")
+    return ("coordinators", "add", "second", *url, "--database", database, "--from", lab.folder / "state", *state)
+
+
+def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:
+    """rules P13, K34: the entry follows, and another name is served; the CA that nodes have stays"""
+    before = shown(lab)
+    config = ("--configuration", lab.configuration)
+    made = lab.good(
+        "coordinators", "certificate", "--host", "localhost", "--host", "new.example", *config, "--json"
+    ).json
+    assert made["names"] == ["localhost", "new.example"]
+    assert shown(lab) == before
+    lab.reload()
+    assert shown(lab, "new.example") == made["fingerprint"] != before
+    (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
+    assert entry["certificate_sha256"] == made["fingerprint"]
+    assert made["fingerprint"] in lab.good("coordinators", "list").out
+    again = lab.good("coordinators", "certificate", *config)
+    assert "new.example" in again.out
+    assert "systemctl reload holdfast-coordinator" in again.out
+    assert "PRIVATE" not in again.out + again.err
+    lab.reload()
+    assert Certificate.read(ssl.PEM_cert_to_DER_cert((lab.folder / "state/tls/server.pem").read_text())).fingerprint \
+        == shown(lab, "new.example") != made["fingerprint"]  # fmt: skip
+
+
+def test_the_one_that_answers_stays(lab: Lab) -> None:
+    (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
+    assert lab.ctl("coordinators", "remove", entry["coordinator_id"]).status == UNCONFIRMED
+    ran = lab.ctl("coordinators", "remove", entry["coordinator_id"], "--yes")
+    assert (ran.status, "in_use" in ran.err) == (REFUSED, True)
+    assert lab.ctl("coordinators", "remove", "nobody", "--yes").status == NOT_FOUND
+    assert f"{entry['coordinator_id']} (answers)" in lab.good("coordinators", "list").out
+
+
+@pytest.mark.parametrize(
+    ("database", "status", "said"),
+    [
+        ("sqlite:///{lab}/state/coordinator.db", REFUSED, "PostgreSQL"),
+        ("postgresql+psycopg://holdfast@/prod?host={folder}", UNANSWERED, "--database"),
+        ("nonsense", REFUSED, "--database"),
+    ],
+)
+def test_a_database_that_is_none_is_named(lab: Lab, tmp_path: Path, database: str, status: int, said: str) -> None:
+    """rules A14: nothing is made, and no driver's trace is printed; `init` says the same"""
+    url = database.format(lab=lab.folder, folder=tmp_path)
+    ran = lab.ctl(*further(lab, tmp_path / "second", url))
+    assert (ran.status, said in ran.err, "Traceback" in ran.err) == (status, True, False), ran
+    assert not list(tmp_path.iterdir())
+    if not url.startswith("sqlite"):
+        place = ("--state", tmp_path / "s", "--root-keys-to", tmp_path / "r", "--configuration", tmp_path / "c.toml")
+        ran = lab.ctl("init", "prod", "--url", "https://c.example:7443", "--database", url, *place)
+        assert (ran.status, said in ran.err, "Traceback" in ran.err) == (status, True, False), ran
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_certificate_of_elsewhere_is_renewed_there(lab: Lab, tmp_path: Path) -> None:
+    text = lab.configuration.read_text()
+    given = tmp_path / "given.toml"
+    given.write_text(
+        text.replace(f'certificate = "{lab.folder}/state/tls/server.pem"', 'certificate = "credential:tls"')
+    )
+    assert given.read_text() != text
+    ran = lab.ctl("coordinators", "certificate", "--configuration", given)
+    assert (ran.status, "service manager" in ran.err) == (REFUSED, True)
+    (tmp_path / "elsewhere").mkdir()
+    ran = lab.ctl("coordinators", "certificate", "--ca", tmp_path / "elsewhere", "--configuration", lab.configuration)
+    assert (ran.status, "ca.pem" in ran.err) == (REFUSED, True)
