@@ -197,7 +197,7 @@ def test_two_coordinators_never_publish_two_contents(database_url: str) -> None:
     admit(database, "node-a")
     rounds, writers = 5, 4
     won: list[tuple[int, str]] = []
-    barrier = threading.Barrier(writers)
+    barrier = threading.Barrier(writers, timeout=120)  # one that fails does not hold up the others for ever
 
     def write(name: int) -> None:
         own = Database(database_url)
