@@ -2,15 +2,17 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.holdfast.operator_lab import ROOT, Lab, Ran
 from tests.journeys.interpreter import AGENT_PYTHON
 
-WITHIN_S = 40.0
+WITHIN_S = 120.0  # on a machine that has other work
 
 FABRIC = """\
 kind: Cluster
@@ -109,21 +111,35 @@ class Gateway:
         return ran.json
 
     def port(self) -> int:
-        """As a service reads it: from the files."""
-        files = (self.folder / "run" / "active" / "service_assignment").glob("*.json")
-        sections = [json.loads(path.read_text()) for path in files]
-        return next(section["web"]["endpoints"][0]["port"] for section in sections if "web" in section)
+        """As a service reads it: from the files; 0 while it is in none. They follow an activation a moment later."""
+        sections = [json.loads(path.read_text()) for path in self.files("service_assignment")]
+        return next((section["web"]["endpoints"][0]["port"] for section in sections if "web" in section), 0)
+
+    def files(self, scope: str) -> list[Path]:
+        """Of one generation, which stays for a while after the next one has come."""
+        return sorted((self.folder / "run" / "active" / scope).resolve().glob("*.json"))
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
-    def until(self, holds) -> None:
+    def until(self, holds: Callable[[], bool], *, hinted: bool = False) -> None:
+        """`hinted`: it is told again and again that it is worth asking now (rules P14): a back-off may be long."""
         end = time.monotonic() + WITHIN_S
         while not holds():
             assert self.process is not None and self.process.poll() is None, self.log()
-            assert time.monotonic() < end, self.log()
+            assert time.monotonic() < end, (self.lab.log(), self.log())
+            if hinted:
+                self.process.send_signal(signal.SIGHUP)
+                time.sleep(0.3)
 
 
 def declare(lab: Lab, port: int) -> None:
     (lab.folder / "fabric.yaml").write_text(FABRIC.format(port=port))
     lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
+
+
+def until_published(lab: Lab) -> None:
+    """All that is declared: the coordinator compiles and signs it after it has said that it is applied."""
+    end = time.monotonic() + WITHIN_S
+    while lab.good("diff", "--json").json["nodes"]:  # each look is a process, and takes its time
+        assert time.monotonic() < end, lab.log()

@@ -1,11 +1,10 @@
 """The coordinator moves, twice, to where its node's agent.toml never said that it is: both daemons as processes."""
 
 import re
-import signal
-import socket
 
 import pytest
 
+from examples.demo.processes import free_ports
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import Lab, running
 from tests.journeys.gateway import FABRIC, Gateway
@@ -21,20 +20,14 @@ def lab(tmp_path):
 
 def free_places(count):
     """Where nothing listens yet, as `host:port`: a signed list may not lead to a loopback (threats D-47)."""
-    sockets = [socket.create_server((own_address(), 0)) for _ in range(count)]
-    places = ["{}:{}".format(*one.getsockname()) for one in sockets]
-    for one in sockets:
-        one.close()
-    return places
+    return [f"{own_address()}:{port}" for port in free_ports(count, own_address())]
 
 
-def move(lab: Lab, gateway: Gateway, place: str) -> None:
-    """The node is told nothing but that it is worth asking now (rules P14): a back-off may be long."""
+def move(lab: Lab, place: str) -> None:
     lab.stop()
     text = re.sub(r'(?m)^fleet = ".*"', f'fleet = "{place}"', lab.configuration.read_text())
     lab.configuration.write_text(text)
     lab.start()
-    gateway.process.send_signal(signal.SIGHUP)
 
 
 def declared(lab: Lab, port: int, *urls: str):
@@ -81,9 +74,9 @@ def test_a_node_follows_its_coordinator(lab, gateway):
     gateway.start()
     gateway.until(lambda: f"https://{second}" in named(gateway))
 
-    move(lab, gateway, second)
+    move(lab, second)
     declare(lab, 8082, first, f"https://{second}")
-    gateway.until(lambda: gateway.port() == 8082)
+    gateway.until(lambda: gateway.port() == 8082, hinted=True)
     assert named(gateway) == {first: "agent.toml", f"https://{second}": "node_bootstrap"}
 
     confirmed(lab, gateway, 8083, f"https://{second}", f"https://{third}")
@@ -95,8 +88,8 @@ def test_a_node_follows_its_coordinator(lab, gateway):
     gateway.until(lambda: gateway.port() == 8084)
     assert named(gateway)[f"https://{second}"] == "earlier node_bootstrap"
 
-    move(lab, gateway, third)
+    move(lab, third)
     declare(lab, 8085, f"https://{third}")
-    gateway.until(lambda: gateway.port() == 8085)
+    gateway.until(lambda: gateway.port() == 8085, hinted=True)
     gateway.until(lambda: f"https://{second}" not in named(gateway))
     assert named(gateway) == {first: "agent.toml", f"https://{third}": "node_bootstrap"}
