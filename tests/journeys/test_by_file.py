@@ -4,15 +4,14 @@ import hashlib
 from pathlib import Path
 
 from tests.holdfast.operator_lab import Lab
-from tests.journeys.gateway import Gateway, declare
+from tests.journeys.gateway import Gateway, declare, until_published
 
 
 def carried(lab: Lab) -> Path:
     """All that is published, as `holdfastctl publish` writes it once nothing is left to publish."""
     tree = lab.folder / "tree"
     tree.mkdir()
-    while lab.good("diff", "--json").json["nodes"]:
-        pass  # each look is a process, and takes its time
+    until_published(lab)
     lab.good("publish", "--to", tree)
     return tree
 
@@ -53,7 +52,7 @@ def test_the_whole_tree_is_handed_in_at_once(lab: Lab, gateway: Gateway):
     gateway.start()
     done = gateway.ask("import", *map(str, tree.glob("*/*.hfs")))
     assert done.status == 0, done
-    assert gateway.port() == 8082
+    gateway.until(lambda: gateway.port() == 8082)
     assert gateway.status["state"] == "active"
     assert gateway.status["awaited"] == {}
     assert not any(scope["last_rejected"] for scope in gateway.status["scopes"].values())

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.holdfast.operator_lab import Lab
-from tests.journeys.gateway import Gateway, declare
+from tests.journeys.gateway import Gateway, declare, until_published
 
 SCOPE = "service_assignment"
 
@@ -53,8 +53,9 @@ def test_a_change_is_followed_to_the_node(lab: Lab, node: Gateway) -> None:
     before = explained(lab)
     node.kill()
     declare(lab, 8082)
-    node.until(lambda: explained(lab)["published"]["config_version"] > before["published"]["config_version"])
+    until_published(lab)
     told = explained(lab)
+    assert told["published"]["config_version"] > before["published"]["config_version"]
     assert told["holders"]["standing"] == "behind"
     assert told["holders"]["reported"]["active"]["content_hash"] == before["published"]["content_hash"]
     node.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fakes.storage import own_address
 from tests.holdfast.operator_lab import Lab
-from tests.journeys.gateway import FABRIC
+from tests.journeys.gateway import FABRIC, until_published
 from wire.certificate import KeyPair, issue_server
 
 SERVER = """
@@ -72,10 +72,10 @@ def test_files_feed_a_node_whose_coordinator_is_gone(lab, gateway, tmp_path):
         gateway.start()
         lab.good("allow", "add", "gateway")
         lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
-        gateway.until(lambda: gateway.status["state"] == "active")
-        assert gateway.port() == 8081
+        gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
         gateway.kill()
         declare(lab, 8082, url)
+        until_published(lab)
         lab.good("publish", "--to", tree)
         lab.stop()
 
