@@ -52,6 +52,7 @@ ROUTES = "route_policy"
 FIRST = (TRUST_BUNDLE, "node_bootstrap", "node_runtime")
 BUNDLE_FIRST = ("unknown_key", "epoch_ahead", "trust_bundle_too_old")
 NOWHERE = ScopeVersion(0, 0, "", "")
+WITHIN_S = 300.0  # each document is judged by a process
 
 
 class Judged(Follower):
@@ -136,10 +137,12 @@ class Judged(Follower):
             self.take((await self.node.get(f"/v1/documents/{listed.snapshot_id}")).body, "snapshot")
 
     async def brought_up(self) -> list[Verified]:
-        """What the next heads brought, until nothing is new."""
+        """What the next heads brought, until all is told that the coordinator has for this node now."""
         count = len(self.taken)
-        while await self.sync(wait=10 if len(self.taken) == count else 2):
-            continue
+        wanted = self.lab.good("nodes", "show", "n1", "--json").json["generation"]
+        with trio.fail_after(WITHIN_S):
+            while self.generation < wanted:
+                await self.sync(wait=10)
         assert len(self.taken) > count, "nothing came"
         return self.taken[count:]
 
