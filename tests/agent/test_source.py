@@ -10,7 +10,9 @@ import trio
 from structlog.testing import capture_logs
 
 from agent.configuration import MapEntry, TrustTable
+from agent.origins import ROW, from_row
 from snapshot.manifest import Revocations
+from store.tables import Name
 from tests.fakes.cluster import HOUR, NODE_ID, listing
 from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
 from tests.journeys.lab import POLICY, ROUTES
@@ -52,6 +54,8 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, "source": storage.url, "kind": "snapshot"}
         assert origins[STORAGE]["source"].startswith("https://127.0.0.1:")
         await one.until(lambda: one.node.learnt.origins.keys() == one.node.holdings.scopes.keys() - {"trust_bundle"})
+        health = one.node.store.table(Name.HEALTH)
+        await one.until(lambda: from_row(health.get(ROW)) == one.node.learnt.origins)
     async with one.agent():
         assert (await one.status())["origins"] == origins, "it outlives the process"
 
