@@ -78,8 +78,10 @@ async def test_damage_while_running_is_found_by_the_rounds(one, mock_clock):
                 for key, data in list(transaction.items("sections", digest)):
                     transaction.put("sections", key, data[:-1] + bytes([data[-1] ^ 1]))
 
+        again, before = f"GET /v1/documents/{ROUTES}-2", len(one.server.requests)
         await one.node.threads.write(rot)
-        await one.until(lambda: one.node.counters.of("sections_damaged") > 0)
+        await one.until(lambda: again in one.server.requests[before:])
+        assert one.node.counters.of("sections_damaged") > 0
         await one.until_active(ROUTES, 2)
         await one.until(lambda: one.state == "active")
         assert await one.get("v1", "scopes", ROUTES, "sections", "routes") == {"south": {}}
