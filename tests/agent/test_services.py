@@ -72,9 +72,9 @@ async def test_only_what_it_depends_on_concerns_it(periphery):
     assert listener.told[1:] == [made.node.store.watch.generation]
 
 
-async def test_changes_within_the_settle_time_are_told_once(periphery):
+async def test_changes_within_the_settle_time_are_told_once(periphery, autojump_clock):
     listener = Listener()
-    made = with_service(periphery, listener, settle_s=0.5)
+    made = with_service(replace(periphery, threads=Inline()), listener, settle_s=0.5)
     async with serving(made):
         for version in range(1, 6):
             made.route(version, {"routes": {str(version): {}}})
