@@ -10,7 +10,7 @@ from examples.demo.proof import Seen
 from examples.demo.screen import now
 from examples.demo.world import FRANKFURT, INTRANET, TEAM, World
 
-ARRIVES_S = 60
+ARRIVES_S = 180
 
 
 def forgeries_are_refused(world: World) -> None:
@@ -68,7 +68,7 @@ def _is_refused(world: World, path: Path, reason: str, what: str) -> None:
 
 
 def _what_the_gateway_said(world: World) -> list[str]:
-    events = world.coordinator.ask("nodes", "events", world.ingress.node_id, "--most", 5)["events"]
+    events = world.coordinator.ask("nodes", "events", world.ingress.node_id, "--most", 100)["events"]
     return [str(each["detail"]) for each in events if "validator_refused" in each["detail"]]
 
 

@@ -11,10 +11,10 @@ from examples.demo.processes import Processes
 from examples.demo.screen import now
 from examples.demo.world import AMSTERDAM, CORE, EGRESS, FABRIC, FRANKFURT, INGRESS, INTRANET, World
 
-START_S = 60
-JOIN_S = 60
+START_S = 180
+JOIN_S = 180
 # Of degraded mode on the ingress node: short enough to be seen running out.
-BOUNDS_S = {"max_duration_s": 600, "route_ttl_s": 120, "session_ttl_s": 9}
+BOUNDS_S = {"max_duration_s": 600, "route_ttl_s": 300, "session_ttl_s": 15}
 EVERY_NODE = {"degraded_mode_policy", "node_bootstrap", "node_runtime", "trust_bundle"}
 SCOPES = {  # what the one role of each lets it hold
     INGRESS: EVERY_NODE | {"route_policy", "service_assignment", "storage_directory"},

@@ -1,8 +1,11 @@
 """The state changes while it is served: a route comes, a service moves, a key is rolled over."""
 
+from functools import partial
+
+from examples.demo.coordinator import Coordinator
 from examples.demo.world import AMSTERDAM, CORE, EGRESS, FRANKFURT, INGRESS, INTRANET, PORTAL, World
 
-ARRIVES_S = 60
+ARRIVES_S = 180
 
 
 def a_route_comes(world: World) -> None:
@@ -39,6 +42,8 @@ def a_key_is_rolled_over(world: World) -> None:
     first = world.ingress.version("trust_bundle")
     coordinator.rotate("add", "--new-key-to", coordinator.keys)
     coordinator.reload()
+    held = partial(_held, coordinator)
+    world.proof.wait("the coordinator has both keys", lambda: len(held()) > 1, ARRIVES_S, held)
     world.screen.did("holdfastctl rotate add --root-key root-keys; systemctl reload holdfast-coordinator")
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
         _bundle_arrives(world, first + 1)
@@ -66,6 +71,11 @@ def _wait_for_version(world: World, node_id: str, scope: str, above: int) -> Non
     node = world.nodes[node_id]
     what = f"{node_id} has a newer {scope} than version {above}"
     world.proof.wait(what, lambda: node.version(scope) > above, ARRIVES_S, node.in_words)
+
+
+def _held(coordinator: Coordinator) -> list[str]:
+    """The keys that it could sign with."""
+    return [key["key_id"] for key in coordinator.ask("rotate", "status")["held"]]
 
 
 def _bundle_arrives(world: World, version: int) -> None:

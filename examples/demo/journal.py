@@ -15,22 +15,20 @@ def of_the_outage(events: Iterable[Mapping[str, Any]], began: float, ended: floa
 
 
 def missing(events: Sequence[Mapping[str, Any]], service: str) -> list[str]:
-    """What is not told, in the order in which it happened."""
-    story = (
+    """What is not told: of the time before the restart, the restart, and of the time after it.
+
+    Who asks in the moment in which the head runs out may be answered before the change of state is written down.
+    """
+    restarted = ("state_changed", "started -> degraded")
+    place = next((number for number, each in enumerate(events) if _is(each, *restarted)), None)
+    before = (
         ("state_changed", "active -> degraded"),
         ("decided", f"yes, ok: continue_services {service}"),
         ("decided", f"no, not_in_policy: start_service {service}"),
-        ("state_changed", "started -> degraded"),
-        ("decided", f"no, degraded_limit: open_session {service}"),
     )
-    found, left = [], list(events)
-    for kind, what in story:
-        place = next((number for number, each in enumerate(left) if _is(each, kind, what)), None)
-        if place is None:
-            found.append(what)
-        else:
-            left = left[place + 1 :]
-    return found
+    after = (restarted, ("decided", f"no, degraded_limit: open_session {service}"))
+    story = ((before, events[:place]), (after, events[place:]))
+    return [what for wanted, told in story for kind, what in wanted if not any(_is(each, kind, what) for each in told)]
 
 
 def as_lines(events: Iterable[Mapping[str, Any]]) -> str:

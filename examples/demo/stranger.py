@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wire.certificate import make_identity
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 REQUEST = b"GET /v1/head HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 

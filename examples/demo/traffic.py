@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass, field
 
 EVERY_S = 0.05
-TIMEOUT_S = 5.0
+TIMEOUT_S = 30.0
 
 
 def ask(port: int, host: str) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.citations import ROOT
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
 CURL = shutil.which("curl", path="/usr/bin:/bin")
-LIMIT_S = 300  # it takes a minute on a quiet machine; tests assert no times
+LIMIT_S = 900  # it takes a minute on a quiet machine; tests assert no times
 
 
 @pytest.fixture
@@ -51,7 +52,11 @@ def of_ours(place):
 
 def ending(place):
     """For each of them a descriptor that can be read from once it has ended."""
-    return [os.pidfd_open(pid) for pid in of_ours(place)]
+    found = []
+    for pid in of_ours(place):
+        with contextlib.suppress(ProcessLookupError):
+            found.append(os.pidfd_open(pid))
+    return found
 
 
 def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
@@ -90,7 +95,7 @@ def test_every_step_holds_and_what_is_kept_can_be_looked_at(place):
     [stop] = place.glob("*/stop")
     subprocess.run(["sh", stop], check=True)
     for process in running:
-        assert select.select([process], [], [], 20)[0], of_ours(place)
+        assert select.select([process], [], [], 60)[0], of_ours(place)
         os.close(process)
     assert of_ours(place) == {}
     assert list(place.iterdir()) == []
@@ -132,12 +137,19 @@ def pasted(printed):
         assert "There is no curl here" in kept
         commands = [command for command in commands if not command.startswith("curl")]
     commands = [command.removesuffix(" --watch") for command in commands]  # that one never ends
-    return {
-        command: subprocess.run(
-            ["sh", "-c", f"{settings}; {command}"], capture_output=True, text=True, timeout=60, check=False
+    return {command: typed(settings, command) for command in commands}
+
+
+def typed(settings, command):
+    """A head is good for seconds here: whoever asks while the next one is late is told no, and asks again."""
+    end = time.monotonic() + LIMIT_S
+    while True:
+        done = subprocess.run(
+            ["sh", "-c", f"{settings}; {command}"], capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
-        for command in commands
-    }
+        is_degraded = " may " in command and done.returncode == 1
+        if not is_degraded or time.monotonic() > end:
+            return done
 
 
 def lines_of_ours(printed):

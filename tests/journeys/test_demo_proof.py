@@ -53,6 +53,11 @@ def test_one_that_lacks_an_event_is_not(lost):
     assert TOLD[lost][1].startswith(lacks)
 
 
+def test_who_asked_in_the_moment_in_which_it_began_may_be_told_of_first():
+    began, asked, *rest = TOLD
+    assert missing(events([asked, began, *rest])) == []
+
+
 def test_what_was_lost_with_the_killed_agent_is_not_made_up_for_by_what_came_after():
     assert "active -> degraded" in missing(events(TOLD[3:]))
     assert "no, not_in_policy: start_service web" in missing(events(TOLD[3:]))
@@ -125,9 +130,9 @@ def test_the_stream_counts_what_came_from_the_wrong_place():
 
 
 def test_nobody_to_answer_is_a_failure():
-    with answering([(200, "here")]) as port:
-        pass
-    assert traffic.ask(port, "www")[0] == 0
+    with socket.socket() as held:  # so that nobody else comes to listen there
+        held.bind(("127.0.0.1", 0))
+        assert traffic.ask(held.getsockname()[1], "www")[0] == 0
 
 
 @pytest.mark.parametrize(
