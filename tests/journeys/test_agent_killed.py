@@ -33,7 +33,7 @@ SERVICE = """
 name = "web"
 scopes = ["route_policy"]
 notify = "command"
-command = ["/bin/sh", "-c", "cat {active}/route_policy/routes.json >> {told}; echo >> {told}"]
+command = ["/bin/sh", "-c", "cp {active}/route_policy/routes.json {told}/$$.new && mv {told}/$$.new {told}/$$.json"]
 [intervals]
 heartbeat_interval_s = 5
 """
@@ -55,9 +55,8 @@ class Victim:
 
     @property
     def told(self) -> list[object]:
-        """What the service read from the files, each time that it was told; the last line may be cut by a kill."""
-        lines = (self.folder / "told").read_bytes().splitlines() if (self.folder / "told").exists() else []
-        return [canonical.loads(line) for line in lines if line.endswith(b"}}")]
+        """What the service read from the files, each time that it was told and was let come to its end."""
+        return [canonical.loads(path.read_bytes()) for path in (self.folder / "told").glob("*.json")]
 
     def start(self) -> "subprocess.Popen[bytes]":
         file = str(self.folder / "agent.toml")
@@ -130,7 +129,7 @@ class Victim:
         process = self.start()
         try:
             await self.until_at(self.server.cluster.versions[ROUTES])
-            await until_changed(self.folder, holds, WITHIN_S)
+            await until_changed(self.folder / "told", holds, WITHIN_S)
         finally:
             process.terminate()
             assert process.wait(30) in (0, -signal.SIGTERM)
@@ -154,6 +153,7 @@ async def killed_again_and_again(folder: Path, kills: int) -> Victim:
     first_documents(server)
     server.announce()
     (folder / "run").mkdir()
+    (folder / "told").mkdir()
     put_token(folder / "join.token")
     victim, chance = Victim(folder, server, offset, {1: {"north": {"via": "a"}}}), random.Random(7)
     async with server.running():
