@@ -23,7 +23,7 @@ from tests.journeys.lab import POLICY, ROUTES, agent_toml, put_token
 from wire.client import Call, Client, ClientError, UnixConnector
 from wire.endpoint import path
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 POLICY_SCOPE = "degraded_mode_policy"
 GOES_ON = POLICY | {"max_duration_s": 7 * DAY, "allow_unconfirmed_start": True}
 
@@ -78,7 +78,7 @@ class Shipped:
             yield
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         environment = {
@@ -229,7 +229,11 @@ async def test_the_time_that_a_policy_allows_ends_in_the_middle(shipped):
         async with shipped.server.running():
             await shipped.until_state("active")
             with trio.fail_after(WITHIN_S):
-                await shipped.server.wait_heartbeat(lambda report: report.state == "active")
-    told = [event.detail for report in shipped.server.heartbeats for event in report.journal]
-    assert "started -> fenced: degraded_limit" in told
-    assert "fenced -> active" in told
+                while "fenced -> active" not in told(shipped):  # the report that says active may be before its event
+                    await shipped.server.wait_heartbeat()
+    assert "started -> fenced: degraded_limit" in told(shipped)
+
+
+def told(shipped: Shipped) -> list[str]:
+    """Every event that was delivered."""
+    return [event.detail for report in shipped.server.heartbeats for event in report.journal]
