@@ -169,7 +169,7 @@ def apply(lab, *places):
 
 
 def files_of(gateway):
-    return sorted((gateway.folder / "run" / "active" / "route_policy").glob("*.json"))
+    return gateway.files("route_policy")
 
 
 def held(gateway):
