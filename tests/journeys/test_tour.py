@@ -14,7 +14,7 @@ import pytest
 from examples.demo.processes import free_ports
 from tests.citations import ROOT
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 HEX = re.compile(r"[0-9a-f]{8,}(\.\.\.)?")
 LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
 COUNTED = re.compile(r"(generation|head) \d+")
