@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from functools import partial
 import pytest
 
 from tests.citations import ROOT
+from tests.fakes.ports import held_port
 
 TOML = """
 [node]
@@ -64,15 +64,20 @@ def wait_for(notified, word):
     return said
 
 
-def test_it_is_ready_without_anybody_and_ends_when_told(folder, notified):
-    """rules A12, A14, P15, L14: no network, no CA, no token; READY all the same, and SIGTERM is the end"""
-    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
-    wait_for(notified, "READY=1")
+def status(folder):
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(folder / "run" / "agent.sock"))
         caller.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         answer = b"".join(iter(lambda: caller.recv(65536), b""))
-    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert answer.startswith(b"HTTP/1.1 200")
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+def test_it_is_ready_without_anybody_and_ends_when_told(folder, notified):
+    """rules A12, A14, P15, L14: no network, no CA, no token; READY all the same, and SIGTERM is the end"""
+    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+    wait_for(notified, "READY=1")
+    body = status(folder)
     assert (body["state"], body["cause"]) == ("unenrolled", "not_enrolled")
     process.send_signal(signal.SIGTERM)
     wait_for(notified, "STOPPING=1")
@@ -90,7 +95,7 @@ def test_whoever_asked_before_the_end_is_answered(folder, notified):
             caller.settimeout(20)
             caller.connect(str(folder / "run" / "agent.sock"))
         watcher.sendall(b"GET /v1/watch?wait=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        time.sleep(0.5)  # its handler waits; there is nothing to see it by from outside
+        status(folder)  # who comes after it is answered, so its handler waits by now
         process.send_signal(signal.SIGTERM)
         wait_for(notified, "STOPPING=1")
         fresh.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -172,13 +177,10 @@ def test_a_socket_and_files_that_a_cleaner_took_come_back(folder, notified):
     at = folder / "run/agent.sock"
     index = folder / "run/active/index.json"
     until(index.exists)
-    shutil.rmtree(folder / "run")
+    (folder / "run").rename(folder / "cleaned")  # in one step, so that nothing is made in what is being emptied
     until(index.exists)
     until(at.exists)
-    with socket.socket(socket.AF_UNIX) as caller:
-        caller.connect(str(at))
-        caller.sendall(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        assert caller.recv(65536).startswith(b"HTTP/1.1 200")
+    assert status(folder)["state"] == "unenrolled"
     process.terminate()
     _, said = process.communicate(timeout=30)
     assert "socket was gone, made anew" in said
@@ -196,18 +198,17 @@ def until(true):
 
 def test_probes_have_a_listener_of_their_own(folder, notified):
     """rules J46, H19: for the operator's tools, and nothing of the local API with them"""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file = folder / "agent.toml"
-    file.write_text(file.read_text().replace("[limits]", f'probes_listen = "127.0.0.1:{port}"\n[limits]'))
-    process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
-    wait_for(notified, "STATUS=unenrolled")
-    assert asked(port, "/probe/liveness").startswith(b"HTTP/1.1 200")
-    assert asked(port, "/probe/readiness").startswith(b"HTTP/1.1 503")
-    assert asked(port, "/v1/status").startswith(b"HTTP/1.1 404")
-    process.terminate()
-    process.communicate(timeout=30)
+    with held_port() as held:
+        port = held.getsockname()[1]
+        file = folder / "agent.toml"
+        file.write_text(file.read_text().replace("[limits]", f'probes_listen = "127.0.0.1:{port}"\n[limits]'))
+        process = agent(folder, NOTIFY_SOCKET=str(folder / "notify"))
+        wait_for(notified, "STATUS=unenrolled")
+        assert asked(port, "/probe/liveness").startswith(b"HTTP/1.1 200")
+        assert asked(port, "/probe/readiness").startswith(b"HTTP/1.1 503")
+        assert asked(port, "/v1/status").startswith(b"HTTP/1.1 404")
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 def asked(port, path):
