@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import trio
@@ -137,18 +136,17 @@ async def as_user(periphery, uid: int, gids: list[int], *requests: tuple[str, st
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
-def open_to_all(folder: Path) -> None:
-    for each in (folder, *folder.parents):
-        if each.stat().st_uid == os.geteuid() and not each.stat().st_mode & 0o001:
-            each.chmod(each.stat().st_mode | 0o011)
+@pytest.fixture
+def reached(periphery, public_folder):
+    """A periphery whose socket other accounts get to."""
+    return replace(periphery, folder=public_folder)
 
 
 @AS_ROOT
-async def test_callers_of_other_accounts(periphery):
+async def test_callers_of_other_accounts(reached):
     """threats U11, U05; rules K51: what may not be read is answered as what does not exist."""
-    open_to_all(periphery.folder)
     rule = AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",))
-    made = replace(periphery, access=Access((rule,)))
+    made = replace(reached, access=Access((rule,)))
     made.route(1, {"routes": {}})
     made.apply(made.node.cluster.snapshot(1, {"policies": {}}, scope="qos_policy"))
     async with serving(made):
@@ -173,14 +171,13 @@ async def test_callers_of_other_accounts(periphery):
 
 
 @AS_ROOT
-async def test_an_expired_scope_is_read_by_whom_the_table_lets(periphery):
+async def test_an_expired_scope_is_read_by_whom_the_table_lets(reached):
     """protocol.md 4, rules S29: others learn that it has expired, and nothing more"""
-    open_to_all(periphery.folder)
     rules = (
         AccessRule(uids=frozenset({4400}), scopes=("route_policy",), expired=True),
         AccessRule(uids=frozenset({4401}), scopes=("route_policy",)),
     )
-    made = replace(periphery, access=Access(rules))
+    made = replace(reached, access=Access(rules))
     made.route(1, {"routes": {}})
     expired = (SECTION[0], SECTION[1] + "?expired=allow", "")
     async with serving(made):
@@ -196,9 +193,8 @@ async def test_an_expired_scope_is_read_by_whom_the_table_lets(periphery):
 
 
 @AS_ROOT
-async def test_a_watch_tells_nothing_of_what_may_not_be_read(periphery):
-    open_to_all(periphery.folder)
-    made = replace(periphery, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
+async def test_a_watch_tells_nothing_of_what_may_not_be_read(reached):
+    made = replace(reached, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
     async with serving(made):
         made.socket.chmod(0o666)
         before = made.watching.seen.value
@@ -214,10 +210,9 @@ async def test_a_watch_tells_nothing_of_what_may_not_be_read(periphery):
 
 
 @AS_ROOT
-async def test_the_gate_knows_only_scopes_that_its_caller_may_read(periphery):
+async def test_the_gate_knows_only_scopes_that_its_caller_may_read(reached):
     """A scope that may not be read is one that is not there; the policy holds for everybody all the same."""
-    open_to_all(periphery.folder)
-    made = replace(periphery, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
+    made = replace(reached, access=Access((AccessRule(gids=frozenset({WEB_GID}), scopes=("route_policy",)),)))
     made.given = replace(
         made.given, scopes={name: held() for name in ("route_policy", "qos_policy", "degraded_mode_policy")}
     )
@@ -230,8 +225,7 @@ async def test_the_gate_knows_only_scopes_that_its_caller_may_read(periphery):
 
 
 @AS_ROOT
-async def test_the_sockets_mode_keeps_others_out(periphery):
+async def test_the_sockets_mode_keeps_others_out(reached):
     """threats U01."""
-    open_to_all(periphery.folder)
-    async with serving(periphery):
-        assert (await as_user(periphery, 4400, [4400], STATUS))[0][0] == "agent_down"
+    async with serving(reached):
+        assert (await as_user(reached, 4400, [4400], STATUS))[0][0] == "agent_down"

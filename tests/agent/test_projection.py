@@ -176,14 +176,11 @@ def test_modes_and_group(tmp_path):
 
 
 @AS_ROOT
-def test_the_group_reads_and_others_do_not(tmp_path):
+def test_the_group_reads_and_others_do_not(public_folder):
     """threats U11: another uid of the group reads the files, one outside of it does not."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o011)
-    made = projection(tmp_path, Permissions(0o640, 0o750, gid=4321))
+    made = projection(public_folder, Permissions(0o640, 0o750, gid=4321))
     made.project(1, [scope("route_policy", {"a": b"1"})], 0.0)
-    path = tmp_path / "active/route_policy/a.json"
+    path = public_folder / "active/route_policy/a.json"
 
     def reads(gid: int) -> bool:
         command = ["setpriv", "--reuid=4000", f"--regid={gid}", "--clear-groups", "cat", path]
