@@ -12,6 +12,7 @@ async def test_a_report_says_what_is_active(one, mock_clock):
     """rules S30, K44, L38"""
     async with one.agent():
         await one.settled()
+        await trio.sleep(1)  # a report that was written before has come
         report = await one.server.wait_heartbeat(lambda report: ROUTES in report.scopes)
         active = report.scopes[ROUTES].active
         document = one.cluster.published[ROUTES].envelope
@@ -98,6 +99,7 @@ async def test_what_was_recorded_below_is_no_news(one, mock_clock):
         await one.settled()
         one.server.recorded = {ROUTES: Recorded(1, 1)}
         await one.server.wait_heartbeat()
+        await one.server.wait_heartbeat()  # the answer to the first has been read
         assert one.node.learnt.behind == {}
         one.server.recorded = {ROUTES: Recorded(1, 9), "node_bootstrap": Recorded(1, 2)}
         await one.until(lambda: set(one.node.learnt.behind) == {ROUTES, "node_bootstrap"})
