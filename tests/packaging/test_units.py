@@ -11,7 +11,7 @@ from agent.credentials import JOIN_TOKEN, NODE_KEY
 from agent.unconfigured import settings_without_a_node
 from agent.units import Verb
 from coordinator.configuration import DEFAULT_PATH, OPTIONAL
-from holdfast.operator_init import STATE
+from holdfast.operator_machine import STATE
 from tests.citations import ROOT
 
 UNITS = ROOT / "packaging/systemd"

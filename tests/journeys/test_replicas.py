@@ -1,0 +1,100 @@
+"""Two coordinators over one PostgreSQL: a node joins at the second, that one dies, and it goes on with the first."""
+
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator import postgresql
+from tests.fakes.storage import own_address
+from tests.holdfast.operator_lab import ROOT, Lab, running
+from tests.journeys.gateway import FABRIC, Gateway
+
+EVERYWHERE = ("--listen", "0.0.0.0:0")
+WRONG_CONFIGURATION = 78
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[str]:
+    try:
+        started = postgresql.stoppable(tmp_path, "replicas")
+        server = started.__enter__()
+    except postgresql.Unavailable as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(f"NO POSTGRESQL, REPLICAS ARE NOT TRIED: {error}", stacklevel=1)
+        pytest.skip(f"NO POSTGRESQL: {error}")
+    try:
+        yield server.url.format("postgres")
+    finally:
+        started.__exit__(None, None, None)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, database: str) -> Iterator[Lab]:
+    folder = tmp_path / "first"
+    folder.mkdir()
+    with running(folder, "--host", own_address(), "--database", database, *EVERYWHERE) as first:
+        yield first
+
+
+@pytest.fixture
+def second(lab: Lab, tmp_path: Path, database: str) -> Iterator[Lab]:
+    """As docs/operating.md says it, on a machine of its own."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    second = Lab(folder)
+    listen = [word for door in ("join", "admin", "probes") for word in (f"--listen-{door}", "127.0.0.1:0")]
+    place = ("--state", "state", "--configuration", second.configuration, "--admin-socket", second.socket)
+    names = ("--url", f"https://{own_address()}:7443", "--host", "localhost")
+    source = ("--database", database, "--from", lab.folder / "state")
+    made = second.good("coordinators", "add", "coordinator-2", *names, *source, *place, *listen, *EVERYWHERE)
+    assert "systemctl start holdfast-coordinator" in made.out
+    second.start()
+    yield second
+    second.stop()
+
+
+def url(lab: Lab) -> str:
+    """A signed list may not lead to a loopback (threats D-47)."""
+    return f"https://{own_address()}:{lab.ports['fleet']}"
+
+
+def declare(lab: Lab, port: int, *urls: str) -> None:
+    text = FABRIC.format(port=port).replace('"https://localhost:7443"', ", ".join(f'"{each}"' for each in urls))
+    (lab.folder / "fabric.yaml").write_text(text)
+    lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
+
+
+def test_a_node_of_the_second_outlives_it(lab: Lab, second: Lab, tmp_path: Path) -> None:
+    """rules H10, H38, K26, K34, P25: a join is bound to the certificate that was shown, and a token to its issuer; what
+    one of them is told the other publishes; and of the dead one nothing is needed
+    """
+    assert lab.good("status", "--json").json["cluster_id"] == second.good("status", "--json").json["cluster_id"]
+    declare(lab, 8081, url(lab), url(second))
+    gateway = Gateway(tmp_path / "node", second)
+    try:
+        gateway.join(8081)
+        declare(lab, 8082, url(lab), url(second))
+        gateway.until(lambda: gateway.port() == 8082)
+        gateway.until(lambda: url(lab) in {row["url"] for row in gateway.status["sources"]})
+
+        second.process.send_signal(signal.SIGKILL)
+        second.process.wait()
+        declare(lab, 8083, url(lab))
+        gateway.until(lambda: gateway.port() == 8083, hinted=True)
+    finally:
+        gateway.kill()
+
+    names = [each["coordinator_id"] for each in lab.good("coordinators", "list", "--json").json["coordinators"]]
+    assert names == ["coordinator-1", "coordinator-2"]
+    lab.good("coordinators", "remove", "coordinator-2", "--yes")
+    command = [sys.executable, "-c", "from coordinator.run import main; main()", str(second.configuration)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == WRONG_CONFIGURATION
+    assert "coordinator-2 is no coordinator of this cluster" in ran.stderr
+    assert "holdfastctl coordinators add" in ran.stderr
