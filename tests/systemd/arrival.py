@@ -3,7 +3,7 @@
 import tomllib
 
 from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
-from tests.systemd.lab import CLUSTER, FABRIC, MEMBER, STRANGER, Agent, Control, Lab, Node
+from tests.systemd.lab import CLUSTER, FABRIC, MEMBER, STRANGER, WITHIN_S, Agent, Control, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
 
@@ -83,6 +83,7 @@ def first_start_says_unenrolled_and_what_to_do(lab: Lab, node: Node) -> None:
     node.machine.good("systemctl", "is-active", "holdfast-agent.socket")
     ran = node.agent.ask("status")
     check("UNENROLLED" in ran.out and "agent.toml" in ran.out, f"holdfast status: {ran}")
+    until_systemctl_says(node.agent, "unenrolled", "agent.toml")
     said = node.machine.good("systemctl", "status", "--no-pager", "--full", "holdfast-agent")
     check("unenrolled" in said.lower() and "agent.toml" in said, said)
 
@@ -92,8 +93,7 @@ def agent_that_is_told_its_coordinator_says_that_it_wants_a_token(lab: Lab, node
     node.machine.good("systemctl", "restart", "holdfast-agent")
     said = node.agent.ask("status").out
     check("UNENROLLED" in said and "holdfast join" in said, said)
-    said = node.machine.good("systemctl", "show", "--property=StatusText", node.agent.unit)
-    check("holdfast join" in said, said)
+    until_systemctl_says(node.agent, "holdfast join")
     said = journal_of(node.machine, node.agent.unit, "--priority=warning")
     check("holdfast join" in said, f"as a warning, the journal has: {said}")
     lab.control.ctl("allow", "add", node.agent.node_id)
@@ -160,6 +160,13 @@ def journal_of(machine: Machine, unit: str, *more: str) -> str:
     return machine.good("journalctl", "--no-pager", "--output=cat", f"--unit={unit}", *more)
 
 
+def until_systemctl_says(agent: Agent, *words: str) -> None:
+    """The agent tells systemd its state a moment after it answers its first caller."""
+    asked = ("systemctl", "show", "--property=StatusText", agent.unit)
+    what = f"systemctl status to say {' and '.join(words)}"
+    agent.machine.until(lambda: all(word in agent.machine.good(*asked) for word in words), WITHIN_S, what)
+
+
 def begin(control: Control, *more: str) -> None:
     """`holdfastctl init` as root: the service's account is given what it is to read, and no root key."""
     roots = f"/srv/roots-{control.cluster}"
@@ -170,7 +177,7 @@ def begin(control: Control, *more: str) -> None:
 
 def until_serving(control: Control) -> None:
     asked = ("env", f"HOLDFAST_ADMIN_SOCKET={control.socket}", "holdfastctl", "fleet")
-    control.machine.until(lambda: control.machine.run(*asked).status == 0, 30, "the coordinator to serve")
+    control.machine.until(lambda: control.machine.run(*asked).status == 0, WITHIN_S, "the coordinator to serve")
 
 
 def configure(agent: Agent, more: str = "", *, token_file: str = "") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.systemd import arrival
 from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
-from tests.systemd.lab import FABRIC, MEMBER, RUNS_ON, Agent, Control, Lab, Node
+from tests.systemd.lab import FABRIC, MEMBER, RUNS_ON, WITHIN_S, Agent, Control, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
 
@@ -78,7 +78,8 @@ def upgrade_under_load_refuses_no_request_and_loses_nothing(lab: Lab, node: Node
     with ThreadPoolExecutor(1) as pool:
         polling = pool.submit(machine.good, "python3", "/srv/poll.py", str(CLIENTS), str(WATCHERS), user=MEMBER)
         try:
-            machine.until(lambda: machine.run("test", "-e", "/tmp/polling").status == 0, 30, "the clients to begin")
+            begun = ("test", "-e", "/tmp/polling")
+            machine.until(lambda: machine.run(*begun).status == 0, WITHIN_S, "the clients to begin")
             agent.declare_next()
             arrival.install(machine, packages, AGENT, CLIENT)
             agent.until_current()
@@ -127,7 +128,8 @@ def removal_keeps_the_state(lab: Lab, node: Node) -> None:
         arrival.install(machine, _later_format(lab, node), AGENT)
         agent.until_current()
         check(agent.state in RUNS_ON, f"installed again it is {agent.state}")
-        machine.good("systemctl", "is-active", *enabled)
+        active = ("systemctl", "is-active", *enabled)
+        machine.until(lambda: machine.run(*active).status == 0, WITHIN_S, f"{enabled} to be active")
     finally:
         machine.switch.plug(machine.name)
 

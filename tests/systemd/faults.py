@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tests.systemd.arrival import journal_of
-from tests.systemd.lab import RUNS_ON, SCOPE, Agent, Lab, Node
+from tests.systemd.lab import RUNS_ON, SCOPE, WITHIN_S, Agent, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
 
@@ -40,7 +40,7 @@ def loop_that_stands_still_is_ended_by_the_watchdog(lab: Lab, node: Node) -> Non
     with drop_in(agent, "watchdog", f"[Service]\nWatchdogSec={WATCHDOG_S}\n"):
         before = agent.main_pid()
         machine.good("kill", "-STOP", str(before))
-        machine.until(lambda: agent.main_pid() not in (0, before), 4 * WATCHDOG_S, "another process")
+        machine.until(lambda: agent.main_pid() not in (0, before), WITHIN_S, "another process")
         agent.until_current()
     journal = journal_of(machine, agent.unit)
     check("Watchdog timeout" in journal, journal[-2000:])
@@ -68,7 +68,7 @@ def coordinator_that_is_gone_costs_nothing(lab: Lab) -> None:
     lab.coordinator.boot()
     for node in lab.nodes:
         node.agent.declare_next()
-        node.agent.until_current(90)
+        node.agent.until_current()
 
 
 def node_that_is_cut_off_goes_on_and_catches_up(lab: Lab, node: Node) -> None:
@@ -82,7 +82,7 @@ def node_that_is_cut_off_goes_on_and_catches_up(lab: Lab, node: Node) -> None:
         check(agent.seen_port() == before, "it does not serve what it had")
     finally:
         machine.switch.plug(machine.name)
-    agent.until_current(90)
+    agent.until_current()
 
 
 def clock_that_jumps_takes_nothing_away(lab: Lab, node: Node) -> None:
@@ -98,9 +98,9 @@ def clock_that_jumps_takes_nothing_away(lab: Lab, node: Node) -> None:
             check_serves_through(agent, f"at {offset:+d} s")
         set_clock(machine, 0)
         machine.good("systemctl", "reload", agent.unit)  # it is worth asking now
-        agent.until_in("active", 90)
+        agent.until_in("active")
         agent.declare_next()
-        agent.until_current(90)
+        agent.until_current()
 
 
 def full_disk_costs_nothing_that_was_active(lab: Lab, node: Node) -> None:
@@ -111,12 +111,12 @@ def full_disk_costs_nothing_that_was_active(lab: Lab, node: Node) -> None:
         filler = f"{agent.state_directory}/filler"
         machine.run("sh", "-c", f"cat /dev/zero > {filler} 2> /dev/null")
         agent.declare_next()
-        machine.until(lambda: said_that_it_is_full(agent), 60, "the agent to say that its disk is full", every_s=0.5)
+        machine.until(lambda: said_that_it_is_full(agent), WITHIN_S, "it to say that its disk is full", every_s=0.5)
         check(agent.seen_port() == before, "it does not serve what it had")
         machine.good("systemctl", "restart", agent.unit)
         check(agent.seen_port() == before, "started on a full disk, it does not serve what it had")
         machine.good("rm", filler)
-        agent.until_current(120)
+        agent.until_current()
 
 
 STEPS = (
@@ -165,7 +165,7 @@ def _restart(agent: Agent) -> None:
     machine.good("systemctl", "daemon-reload")
     machine.run("systemctl", "restart", agent.unit)
     active = ("systemctl", "is-active", "--quiet", agent.unit)
-    machine.until(lambda: machine.run(*active).status == 0, 60, "the agent to start", every_s=0.5)
+    machine.until(lambda: machine.run(*active).status == 0, WITHIN_S, "the agent to start", every_s=0.5)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ SCOPE = "service_assignment"
 NOT_A_MEMBER = ("unenrolled", "joining")
 RUNS_ON = ("active", "degraded")  # on verified configuration, with its coordinator or without
 APPLIES = 5
+WITHIN_S = 120.0  # of what takes seconds, on a machine that has other work
 
 # One organization for each node, so that each can be given something new by itself.
 DECLARED = """\
@@ -136,10 +137,10 @@ class Agent:
         ran = self.ask("status", "--json")
         return str(json.loads(ran.out)["state"]) if ran.status == 0 else ""
 
-    def until_in(self, state: str, within_s: float = 60) -> None:
+    def until_in(self, state: str, within_s: float = WITHIN_S) -> None:
         self.machine.until(lambda: self.state == state, within_s, f"{self.unit} to be {state}", every_s=0.3)
 
-    def until_a_member(self, within_s: float = 40) -> None:
+    def until_a_member(self, within_s: float = WITHIN_S) -> None:
         """No answer is no membership."""
         joined = f"{self.unit} to join"
         self.machine.until(lambda: self.state not in ("", *NOT_A_MEMBER), within_s, joined, every_s=0.3)
@@ -166,7 +167,7 @@ class Agent:
         self.control.apply(DECLARED.format(node=self.node_id, port=self.port))
         return self.port
 
-    def until_current(self, within_s: float = 60) -> None:
+    def until_current(self, within_s: float = WITHIN_S) -> None:
         """Until what was declared last is what services read."""
         what = f"{self.unit} to serve port {self.port}"
         self.machine.until(lambda: self.seen_port() == self.port, within_s, what, every_s=0.3)

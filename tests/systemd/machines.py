@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.systemd.network import BRIDGE, PREFIX_BITS, Switch
 
-BOOT_S, POWER_OFF_S, COMMAND_S = 60.0, 20.0, 120.0
+BOOT_S, POWER_OFF_S, COMMAND_S = 180.0, 60.0, 240.0
 UP = ("running", "degraded")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 HYBRID, UNIFIED = Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup")

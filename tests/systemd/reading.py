@@ -3,7 +3,7 @@
 import json
 
 from tests.systemd import arrival
-from tests.systemd.lab import MEMBER, SCOPE, STRANGER, Agent, Lab, Node
+from tests.systemd.lab import MEMBER, SCOPE, STRANGER, WITHIN_S, Agent, Lab, Node
 from tests.systemd.step import Each, check
 
 GREATEST_EXPOSURE = 15  # tenths, of 100
@@ -47,7 +47,9 @@ def ordinary_user_of_the_group_reads(lab: Lab, node: Node) -> None:
     said = node.machine.good("python3", "-c", READER, agent.section, user=MEMBER)
     check(said.strip() == "agent", said)
     file = f"{agent.run_folder}/active/service_assignment/{agent.section}.json"
-    check(str(agent.port) in node.machine.good("cat", file, user="holdfast"), file)
+    read = ("cat", file)  # the files follow an activation a moment later
+    shown = f"{file} to have port {agent.port}"
+    node.machine.until(lambda: str(agent.port) in node.machine.run(*read, user="holdfast").out, WITHIN_S, shown)
     check(node.machine.run("test", "-w", f"{agent.run_folder}/active", user=MEMBER).status != 0, "files are writable")
 
 
@@ -84,8 +86,9 @@ def agent_that_cannot_start_says_why(lab: Lab, node: Node) -> None:
     check(machine.run("systemctl", "restart", agent.unit).status != 0, "it started all the same")
     journal = arrival.journal_of(machine, agent.unit, "--priority=err")
     check("not-a-group" in journal and "Traceback" not in journal, journal)
-    status = machine.good("systemctl", "show", "--property=ExecMainStatus", "--value", agent.unit)
-    check(status.strip() == CONFIGURATION_IS_WRONG, f"exit status {status}")
+    asked = ("systemctl", "show", "--property=ExecMainStatus", "--value", agent.unit)
+    ended = f"it to end with {CONFIGURATION_IS_WRONG}"  # it is tried again each second, and has no status meanwhile
+    machine.until(lambda: machine.good(*asked).strip() == CONFIGURATION_IS_WRONG, WITHIN_S, ended)
     arrival.configure(agent, MORE)
     machine.good("systemctl", "restart", agent.unit)
     agent.until_current()
@@ -95,8 +98,9 @@ def another_unit_is_reloaded_by_way_of_a_path_unit(lab: Lab, node: Node) -> None
     machine, agent = node.machine, node.agent
     machine.run("rm", "/run/web-reloaded")
     agent.declare_next()
-    machine.until(lambda: machine.run("test", "-s", "/run/web-reloaded").status == 0, 40, "web.service to be reloaded")
-    machine.until(lambda: _was_told(agent), 20, "the agent to know that web.service was reloaded", every_s=0.3)
+    reloaded = ("test", "-s", "/run/web-reloaded")
+    machine.until(lambda: machine.run(*reloaded).status == 0, WITHIN_S, "web.service to be reloaded")
+    machine.until(lambda: _was_told(agent), WITHIN_S, "the agent to know that web.service was reloaded", every_s=0.3)
     machine.good("systemctl", "is-active", "web.service")
 
 
