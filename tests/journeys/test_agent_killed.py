@@ -132,7 +132,7 @@ class Victim:
             await until_changed(self.folder / "told", holds, WITHIN_S)
         finally:
             process.terminate()
-            assert process.wait(30) in (0, -signal.SIGTERM)
+            assert process.wait(60) in (0, -signal.SIGTERM)
 
     def service_knows(self) -> bool:
         """It was told, also of what became active just before a kill."""
@@ -189,7 +189,7 @@ async def delivered(victim: Victim) -> set[int]:
                 await victim.server.wait_heartbeat()
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
     return victim.journal()
 
 

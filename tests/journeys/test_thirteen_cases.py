@@ -141,8 +141,9 @@ class World:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """The coordinator does nothing for the block, and then goes on."""
+        """The coordinator does nothing for the block, and then goes on. The node has all that it was told of."""
         assert self.lab.process is not None
+        self.until(lambda: self.client.status()["awaited"] == {})
         self.lab.process.send_signal(signal.SIGSTOP)
         try:
             yield
