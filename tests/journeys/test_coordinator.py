@@ -43,7 +43,7 @@ spec:
 
 
 async def until(follower: Follower, role: str) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while role not in follower.holder.roles:
             await follower.sync(wait=10)
 
