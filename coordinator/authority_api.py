@@ -64,7 +64,9 @@ class AuthorityApi:
             "failed": failed,
         }
         replica = {"coordinator_id": at.coordinator_id, "held_polls": at.board.waiting, "alarms": dict(at.alarms)}
-        return {**standing, **replica, "publishing": publishing}
+        shown = at.shown.certificate
+        certificate = {"sha256": shown.fingerprint, "expires_at": format_time(int(shown.not_after))}
+        return {**standing, **replica, "certificate": certificate, "publishing": publishing}
 
     async def keys(self, _request: Request) -> object:
         """The config keys that this replica holds, for what each of them signs now, and where it looks for them."""

@@ -68,6 +68,8 @@ class _Collected(Collector):
         yield _gauge("ready", "Whether this replica is ready", not (self.readiness.reason or at.fault))
         yield _gauge("held_polls", "Head requests that wait for news", at.board.waiting)
         yield _gauge("pinned_certificates", "Certificates that TLS knows", len(at.pins.table))
+        expires = at.shown.certificate.not_after
+        yield _gauge("certificate_expiry_timestamp_seconds", "When the certificate that is shown expires", expires)
         yield _gauge("publication_behind_nodes", "Nodes whose next head is due", health.behind)
         yield _gauge("unpublishable_nodes", "Nodes of which a scope or the head could not be made", len(health.failed))
         yield _counter("published_heads", "Heads given out", health.published_heads)

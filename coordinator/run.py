@@ -46,12 +46,12 @@ from coordinator.metrics import Readiness
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Refused
-from coordinator.running import Coordinator
+from coordinator.running import Coordinator, Shown
 from coordinator.seen import Seen
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from coordinator.threads import in_database
 from coordinator.waiting import Board
-from wire.certificate import BadCertificateError, KeyPair, fingerprint
+from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.contexts import Identity, alert_of, server_context
 from wire.limits import REMOTE
 from wire.logs import last_words, set_up_logging
@@ -147,6 +147,7 @@ class Daemon:
             coordinator.publisher.keys = _config_keys(at)
             shown = _shown(at)
             self.transports.show(shown)
+            coordinator.shown.certificate = Certificate.read(shown.der)
             for table in (coordinator.pins.table, self.door.table):
                 table.add_own(shown.der)
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
@@ -185,6 +186,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         seen=Seen(database, now),
         now=now,
         keys_directory=at.keys_directory.absolute(),
+        shown=Shown(Certificate.read(shown.der)),
     )
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)

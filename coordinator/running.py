@@ -18,6 +18,7 @@ from coordinator.refusal import Code, Refused
 from coordinator.seen import Seen
 from coordinator.settings import Settings
 from coordinator.waiting import Board
+from wire.certificate import Certificate
 from wire.request import HttpError
 
 UNAVAILABLE_S = 5  # until a node or an operator asks again
@@ -57,6 +58,13 @@ class Standstill:
     reading: trio.Lock = field(default_factory=trio.Lock)
 
 
+@dataclass
+class Shown:
+    """The certificate that callers are shown, as it was read last."""
+
+    certificate: Certificate
+
+
 @dataclass(frozen=True)
 class Coordinator:
     """`now` reads the clock, in Unix seconds. `alarms` counts what an operator should look at, by its name."""
@@ -73,6 +81,7 @@ class Coordinator:
     seen: Seen
     now: Callable[[], float]
     keys_directory: Path  # where config keys are looked for, beside the credentials
+    shown: Shown
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
 

@@ -42,6 +42,7 @@ def _render_status(answer: dict[str, Any]) -> None:
             ("authority epoch", answer["authority_epoch"]),
             ("revision", answer["revision"]),
             ("trust bundle", trusted),
+            ("certificate", f"{answer['certificate']['sha256']}, until {answer['certificate']['expires_at']}"),
             ("nodes waiting", answer["held_polls"]),
             ("put back", answer["put_back"] or "no"),
             ("publishing", publishing["fault"] or "good"),

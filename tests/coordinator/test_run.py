@@ -20,7 +20,7 @@ from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
 from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
-from wire.certificate import make_identity
+from wire.certificate import NODE_LIFETIME_S, make_identity
 from wire.client import Call, Client, ClientError, UnixConnector
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
@@ -324,6 +324,8 @@ async def test_metrics_say_what_goes_on(founded: Founded) -> None:
             'holdfast_coordinator_connections{listener="fleet"}',
         ):
             assert line in text
+        expires = text.partition("\nholdfast_coordinator_certificate_expiry_timestamp_seconds ")[2].partition("\n")[0]
+        assert float(expires) == int(founded.now) + NODE_LIFETIME_S
 
 
 async def test_new_keys_are_read_on_a_signal(founded: Founded) -> None:

@@ -47,6 +47,9 @@ def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:
     assert shown(lab, "new.example") == made["fingerprint"] != before
     (entry,) = lab.good("coordinators", "list", "--json").json["coordinators"]
     assert entry["certificate_sha256"] == made["fingerprint"]
+    certificate = lab.good("status", "--json").json["certificate"]
+    assert certificate == {"sha256": made["fingerprint"], "expires_at": made["not_after"]}
+    assert f"until {made['not_after']}" in lab.good("status").out
     assert made["fingerprint"] in lab.good("coordinators", "list").out
     again = lab.good("coordinators", "certificate", *config)
     assert "new.example" in again.out

@@ -17,6 +17,7 @@ from coordinator.explain_scope import MOST_ENTRIES, ScopeExplanation
 from coordinator.fleet import Fleet
 from coordinator.history import AuditEntry
 from coordinator.operators import Operator
+from coordinator.replicas import Replica
 from coordinator.requests import Member
 from coordinator.rotation import Step
 from coordinator.static_tree import Written
@@ -93,6 +94,7 @@ STATUS = closed(
         "coordinator_id": IDENTIFIER.schema,
         "held_polls": COUNT,
         "alarms": named(COUNT),
+        "certificate": closed({"sha256": HASH.schema, "expires_at": TEXT}),
         "publishing": closed({"fault": TEXT, "behind": COUNT, "conflicts": COUNT, "failed": named(named(TEXT))}),
     }
 )
@@ -295,6 +297,20 @@ OPERATIONS = {
         (403, 404, 503),
         description="On the Unix socket alone.",
     ),
+    ("GET", "/v1/coordinators"): Operation(
+        "The coordinators that share the database",
+        _ok(
+            "And which of them answers.",
+            closed({"answering": IDENTIFIER.schema, "coordinators": several(ref("Replica"))}),
+        ),
+        (403, 503),
+    ),
+    ("DELETE", "/v1/coordinators/{coordinator_id}"): Operation(
+        "Forget a coordinator that is gone",
+        _ok("The join tokens that it has signed count no more.", closed({"coordinator_id": IDENTIFIER.schema})),
+        (403, 404, 409, 503),
+        description="Not the one that answers.",
+    ),
     ("GET", "/v1/status"): Operation("The coordinator", _ok("This replica.", ref("Status")), (403, 503)),
     ("GET", "/v1/keys"): Operation(
         "The config keys that this replica holds, for what each signs now, and where it looks for them",
@@ -406,6 +422,7 @@ def api() -> Api:
             "Node": of(NodeEntry),
             "Allowed": of(Entry),
             "Token": of(TokenEntry),
+            "Replica": of(Replica),
             "Explanation": of(Explanation),
             "ScopeExplanation": of(ScopeExplanation),
             "Fleet": fleet,

@@ -34,6 +34,7 @@ PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "snapshot_id": (IDENTIFIER.schema, "A document's id, as the head lists it."),
     "node_id": (IDENTIFIER.schema, "A node."),
     "site_id": (IDENTIFIER.schema, "A site."),
+    "coordinator_id": (IDENTIFIER.schema, "A coordinator."),
     "jti": ({"type": "string", "maxLength": 64}, "A token's id."),
     "category": (
         {"enum": ["key_ids", "role_assignments", "service_ids", "endpoints"]},
