@@ -13,7 +13,7 @@ def index(periphery) -> dict[str, object]:
 
 async def shown(periphery, look) -> None:
     """After the rounds that it takes."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not look():
             done = periphery.publishing.rounds.value
             periphery.active.wake()
@@ -57,7 +57,7 @@ async def test_when_the_node_is_revoked_all_goes(periphery):
 
 
 async def failed(periphery, times) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while periphery.publishing.failures < times:
             await periphery.publishing.rounds.wait_above(periphery.publishing.rounds.value)
 

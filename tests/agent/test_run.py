@@ -92,7 +92,7 @@ def test_whoever_asked_before_the_end_is_answered(folder, notified):
     wait_for(notified, "READY=1")
     with socket.socket(socket.AF_UNIX) as watcher, socket.socket(socket.AF_UNIX) as fresh:
         for caller in (watcher, fresh):
-            caller.settimeout(20)
+            caller.settimeout(60)
             caller.connect(str(folder / "run" / "agent.sock"))
         watcher.sendall(b"GET /v1/watch?wait=60 HTTP/1.1\r\nhost: localhost\r\n\r\n")
         status(folder)  # who comes after it is answered, so its handler waits by now
@@ -212,9 +212,9 @@ def test_probes_have_a_listener_of_their_own(folder, notified):
 
 
 def asked(port, path):
-    for _ in range(100):
+    for _ in range(600):
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
                 caller.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
                 return b"".join(iter(lambda: caller.recv(65536), b""))
         except ConnectionRefusedError:
