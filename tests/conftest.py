@@ -1,6 +1,9 @@
 """What tests of several packages share."""
 
+import os
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +22,16 @@ async def one(tmp_path, mock_clock):
 
     async with lab(tmp_path, mock_clock) as made:
         yield made
+
+
+@pytest.fixture
+def public_folder():
+    """Which other accounts reach. Not below pytest's own: the next run of pytest that starts closes that to them."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
+        for each in (Path(name), *Path(name).parents):
+            if each.stat().st_uid == os.geteuid() and not each.stat().st_mode & 0o001:
+                each.chmod(each.stat().st_mode | 0o011)
+        yield Path(name)
 
 
 def pytest_unconfigure(config):

@@ -1,7 +1,3 @@
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from tests.agent.lab import Cluster, Node, Periphery
@@ -29,13 +25,3 @@ def periphery(tmp_path, node):
     folder = tmp_path / "run"
     folder.mkdir(mode=0o755)
     return Periphery(node, folder)
-
-
-@pytest.fixture
-def public_folder():
-    """Which other accounts reach. Not below pytest's own: the next run of pytest that starts closes that to them."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
-        for each in (Path(name), *Path(name).parents):
-            if each.stat().st_uid == os.geteuid() and not each.stat().st_mode & 0o001:
-                each.chmod(each.stat().st_mode | 0o011)
-        yield Path(name)

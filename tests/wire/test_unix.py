@@ -147,21 +147,20 @@ def test_a_directory_of_another_user(tmp_path: Path) -> None:
 
 
 @ROOT
-def test_a_group_that_may_not_be_given(tmp_path: Path) -> None:
+def test_a_group_that_may_not_be_given(public_folder: Path) -> None:
     """The error names the group and the remedy, and nothing is left behind."""
-    open_to_all(tmp_path / "s")
-    os.chown(tmp_path, 4000, 4000)
+    os.chown(public_folder, 4000, 4000)
     code = (
         "import pathlib, wire.unix as u, os\n"
         "os.setgroups([4000]); os.setgid(4000); os.setuid(4000)\n"
         "try:\n"
-        f"    with u.unix_listener(pathlib.Path({str(tmp_path / 's')!r}), group=4001): pass\n"
+        f"    with u.unix_listener(pathlib.Path({str(public_folder / 's')!r}), group=4001): pass\n"
         "except u.SocketError as error: print(error.reason, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("not_permitted")
     assert "4001" in done.stdout
-    assert names(tmp_path) == ["s.lock"]
+    assert names(public_folder) == ["s.lock"]
 
 
 async def test_a_passed_socket_must_listen(tmp_path: Path) -> None:
@@ -195,31 +194,23 @@ async def called(path: Path, user: int, groups: list[int], *, late: bool = False
     return (await trio.run_process(command, capture_stdout=True, capture_stderr=True)).stdout.decode()
 
 
-def open_to_all(path: Path) -> None:
-    if path.exists():
-        path.chmod(0o666)
-    for directory in path.parents:
-        if directory.stat().st_uid == os.geteuid() and directory != Path("/"):
-            directory.chmod(directory.stat().st_mode | 0o055)
-
-
 @ROOT
 @pytest.mark.parametrize("count", [3, 300])
-async def test_supplementary_groups_count(tmp_path: Path, count: int) -> None:
+async def test_supplementary_groups_count(public_folder: Path, count: int) -> None:
     """threats U05: SO_PEERGROUPS, and again with more room where Python's 256 groups do not do."""
     given = list(range(70_000, 70_000 + count))
-    async with unix_server(tmp_path, get("/groups", groups)) as (_, path):
-        open_to_all(path)
+    async with unix_server(public_folder, get("/groups", groups)) as (_, path):
+        path.chmod(0o666)
         answer = json.loads(await called(path, 4_000_000_000, given))
         assert answer["uid"] == 4_000_000_000
         assert answer["gids"] == given
 
 
 @ROOT
-async def test_the_overflow_user_is_never_served(tmp_path: Path) -> None:
+async def test_the_overflow_user_is_never_served(public_folder: Path) -> None:
     """threats U06."""
-    async with unix_server(tmp_path, get("/groups", groups)) as (server, path):
-        open_to_all(path)
+    async with unix_server(public_folder, get("/groups", groups)) as (server, path):
+        path.chmod(0o666)
         with pytest.raises(subprocess.CalledProcessError) as caught:
             await called(path, OVERFLOW_UID, [OVERFLOW_UID])
         assert b"BrokenPipeError" in caught.value.stderr or b"Reset" in caught.value.stderr
@@ -229,19 +220,18 @@ async def test_the_overflow_user_is_never_served(tmp_path: Path) -> None:
 
 
 @ROOT
-async def test_credentials_are_those_at_connect(tmp_path: Path) -> None:
+async def test_credentials_are_those_at_connect(public_folder: Path) -> None:
     """threats U03, fact 11: who drops root after connect() is still root here; nothing is read but the stream."""
-    async with unix_server(tmp_path, get("/groups", groups)) as (_, path):
-        open_to_all(path)
+    async with unix_server(public_folder, get("/groups", groups)) as (_, path):
+        path.chmod(0o666)
         answer = json.loads(await called(path, 4000, [4000], late=True))
         assert answer["uid"] == 0
 
 
 @ROOT
-async def test_the_mode_keeps_other_users_out(tmp_path: Path) -> None:
+async def test_the_mode_keeps_other_users_out(public_folder: Path) -> None:
     """threats U01."""
-    async with unix_server(tmp_path, get("/groups", groups)) as (server, path):
-        open_to_all(path)
+    async with unix_server(public_folder, get("/groups", groups)) as (server, path):
         path.chmod(0o600)
         with pytest.raises(subprocess.CalledProcessError) as caught:
             await called(path, 4000, [4000])
