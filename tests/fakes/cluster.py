@@ -326,8 +326,16 @@ def _edited(envelope: bytes, members: Mapping[str, object]) -> bytes:
     assert isinstance(value, dict)
     for name, item in members.items():
         is_seconds = name in _TIMES and type(item) is int
-        value[name] = format_time(item) if is_seconds else item  # type: ignore[arg-type]
+        value[name] = _time(item) if is_seconds else item  # type: ignore[arg-type]
     return canonical.dumps({name: item for name, item in value.items() if item is not DROP})
+
+
+def _time(seconds: int) -> object:
+    """As documents have it; a number that is the time of no calendar stays one."""
+    try:
+        return format_time(seconds)
+    except (ValueError, OverflowError, OSError):
+        return seconds
 
 
 def _parsed(data: bytes, otherwise: Envelope) -> Envelope:
