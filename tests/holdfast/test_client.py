@@ -186,7 +186,7 @@ def misbehaving(folder: Path, answer: bytes) -> Client:
         listening.close()
 
     threading.Thread(target=serve, daemon=True).start()
-    return Client(path, folder / "none", timeout_s=5)
+    return Client(path, folder / "none", timeout_s=60)
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc"])
