@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from coordinator import configuration, own_certificate
+from coordinator import configuration
 from coordinator.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
@@ -64,6 +64,8 @@ def remove(asked: Asked, name: str, yes: bool) -> None:
 @says_what_is_wrong
 def certificate(hosts: tuple[str, ...], ca: Path | None, path: Path, as_json: bool) -> None:
     """A new certificate for the coordinator of this machine, of the CA that nodes trust. It is shown after a reload."""
+    from coordinator import own_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+
     at = configuration.load(path)
     for name in (at.certificate, at.key):
         if name.startswith(CREDENTIAL):
