@@ -1,5 +1,6 @@
 """From an empty disk to a node that runs on what its coordinator declares."""
 
+import json
 import tomllib
 
 from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
@@ -70,6 +71,15 @@ def coordinator_begins_a_cluster(lab: Lab) -> None:
     lab.control.apply(FABRIC.format(cluster=CLUSTER, port=lab.control.port))
 
 
+def certificate_of_the_coordinator_is_renewed(lab: Lab) -> None:
+    """By root, for the account and the sandbox that it runs in; the nodes that join afterwards are bound to it."""
+    machine, control = lab.coordinator, lab.control
+    made = json.loads(machine.good("holdfastctl", "coordinators", "certificate", "--json"))["fingerprint"]
+    check(control.certificate not in ("", made), f"it is shown before the reload: {made}")
+    machine.good("systemctl", "reload", "holdfast-coordinator")
+    machine.until(lambda: control.certificate == made, 60, "the coordinator to show its new certificate", every_s=0.3)
+
+
 def agent_is_installed_by_apt_with_what_it_depends_on(lab: Lab, node: Node) -> None:
     install(node.machine, lab.packages, AGENT, CLIENT)
     node.machine.good("useradd", "--groups", "holdfast", "--user-group", MEMBER)
@@ -134,6 +144,7 @@ STEPS = (
     Once(machines_boot),
     Once(coordinator_without_a_cluster_says_how_one_begins),
     Once(coordinator_begins_a_cluster),
+    Once(certificate_of_the_coordinator_is_renewed),
     Each(agent_is_installed_by_apt_with_what_it_depends_on),
     Each(first_start_says_unenrolled_and_what_to_do),
     Each(agent_that_is_told_its_coordinator_says_that_it_wants_a_token),

@@ -87,6 +87,11 @@ class Control:
             raise refused
 
     @property
+    def certificate(self) -> str:
+        """The fingerprint of the one that it shows."""
+        return str(json.loads(self.ctl("status", "--json"))["certificate"]["sha256"])
+
+    @property
     def ca(self) -> str:
         return (self.machine.root / self.state.lstrip("/") / "tls" / "ca.pem").read_text()
 
