@@ -135,6 +135,9 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     api.ask("POST", "/v1/operators/{name}", {"certificate": certificate}, name="alice")
     assert len(api.ask("GET", "/v1/operators")["operators"]) == 1
     api.ask("DELETE", "/v1/operators/{name}", name="alice")
+    answering = api.ask("GET", "/v1/coordinators")["answering"]
+    assert api.ask("DELETE", "/v1/coordinators/{coordinator_id}", coordinator_id=answering)["code"] == "in_use"
+    assert api.ask("DELETE", "/v1/coordinators/{coordinator_id}", coordinator_id="gone")["code"] == "not_found"
     api.ask("GET", "/v1/nodes/{node_id}/versions/{scope}", node_id="gateway", scope="route_policy")
     api.ask("POST", "/v1/allowlist/{node_id}", {"kind": "data"}, node_id="other")
     token = api.ask("POST", "/v1/tokens", {"node_id": "other"})
