@@ -30,12 +30,12 @@ from coordinator.signing_key import SigningKey
 from snapshot.bundle import CONFIG, ROOT, SCOPE
 from snapshot.identifiers import is_id
 from snapshot.signature import ED25519
-from wire.certificate import fingerprint, make_authority
-from wire.endpoint import BadEndpointError, Endpoint
+from wire.certificate import KeyPair, fingerprint, make_authority
 
 YEAR = 365 * 86_400
 ROOT_LIFETIME_S = 20 * YEAR
 CONFIG_LIFETIME_S = YEAR
+NOTE = "init.incomplete"
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,12 @@ def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     others = [wanted.root_keys, *([wanted.configuration[0].parent] if wanted.configuration else [])]
     with new_files.directories(wanted.state, others), _opened(wanted) as database:
         is_done = partial(_is_initialised, database)
-        new_files.clear_up(wanted.state, is_done)
+        note = wanted.state / NOTE
+        new_files.clear_up(note, is_done)
         if is_done():
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
         plan = _planned(wanted, now)
-        with new_files.together(wanted.state, plan.files, is_done):
+        with new_files.together(note, plan.files, is_done):
             _found(database, wanted, plan, actor=actor, now=now)
     return _made(wanted, plan)
 
@@ -109,14 +110,7 @@ def _check(wanted: Wanted) -> None:
         detail = f"{wanted.root_keys} lies in the coordinator's own directory, {wanted.state}"
         remedy = "put root keys elsewhere, best on a medium that is taken away: --root-keys-to"
         raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
-    _host(wanted)
-
-
-def _host(wanted: Wanted) -> str:
-    try:
-        return Endpoint.parse(wanted.url, configured=True).host
-    except BadEndpointError as error:
-        raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
+    own_certificate.host_of(wanted.url)
 
 
 @contextmanager
@@ -170,21 +164,31 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
     roots = tuple(custody.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = custody.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
-    server = own_certificate.issued(ca, (_host(wanted), *wanted.hosts), now)
-    tls = wanted.state / "tls"
+    server = own_certificate.issued(ca, (own_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
         *((wanted.root_keys / custody.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / custody.file_name(CONFIG, config), key_file(config)),
-        (token_file(wanted.state), key_file(token)),
+        *own_files(wanted.state, token, ca, server, wanted.configuration),
+    ]
+    return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
+
+
+def own_files(
+    state: Path, token: SigningKey, ca: KeyPair, server: KeyPair, configuration: tuple[Path, str] | None
+) -> Files:
+    """What each coordinator has beside its config keys."""
+    tls = state / "tls"
+    files = [
+        (token_file(state), key_file(token)),
         (tls / own_certificate.AUTHORITY_KEY, plain_file(ca.key_pem)),
         (tls / own_certificate.AUTHORITY, plain_file(ca.certificate_pem, 0o644)),
         (tls / "server-key.pem", plain_file(server.key_pem)),
         (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
     ]
-    if wanted.configuration is not None:
-        path, text = wanted.configuration
+    if configuration is not None:
+        path, text = configuration
         files.append((path, plain_file(text.encode(), 0o644)))
-    return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
+    return files
 
 
 def keys_directory(state: Path) -> Path:

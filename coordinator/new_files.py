@@ -1,7 +1,7 @@
 """Files that come all together or not at all, though the process may be gone at any moment (rules J34, P7).
 
-A note in the coordinator's own directory names them before the first is written. It goes last; whoever finds one that
-was left removes what it names, unless what the files are for was done.
+A note names them before the first is written. It goes last; whoever finds one that was left removes what it names,
+unless what the files are for was done. Each purpose has a note of its own: nobody clears up after another.
 """
 
 import os
@@ -13,7 +13,6 @@ from coordinator import custody, signing_key
 from coordinator.refusal import Code, Refused
 from coordinator.signing_key import SigningKey
 
-NOTE = "init.incomplete"
 _NOTE_END = "end"
 
 Files = Sequence[tuple[Path, Callable[[Path], None]]]
@@ -36,22 +35,21 @@ def directories(state: Path, others: Sequence[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def together(state: Path, files: Files, is_done: Callable[[], bool]) -> Iterator[None]:
+def together(note: Path, files: Files, is_done: Callable[[], bool]) -> Iterator[None]:
     """They are there in the block, and after it if `is_done`. Refused where one of them is there already."""
     for path, _ in files:
         if path.exists() or path.is_symlink():
             raise Refused(Code.ALREADY_INITIALISED, f"{path} is there already", remedy="move it away first")
     try:
-        _note(state, [path.absolute() for path, _ in files])
+        _note(note, [path.absolute() for path, _ in files])
         _write(files)
         yield
     finally:
-        clear_up(state, is_done)
+        clear_up(note, is_done)
 
 
-def clear_up(state: Path, is_done: Callable[[], bool]) -> None:
+def clear_up(note: Path, is_done: Callable[[], bool]) -> None:
     """The note goes; where nothing came of it, so does all that it names."""
-    note = state / NOTE
     if not note.exists():
         return
     if not is_done():
@@ -59,7 +57,7 @@ def clear_up(state: Path, is_done: Callable[[], bool]) -> None:
         for line in lines if lines[-1] == _NOTE_END else ():  # a note half written came before all else
             _remove(line)
     note.unlink()
-    custody.sync_directory(state)
+    custody.sync_directory(note.parent)
 
 
 def key_file(key: SigningKey, passphrase: bytes | None = None) -> Callable[[Path], None]:
@@ -78,12 +76,12 @@ def plain_file(data: bytes, mode: int = 0o600) -> Callable[[Path], None]:
     return write
 
 
-def _note(state: Path, files: Sequence[Path]) -> None:
+def _note(note: Path, files: Sequence[Path]) -> None:
     """What is about to be written, on the disk before any of it: files, then directories that are new."""
     new = {path.parent for path in files if not path.parent.exists()}
     lines = [*map(str, files), *(f"{path}/" for path in sorted(new)), _NOTE_END]
-    plain_file("\n".join(lines).encode())(state / NOTE)
-    custody.sync_directory(state)
+    plain_file("\n".join(lines).encode())(note)
+    custody.sync_directory(note.parent)
 
 
 def _write(files: Files) -> None:

@@ -33,6 +33,14 @@ def issued(ca: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
         raise Refused(Code.BAD_KEY, f"no certificate can be issued: {error}", remedy=remedy) from None
 
 
+def host_of(url: str) -> str:
+    """Of https://host:port, as an operator wrote it."""
+    try:
+        return Endpoint.parse(url, configured=True).host
+    except BadEndpointError as error:
+        raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
+
+
 def renew(certificate: Path, key: Path, ca: KeyPair, hosts: Sequence[str], now: float) -> Certificate:
     """Another certificate of a new key in both files, for the present names unless others are given.
 

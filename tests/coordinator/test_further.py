@@ -1,7 +1,6 @@
 """`coordinators add`: a further coordinator's machine, whole or not at all (rules K26, K34, P7)."""
 
 import multiprocessing
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +14,9 @@ from sqlalchemy import delete
 from coordinator import authority, custody, further, initialise, replicas, schema
 from coordinator.database import Database
 from coordinator.further import Wanted
-from coordinator.new_files import NOTE
 from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
-from tests.coordinator.test_initialise import NOW, dies_at, tree
+from tests.coordinator.test_initialise import DIED, NOW, dies_at, tree
 from tests.coordinator.test_initialise import wanted as first_wanted
 from wire.certificate import Certificate, fingerprint, pem_to_der
 
@@ -93,6 +91,17 @@ def test_again_is_refused_and_changes_nothing(wanted: Wanted, tmp_path: Path) ->
     add(replace(elsewhere, coordinator_id="coord-3"))
 
 
+def test_what_was_done_is_not_cleared_up_by_another(wanted: Wanted) -> None:
+    """rules P7: killed between its last two writes, and then another one is wanted in the same place"""
+    add(wanted)
+    whole = tree(wanted.state)
+    note = wanted.state / "coord-2.incomplete"
+    note.write_text("\n".join([*(str(wanted.state / name) for name in whole), "end"]))
+    assert refused(replace(wanted, coordinator_id="coord-3")).code is Code.ALREADY_INITIALISED
+    assert refused(wanted).code is Code.CONFLICT
+    assert tree(wanted.state) == whole
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -165,7 +174,7 @@ def test_killed_anywhere_it_can_be_run_again(wanted: Wanted, tmp_path: Path) -> 
         process.join()
         if process.exitcode == 0:
             break
-        assert process.exitcode == os.WEXITSTATUS(9 << 8)
+        assert process.exitcode == DIED
         try:
             add(given)
             outcomes.append("made")
@@ -174,7 +183,7 @@ def test_killed_anywhere_it_can_be_run_again(wanted: Wanted, tmp_path: Path) -> 
             outcomes.append("was whole")
         assert len(custody.config_keys(initialise.keys_directory(state), {})) == 1
         assert (state / "tls" / "server.pem").is_file()
-        assert not (state / NOTE).exists()
+        assert not list(state.glob("*.incomplete"))
     else:
         raise AssertionError("it never ended")
     assert outcomes[0] == "made"

@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from coordinator import authority, custody, documents, initialise, signing_requests, tokens
 from coordinator.database import Database
-from coordinator.initialise import Wanted
-from coordinator.new_files import NOTE
+from coordinator.initialise import NOTE, Wanted
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
 from snapshot.bundle import CONFIG, ROOT
 from wire.certificate import Certificate, pem_to_der
 
 NOW = 1_800_000_000.0
+DIED = 9
 
 
 def wanted(tmp_path: Path, **members: object) -> Wanted:
@@ -173,7 +173,7 @@ def dies_at(number: int, given: object, make: Callable[[Any], object]) -> None:
         fsync(descriptor)
         left[0] -= 1
         if left[0] == 0:
-            os._exit(9)
+            os._exit(DIED)
 
     os.fsync = counted
     make(given)
