@@ -141,15 +141,11 @@ class Daemon:
         await self.coordinator.seen.write()
 
     async def _reload(self) -> None:
-        """Keys and certificates are read again; what cannot be read leaves the present ones as they are."""
+        """Keys and certificates are read again: all of it is taken, or all stays as it is."""
         at, coordinator = self.configuration, self.coordinator
         try:
-            coordinator.publisher.keys = _config_keys(at)
-            shown = _shown(at)
-            self.transports.show(shown)
-            coordinator.shown.certificate = Certificate.read(shown.der)
-            for table in (coordinator.pins.table, self.door.table):
-                table.add_own(shown.der)
+            keys, shown = _config_keys(at), _shown(at)
+            certificate = Certificate.read(shown.der)
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
         except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
             _log.error("not reloaded", reason=str(error))
@@ -157,8 +153,13 @@ class Daemon:
         except SQLAlchemyError as error:
             _log.error("not reloaded", reason=told(error))
             return
-        self.coordinator.publisher.wake()
-        _log.info("reloaded", keys=[key.key_id for key in self.coordinator.publisher.keys])
+        for table in (coordinator.pins.table, self.door.table):
+            table.add_own(shown.der)
+        self.transports.show(shown)
+        coordinator.shown.certificate = certificate
+        coordinator.publisher.keys = keys
+        coordinator.publisher.wake()
+        _log.info("reloaded", keys=[key.key_id for key in keys])
 
 
 def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:

@@ -8,10 +8,12 @@ import pytest
 import trio
 import trio.testing
 
-from coordinator import authority, replicas
+from coordinator import authority, custody, replicas
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
+from coordinator.signing_key import SigningKey
 from coordinator.tokens import key_id_of
+from snapshot.bundle import CONFIG
 from tests.coordinator.candidates import FOUNDING, NOW, SERVER, contents
 from tests.coordinator.daemon import Running, TlsNode, running
 from tests.coordinator.founding import Founded
@@ -139,9 +141,10 @@ async def test_nodes_join_after_the_certificate_was_exchanged(founded: Founded) 
 
 
 async def test_an_exchange_that_fails_leaves_the_present_one(founded: Founded, capfd: pytest.CaptureFixture) -> None:
-    """A key that does not fit the certificate: it is said, and joins go on as before"""
+    """A key that does not fit the certificate: it is said, and joins go on as before; nothing else is taken either"""
     async with running(founded) as at:
         before = known(at.daemon.coordinator.database)
+        custody.keep(founded.folder / "keys", CONFIG, SigningKey.generate())
         (founded.folder / "server.key").write_bytes(b"no key")
         os.kill(os.getpid(), signal.SIGHUP)
         said = ""
@@ -150,4 +153,5 @@ async def test_an_exchange_that_fails_leaves_the_present_one(founded: Founded, c
                 await trio.testing.wait_all_tasks_blocked(0.01)
                 said += "".join(capfd.readouterr())
         assert known(at.daemon.coordinator.database) == before
+        assert [key.key_id for key in at.daemon.coordinator.publisher.keys] == [founded.config.key_id]
         await admitted(at, "node-a")

@@ -371,6 +371,22 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
         assert (await asked(port, context(new, alice)))[0] == 200
 
 
+async def test_files_in_the_middle_of_an_exchange_are_not_looked_at(tmp_path: Path) -> None:
+    """rules P13, threats M07: a pin is taken away meanwhile, and who stays is served as before"""
+    alice, alice_der = node(tmp_path, "alice")
+    bob, bob_der = node(tmp_path, "bob")
+    table = PinTable()
+    table.add(alice_der, "alice")
+    gone = table.add(bob_der, "bob")
+    async with pinned_server(tmp_path, table) as (server, port, der):
+        (tmp_path / "server.key").write_bytes(b"half a k")
+        (tmp_path / "server.crt").unlink()
+        table.remove(gone.fingerprint)
+        await transport_of(server).wait_settled()
+        await alert(port, context(der, bob))
+        assert (await asked(port, context(der, alice)))[0] == 200
+
+
 async def test_the_end_of_a_connection_is_announced(tmp_path: Path) -> None:
     """platform.md 9: close_notify, so that OpenSSL 3 clients see a proper end."""
     alice, alice_der = node(tmp_path, "alice")
