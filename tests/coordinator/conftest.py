@@ -1,6 +1,5 @@
 """One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL."""
 
-import warnings
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -18,21 +17,12 @@ _numbers = count()
 
 @pytest.fixture(scope="session")
 def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        started = postgresql.server(tmp_path_factory.mktemp("postgresql"))
-        url = started.__enter__()
-    except postgresql.Unavailable as error:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(f"NO POSTGRESQL, HALF OF THESE TESTS ARE NOT RUN: {error}", stacklevel=1)
-        pytest.skip(f"NO POSTGRESQL: {error}")
-    try:
-        template = Database(url.format("postgres"))
+    folder = tmp_path_factory.mktemp("postgresql")
+    with postgresql.or_skip(folder, "pg", "HALF OF THESE TESTS ARE NOT RUN") as server:
+        template = Database(server.url.format("postgres"))
         template.migrate()
         template.close()
-        yield url
-    finally:
-        started.__exit__(None, None, None)
+        yield server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,10 +9,13 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 _AS_OTHERS = ("postgres", "nobody")
 
@@ -79,6 +82,20 @@ def stoppable(directory: Path, name: str) -> Iterator[Server]:
         with suppress(Unavailable):  # a test may have stopped it
             started.stop()
         shutil.rmtree(base, ignore_errors=True)
+
+
+@contextmanager
+def or_skip(directory: Path, name: str, what: str) -> Iterator[Server]:
+    """The same, for a fixture; where there is none, its tests are left out, and `what` that means is said loudly."""
+    with ExitStack() as at_the_end:
+        try:
+            started = at_the_end.enter_context(stoppable(directory, name))
+        except Unavailable as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.warn(f"NO POSTGRESQL, {what}: {error}", stacklevel=1)
+            pytest.skip(f"NO POSTGRESQL: {error}")
+        yield started
 
 
 def _newest() -> Path | None:

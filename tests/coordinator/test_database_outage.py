@@ -24,15 +24,8 @@ SELDOM = "store_polling_s = 300"  # the first write that goes well ends a fault,
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[postgresql.Server]:
-    try:
-        started = postgresql.stoppable(tmp_path, "outage")
-        found = started.__enter__()
-    except postgresql.Unavailable as error:
-        pytest.skip(f"NO POSTGRESQL: {error}")
-    try:
+    with postgresql.or_skip(tmp_path, "outage", "NONE IS STOPPED") as found:
         yield found
-    finally:
-        started.__exit__(None, None, None)
 
 
 async def unavailable(asked: Awaitable[object]) -> None:

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,18 +19,8 @@ WRONG_CONFIGURATION = 78
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[str]:
-    try:
-        started = postgresql.stoppable(tmp_path, "replicas")
-        server = started.__enter__()
-    except postgresql.Unavailable as error:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(f"NO POSTGRESQL, REPLICAS ARE NOT TRIED: {error}", stacklevel=1)
-        pytest.skip(f"NO POSTGRESQL: {error}")
-    try:
+    with postgresql.or_skip(tmp_path, "replicas", "REPLICAS ARE NOT TRIED") as server:
         yield server.url.format("postgres")
-    finally:
-        started.__exit__(None, None, None)
 
 
 @pytest.fixture
