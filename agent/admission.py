@@ -13,12 +13,15 @@ import structlog
 
 from agent.download import Arrival, NotListedError, download
 from agent.node import Node
+from agent.waiting import STEP, TOO_MANY_WAIT, MayNotWaitError
 from snapshot.container import Opening
 from snapshot.envelope import Envelope
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
+from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
+from store.errors import StoreError, StoreFault
 from store.pending import Pending
 from store.records import Rejection
 
@@ -52,6 +55,7 @@ class Asked:
     source: str
     scope: str = ""
     is_wanted: Callable[[Envelope], bool] | None = None
+    listed: ScopeVersion | None = None  # what the head says of it
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Admission:
     node: Node
 
     async def receive(self, chunks: AsyncIterable[bytes], asked: Asked, holder: Holder) -> Verdict:
-        """Rejected and NotListedError (both recorded), StoreError, and what reading the chunks raises."""
+        """Rejected, NotListedError, MayNotWaitError (all recorded), StoreError, and what reading the chunks raises."""
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted)
         try:
             slot = await download(self.node.threads, arrival, chunks)
@@ -68,6 +72,9 @@ class Admission:
             raise
         except NotListedError as error:
             await self.record(asked, error.envelope, 9, NOT_LISTED, str(error))
+            raise
+        except MayNotWaitError as error:
+            await self.record(asked, error.envelope, STEP, error.reason, error.detail)
             raise
         return await self.judge(slot, asked, holder, arrival.envelope)
 
@@ -84,13 +91,26 @@ class Admission:
         if isinstance(verdict, Verified):
             return Candidate(verdict, slot, asked.source)
         if isinstance(verdict, NotYetValid):
-            await self.node.threads.write(slot.wait, verdict.envelope.valid_from)
+            await self._wait(slot, asked, verdict.envelope)
         else:
             await self.node.threads.write(slot.drop)
         return verdict
 
+    async def _wait(self, slot: Pending, asked: Asked, envelope: Envelope) -> None:
+        """Until its time has come, or MayNotWaitError where too much waits already."""
+        try:
+            await self.node.threads.write(slot.wait, envelope.valid_from)
+        except StoreError as error:
+            await self.node.threads.write(slot.drop)
+            if error.fault is not StoreFault.TOO_LARGE:
+                raise
+            await self.record(asked, envelope, STEP, TOO_MANY_WAIT, error.detail)
+            raise MayNotWaitError(envelope, TOO_MANY_WAIT, error.detail) from error
+
     async def record(self, asked: Asked, envelope: Envelope | None, step: int, reason: str, detail: str) -> None:
-        """One bounded record; who reports is woken."""
+        """One bounded record; who reports is woken. What a document that cannot be read was to be, the head says."""
+        claimed = envelope or asked.listed
+        content_hash = envelope.state_hash if envelope else asked.listed.content_hash if asked.listed else ""
         scope = asked.scope or (envelope.scope if envelope else "")
         rejection = Rejection(
             at=self.node.now(),
@@ -99,9 +119,10 @@ class Admission:
             step=step,
             authenticated=step > LAST_CLAIM,
             detail=detail,
-            snapshot_id=envelope.snapshot_id if envelope else "",
-            config_version=envelope.config_version if envelope else 0,
+            snapshot_id=claimed.snapshot_id if claimed else "",
+            config_version=claimed.config_version if claimed else 0,
             source=asked.source,
+            content_hash=content_hash,
         )
         self.node.counters.add("documents_rejected")
         log.warning(

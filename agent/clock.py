@@ -35,6 +35,11 @@ class SystemClock:
         return Reading(time.time(), Boot(self._boot_id, elapsed), is_synchronised())  # noqa: TID251 - this is the file
 
 
+def monotonic_s() -> float:
+    """CLOCK_MONOTONIC, in which systemd says since when a unit is active; it stands still in suspend."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def is_synchronised() -> bool | None:
     """As the kernel says; where that is refused, as the time service's own mark says; else None."""
     state = _adjtimex()

@@ -114,7 +114,8 @@ class TrustTable:
     root_key_ids: tuple[str, ...] = setting(
         array(_KEY_ID),
         (),
-        "The root keys that the first trust bundle must be signed by. Empty: those of the join are pinned.",
+        "The root keys that the first trust bundle must be signed by. Empty: those of the join are pinned, and shown "
+        "as unconfirmed until all of them are named here.",
     )
     root_threshold: int = setting(number(1, 64), 1, "How many of them must have signed it.")
     bundle_file: Path | None = setting(
@@ -175,7 +176,9 @@ class ServiceTable:
     command that is given the candidate before it becomes active, and may keep it out.
     """
 
-    name: str = setting(_IDENTIFIER, about="The service, as status and the journal name it.")
+    name: str = setting(
+        _IDENTIFIER, about="The service, as status and the journal name it: its id in the assignment, where it has one."
+    )
     scopes: tuple[str, ...] = setting(
         array(_SCOPE, 1), about="The scopes that it lives by. It is told when one of them changes."
     )
@@ -184,7 +187,9 @@ class ServiceTable:
         "none",
         "How it is told: `reload`, `restart` or `signal` of `unit`, `command`, or `none` where it watches by itself.",
     )
-    unit: str | None = setting(_UNIT, None, "The systemd unit. Needed for `reload`, `restart` and `signal`.")
+    unit: str | None = setting(
+        _UNIT, None, "The systemd unit, which shows whether it runs. Needed for `reload`, `restart` and `signal`."
+    )
     signal: str = setting(words("HUP", "USR1", "USR2"), "HUP", "The signal for `signal`.")
     command: tuple[str, ...] = setting(array(_WORD, 1), (), "The command for `command`; no shell reads it.")
     timeout_s: int = setting(number(1, 300), 30, "How long telling may take.")
@@ -204,6 +209,12 @@ class IntervalsTable:
     poll_wait_s: int = setting(number(1, 300), 55, "How long a request for the next head asks to be held.")
     backoff_cap_s: int = setting(
         number(30, 3_600), 300, "The longest pause before a source that failed is asked again."
+    )
+    head_fresh_s: int = setting(
+        number(300, DAY),
+        DAY,
+        "How long after its `issued_at` a head counts as fresh at most, whatever it says itself. Not below the "
+        "coordinator's `head_lifetime_s`, or the node is degraded between two heads.",
     )
     connect_s: int = setting(number(1, 60), 5, "Limit for a connection to be made.")
     silence_s: int = setting(number(5, 300), 30, "Limit for a transfer without progress.")
@@ -225,7 +236,8 @@ class LimitsTable:
     map_bytes: int = setting(
         number(256 * MIB, 64 * GIB),
         4 * GIB,
-        "The largest that the store may become: address space, not disk that is taken at once.",
+        "The largest that scopes may make the store: address space, not disk that is taken at once. Beside it lie "
+        "64 MiB for trust bundles, recoveries and heads, and a sixteenth for collecting garbage.",
     )
 
     def documents(self) -> Limits:
@@ -295,9 +307,7 @@ def parse(value: Mapping[str, object]) -> Settings:
     known = [*_SINGLE, *_OTHERS]
     problems += [unknown(key, known, "") for key in value if key not in known and key not in _COORDINATORS_OWN]
     given: dict[str, object] = {
-        name: read_table(cls, value[name], name, problems)
-        for name, cls in _SINGLE.items()
-        if name in value
+        name: read_table(cls, value[name], name, problems) for name, cls in _SINGLE.items() if name in value
     }
     if "manual" in value:
         given["manual"] = _manual(value["manual"], problems)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import structlog
 import trio
 
-from agent.degraded import Answer, Mode, Question, Reason
 from agent.node import Node
+from snapshot.degraded import Answer, Mode, Question, Reason
 from store.errors import StoreError
 
 DECIDED = "decided"

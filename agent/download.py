@@ -1,6 +1,6 @@
 """Bytes into the pending slot, section by section, in flat memory (architecture.md, "One update"; rules S8, L39).
 
-    download   the chunks of an answer become a sealed slot, or Rejected, or NotListedError
+    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, MayNotWaitError
 
 Nothing is kept before steps 1..5 vouch for the opening and it is what was asked for; each section's size is known from
 the signed manifest before its first byte is read. The reading is done on the writing thread, so that neither a large
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, Callable
 from typing import TypeVar
 
 from agent.threads import Threads
+from agent.waiting import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
 from snapshot.envelope import Envelope
 from snapshot.holder import Holder
@@ -48,7 +49,7 @@ class Arrival:
         self._reader = Reader(holder.limits)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes; none say that it has ended. Rejected, NotListedError, StoreError."""
+        """The next bytes; none say that it has ended. Rejected, NotListedError, MayNotWaitError, StoreError."""
         self._reader.receive_data(data)
         while (event := self._reader.next_event()) is not Need.DATA:
             match event:
@@ -72,7 +73,8 @@ class Arrival:
         self.envelope = judge_opening(opening, self._holder, kind=self._kind, now=self._now)
         if self._wanted is not None and not self._wanted(self.envelope):
             raise NotListedError(self.envelope)
-        self.slot = self._store.receive(self.envelope.scope, now=self._now, limits=self._holder.limits)
+        refuse_too_far_ahead(self.envelope, self._now)
+        self.slot = self._store.receive(self.envelope.scope, now=self._now, limits=self._holder.limits, kind=self._kind)
         self.slot.receive(opening)
 
 

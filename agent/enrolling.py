@@ -1,11 +1,11 @@
 """Whose roots this node trusts, once and for ever: pinned outside of the store (format.md 8; threats D-19).
 
 The roots of the configuration; else those of an installed first bundle; else, in a join over a verified TLS chain, the
-first bundle's own.
+first bundle's own. Those are shown as unconfirmed until the configuration names them, too.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.configuration import TrustTable
 from snapshot import canonical
@@ -67,6 +67,24 @@ def enrolment(node_id: str, verified: Verified, roots: Roots, trusted_by: str, n
         enrolled_at=int(now),
         confirmed=trusted_by != FIRST_USE,
     )
+
+
+def are_confirmed(enrolled: Enrolment, trust: TrustTable) -> bool:
+    """Whether an operator has named these roots: before the join, or in the configuration since (threats D-19)."""
+    named = set(trust.root_key_ids) == set(enrolled.root_keys) and trust.root_threshold <= enrolled.root_threshold
+    return enrolled.confirmed or named
+
+
+def roots_report(enrolled: Enrolment | None, trust: TrustTable) -> Mapping[str, object] | None:
+    """JSON for `/v1/status`: by what the pinned roots are trusted; None before anything is pinned."""
+    if enrolled is None:
+        return None
+    return {
+        "trusted_by": enrolled.trusted_by,
+        "confirmed": are_confirmed(enrolled, trust),
+        "root_key_ids": sorted(enrolled.root_keys),
+        "root_threshold": enrolled.root_threshold,
+    }
 
 
 def roots_of(enrolled: Enrolment) -> Roots:

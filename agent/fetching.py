@@ -18,6 +18,7 @@ from agent.reaction import REACTION, Reaction
 from agent.source import Kind, Source, document_place, increment_place
 from agent.sources import Sources
 from agent.trust import TrustChain
+from agent.waiting import MayNotWaitError
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.reasons import Reason, Rejected
@@ -85,6 +86,8 @@ class Fetching:
             if wanted.base is None:
                 _blame(source, str(error))
             return Outcome.LATER
+        except MayNotWaitError:
+            return Outcome.GIVEN_UP
         except Rejected as refused:
             return self._after_refusal(source, wanted, refused)
         source.worked()
@@ -97,6 +100,9 @@ class Fetching:
                 self.node.tell()
                 return Outcome.LATER
             case Reaction.NEXT_SOURCE:
+                if wanted.base is not None:  # the whole may be good, and nobody else may be there
+                    source.error = f"{refused.reason}: {refused.detail}"[:256]
+                    return Outcome.LATER
                 _blame(source, f"{refused.reason}: {refused.detail}")
                 return None
             case Reaction.ALARM:
@@ -130,7 +136,7 @@ class Fetching:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
-        asked = Asked(kind, str(source), wanted.scope, wanted.is_met_by)
+        asked = Asked(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed)
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from agent import standing
 from agent.chunks import Chunks
 from agent.decisions import Decisions
-from agent.degraded import Answer, Facts, Question
 from agent.download import NotListedError
-from agent.enrolling import peeked
+from agent.endings import endings
+from agent.enrolling import peeked, roots_report
 from agent.node import Node
+from agent.plan import plan
+from agent.running import Running
+from agent.waiting import STEP, MayNotWaitError
+from snapshot.degraded import Answer, Facts, Question
 from snapshot.identifiers import format_time
+from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
+from store.errors import StoreError
 from wire.request import HttpError
 from wire.version import VERSION
 
@@ -29,6 +35,7 @@ class Front:
 
     node: Node
     decisions: Decisions
+    running: Running
     update: "Update | None" = None
     sources: "Sources | None" = None
 
@@ -41,7 +48,14 @@ class Front:
     def listed(self) -> frozenset[str] | None:
         return self.node.listed()
 
+    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+        return await self.running.known(question, facts)
+
+    def wanted(self) -> Mapping[str, ScopeVersion]:
+        return {one.scope: one.listed for one in plan(self.node.holdings).wanted}
+
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        self.running.answered(question, answer, now)
         self.decisions.note(question, answer, uid, now)
 
     def report(self) -> Mapping[str, object]:
@@ -62,6 +76,7 @@ class Front:
             "degraded_since": None if since is None else format_time(since),
             "rollback_check": "confirmed" if node.learnt.checked_in else "unconfirmed",
             "roles": sorted(node.holdings.roles),
+            "roots": roots_report(node.reader.enrolled, node.settings.trust),
             "trust_bundle_version": bundle.version if bundle else 0,
             "clock": {
                 "synchronised": moment.synchronised,
@@ -75,6 +90,7 @@ class Front:
             "refresh_required": sorted(node.learnt.refresh_required),
             "passed_over": sorted(node.learnt.passed_over),
             "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
+            "ends": [each.to_value(moment.now) for each in endings(node)],
             "counters": node.counters.all(),
         }
 
@@ -91,6 +107,10 @@ class Front:
             return await self.update.importing.take(Chunks(first, chunks), said.kind, "import")
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
+        except MayNotWaitError as error:
+            raise HttpError(422, error.reason, error.detail, step=STEP) from error
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
 
 
 async def _opening(chunks: AsyncIterator[bytes]) -> bytes:

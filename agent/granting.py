@@ -14,6 +14,7 @@ from agent.chunks import Chunks
 from agent.join_codes import NotGrantedError, UnusableFileError
 from agent.node import Node
 from agent.update import Update
+from agent.waiting import MayNotWaitError
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
 from snapshot.reasons import Rejected
@@ -38,7 +39,7 @@ class Granting:
         for kind, data in others:
             try:
                 await self.update.importing.take(Chunks(data), kind, "join")
-            except Rejected:
+            except (Rejected, MayNotWaitError):
                 continue  # recorded; the head will name it again
 
     async def _trust(self, bundles: list[bytes], source: str) -> None:
@@ -69,7 +70,9 @@ class Granting:
             raise NotGrantedError("the first trust bundle is not valid yet")
         enrolled = enrolling.enrolment(node.settings.node.node_id, verified, roots, trusted_by, node.now())
         await node.threads.write(node.store.enrol, enrolled)
-        log.info("root keys pinned", trusted_by=trusted_by, root_key_ids=sorted(enrolled.root_keys))
+        node.reader.enrolled = enrolled
+        say = log.warning if trusted_by == enrolling.FIRST_USE else log.info
+        say("root keys pinned", trusted_by=trusted_by, root_key_ids=sorted(enrolled.root_keys))
 
     async def install(self) -> None:
         """Without a coordinator: the first bundle is a file (rules K3). UnusableFileError too."""

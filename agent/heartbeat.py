@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 import trio
 
-from agent import degraded, standing
+from agent import standing
 from agent.moment import Moment
 from agent.node import Node, above_held
 from agent.scope_reports import scope_reports
@@ -18,9 +18,10 @@ from agent.services import Notified
 from agent.source import Source
 from agent.sources import Sources
 from agent.view import View, Views
+from snapshot import degraded
 from store.errors import StoreError
 from store.journal import Event as KeptEvent
-from wire.backoff import spread
+from wire.backoff import BackOff, spread
 from wire.client import Call, ClientError, ClientFault
 from wire.endpoint import path
 from wire.messages import (
@@ -55,14 +56,19 @@ class Reporting:
     started: float = field(default_factory=trio.current_time)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. News make the next report sooner, but for one that nobody took: that rests first."""
+        back_off = BackOff(self.uniform)
         while True:
             seen = self.node.news.value
-            await self.report()
+            if await self.report():
+                back_off.succeeded()
+                least_s = SOON_S
+            else:
+                least_s = back_off.failed()
             interval_s = self.node.settings.intervals.heartbeat_interval_s
             with trio.move_on_after(spread(interval_s, JITTER, self.uniform)):
                 await self.node.news.wait_above(seen)
-                await trio.sleep(SOON_S)
+                await trio.sleep(least_s)
 
     async def report(self) -> bool:
         """To the first coordinator that takes it; whether one did. Raises nothing for what the other side does."""
@@ -88,11 +94,16 @@ class Reporting:
         except (ClientError, BadMessageError, StoreError) as error:
             self.node.counters.add("heartbeats_failed")
             if isinstance(error, ClientError) and error.code == REVOKED:
-                self.node.fence()
+                self._ask_whether_revoked(source)
             log.info("heartbeat not taken", source=str(source), error=str(error))
             return False
         self.node.counters.add("heartbeats")
         return True
+
+    def _ask_whether_revoked(self, source: Source) -> None:
+        """A hint to ask for the head that would say so; once for each time that the claim begins."""
+        if self.node.note_revocation_claim(str(source)):
+            self.sources.wake()
 
     async def _learn(self, answer: HeartbeatAnswer) -> None:
         """What was recorded and is above what we hold: this disk was put back (rules K41, P18)."""
@@ -143,6 +154,7 @@ class Reporting:
             trust_bundle_version=bundle.version if bundle else 0,
             counters=node.counters.all() | self._standing_faults(),
             journal=(),
+            interval_s=node.settings.intervals.heartbeat_interval_s,
         )
 
     def _standing_faults(self) -> dict[str, int]:
@@ -157,8 +169,7 @@ def _head(view: View, now: float) -> HeadReport | None:
         return None
     envelope = view.head.document.envelope
     grade = "fresh" if view.head_is_fresh(now) else "expired"
-    age_s = max(0, int(now - envelope.issued_at))
-    return HeadReport(envelope.config_version, envelope.authority_epoch, age_s, grade)
+    return HeadReport(envelope.config_version, envelope.authority_epoch, view.head.age_s(now), grade)
 
 
 def _event(kept: KeptEvent) -> Event:

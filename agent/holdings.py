@@ -6,20 +6,21 @@ Expensive parts (a bundle's keys, what a section names) are read once for each c
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.degraded import HeldScope
-from agent.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
-from agent.names import together
+from agent.names import compact, together
 from agent.view import View, Views
 from snapshot import bundle as bundles
 from snapshot import manifest as manifests
 from snapshot import trust
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
+from snapshot.degraded import HeldScope
+from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from snapshot.holder import Holder, Roots
 from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Entry, Head, Revocations
 from store.documents import StoredDocument
+from store.enrolment import Enrolment
 from store.store import Standing as StoreStanding
 from store.store import Store
 
@@ -55,14 +56,8 @@ class Holdings:
         return self.view.head.expires_at if self.view.head else None
 
     @property
-    def head_version(self) -> tuple[int, int]:
-        """(authority_epoch, generation) that was accepted, (0, 0) for none."""
-        mark = self.kept.marks.get(HEAD)
-        return mark.version if mark else (0, 0)
-
-    @property
     def held_head(self) -> tuple[int, int]:
-        """The same of the head that is held: one that was lost with its store is asked for again."""
+        """(authority_epoch, generation), (0, 0) for none: one that was lost with its store is asked for again."""
         return self.kept.active[HEAD].version if HEAD in self.kept.active else (0, 0)
 
 
@@ -76,6 +71,7 @@ class HoldingsReader:
     node_id: str
     limits: Limits
     roots: Roots | None = None
+    enrolled: Enrolment | None = None
     _bundle: tuple[str, TrustBundle] | None = None
     _head: tuple[str, Head] | None = None
     _grants: dict[tuple[str, str], Grants] = field(default_factory=dict)  # by scope type and section hash
@@ -85,7 +81,7 @@ class HoldingsReader:
         bundle = self._read_bundle(kept.active.get(TRUST_BUNDLE))
         head = self._read_head(kept.active.get(HEAD))
         head_revocations = head.revocations if head else Revocations()
-        revocations = _together(bundle.revocations if bundle else Revocations(), head_revocations)
+        revocations = head_revocations.with_bundle(bundle.revocations) if bundle else head_revocations
         roles, organizations = _established(kept.active)
         holder = Holder(
             cluster_id=self.cluster_id,
@@ -100,6 +96,7 @@ class HoldingsReader:
             used_nonces=kept.used_nonces,
             revocations=head_revocations,
             lost=kept.lost,
+            returned=kept.returned,
             limits=self.limits,
         )
         documents = {name: document for name, document in kept.active.items() if name != HEAD}
@@ -161,8 +158,14 @@ class HoldingsReader:
     def _grants_in(self, scope_type: str, name: str, entry: Entry, document: StoredDocument) -> Grants:
         key = scope_type + "/" + name, entry.sha256
         if key not in self._grants:
-            self._grants[key] = read_grants(scope_type, [(name, document.read(name))])
+            self._grants[key] = _compact(read_grants(scope_type, [(name, document.read(name))]))
         return self._grants[key]
+
+
+def _compact(grants: Grants) -> Grants:
+    """In little memory; endpoints are few, and are gone through."""
+    kept = {kind: compact(getattr(grants, kind)) for kind in Grants.__dataclass_fields__ if kind != "endpoints"}
+    return replace(grants, **kept)  # type: ignore[arg-type]
 
 
 def is_vouched_for(document: StoredDocument, holder: Holder) -> bool:
@@ -191,15 +194,3 @@ def _policy(document: StoredDocument | None) -> Policy | None:
     if document is None or POLICY_SECTION not in document.sections:
         return None
     return parse_policy(document.read(POLICY_SECTION))
-
-
-def _together(of_bundle: Revocations, of_head: Revocations) -> Revocations:
-    """What either takes away; what an expired head revoked stays revoked (format.md 5)."""
-    return Revocations(
-        of_head.version,
-        of_head.key_ids,
-        of_bundle.node_ids | of_head.node_ids,
-        of_bundle.role_assignments | of_head.role_assignments,
-        of_bundle.service_ids | of_head.service_ids,
-        of_bundle.endpoints | of_head.endpoints,
-    )

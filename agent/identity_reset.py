@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent import origins
 from agent.identity import FILE, NEXT
-from agent.start import FENCE_ROW, REVOKED_ROW
+from agent.start import REVOKED_ROW
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.identifiers import HEAD
 from store.disk import Disk
@@ -74,7 +74,7 @@ def reset(store: Store, disk: Disk, former: Identity, *, now: float) -> None:
     store.journal.record(EVENT, now, "", former.fingerprint)
     for name in _FILES:
         _destroy(store.paths.identity / name, store.paths.temporary / "identity.gone", disk)
-    for row in (REVOKED_ROW, FENCE_ROW, origins.ROW):
+    for row in (REVOKED_ROW, origins.ROW):
         store.table(Name.HEALTH).delete(row)
     store.garbage.run()
 

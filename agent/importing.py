@@ -8,6 +8,7 @@ import trio
 from agent.activating import Activating
 from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
 from agent.node import Node
+from agent.pacing import Pacing
 from agent.plan import Wanted
 from agent.validation import Validation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -26,9 +27,19 @@ class Importing:
     activating: Activating
     lock: trio.Lock = field(default_factory=trio.Lock)
     head_lock: trio.Lock = field(default_factory=trio.Lock)
+    pacing: Pacing = field(default_factory=Pacing)
 
     async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
-        """What became of it, as JSON. Rejected, NotListedError, StoreError."""
+        """What became of it, as JSON. Rejected, NotListedError, MayNotWaitError, StoreError.
+
+        After one that failed the next waits for the floor: who hands in the same one in a loop costs one look a second.
+        """
+        async with self.pacing.turn() as turn:
+            found = await self._take(chunks, kind, source)
+            turn.succeeded = found["outcome"] != VALIDATOR_REFUSED
+            return found
+
+    async def _take(self, chunks: AsyncIterable[bytes], kind: str, source: str) -> Mapping[str, object]:
         async with self.head_lock if kind == HEAD else self.lock:
             is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
             verdict = await self.admission.receive(chunks, Asked(kind, source, is_wanted=is_wanted), self.node.holder())

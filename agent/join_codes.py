@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from agent.token import BadTokenFileError
 from snapshot.reasons import Rejected, safe_text
-from store.errors import StoreError
+from store.disk import refusal
+from store.errors import StoreError, StoreFault
 from wire.certificate import BadCertificateError
 from wire.client import ClientError, ClientFault
 from wire.messages import BadMessageError
@@ -44,7 +45,15 @@ def code_of(error: Exception) -> str:
         return error.code or f"status_{error.status}" if refused else str(error.reason)
     if isinstance(error, StoreError):
         return str(error.fault)
+    if isinstance(error, OSError):
+        return _of_the_disk(error)
     return next(code for kind, code in CODES.items() if isinstance(error, kind))
+
+
+def _of_the_disk(error: OSError) -> str:
+    """A full disk has the store's own code, wherever it is met (rules L35)."""
+    fault = refusal(error).fault
+    return str(fault) if fault is StoreFault.STORE_FULL else CODES[OSError]
 
 
 def is_refusal(error: Exception) -> bool:

@@ -27,7 +27,7 @@ from agent.renewal import Renewal
 from agent.start import is_member
 from agent.token import BadTokenFileError, find_tokens
 from agent.update import Update
-from wire.backoff import BackOff
+from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
 from wire.client import ClientError
 from wire.contexts import Identity
@@ -56,12 +56,16 @@ class Joining:
         self.renewal = Renewal(self.node, self.identity, self.handshake, self.renewed)
 
     async def run(self) -> None:
-        """Until the node is a member; then its certificate is renewed in time. Until cancelled."""
+        """Until the node is a member; then its certificate is renewed in time. Until cancelled.
+
+        A file that changes all the time, or who wakes us in a loop, makes an attempt a second at most.
+        """
         back_off = BackOff(self.uniform, cap_s=float(self.node.settings.intervals.backoff_cap_s))
         while not self._is_member():
-            seen = self._stamps()
+            seen, woken = self._stamps(), self._woken
             with trio.move_on_after(await self._attempt(back_off)):
-                await self._reason_to_try(seen)
+                await trio.sleep(LEAST_S)
+                await self._reason_to_try(seen, woken)
                 back_off.succeeded()
         self.node.learnt.member, self.node.learnt.joining = True, False
         await self._key_is_held()
@@ -97,11 +101,11 @@ class Joining:
             asked = await self._try()
         except EXPECTED as error:
             retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
-            wait_s = max(1.0, back_off.failed(retry_after_s))
+            wait_s = back_off.failed(retry_after_s)
             self._failed(error, wait_s)
             return wait_s
         self.node.learnt.join_failure = None
-        return 0.0 if asked else LOOK_AGAIN_S
+        return (0.0 if self._is_member() else LEAST_S) if asked else LOOK_AGAIN_S
 
     async def _try(self) -> bool:
         """Whether there was anything to try with; it has succeeded then."""
@@ -165,9 +169,8 @@ class Joining:
         log.warning("not joined", code=failure.code, detail=failure.detail, again_in_s=round(wait_s, 1))
         self.node.tell()
 
-    async def _reason_to_try(self, seen: object) -> None:
-        """A file was put there, or somebody says so."""
-        woken = self._woken
+    async def _reason_to_try(self, seen: object, woken: trio.Event) -> None:
+        """A file was put there since then, or somebody has said so."""
         while not woken.is_set() and self._stamps() == seen:
             with trio.move_on_after(LOOK_EVERY_S):
                 await woken.wait()

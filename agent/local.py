@@ -20,15 +20,16 @@ from agent.node import Node
 from agent.notifiers import Command, Notifier, RequestedVerb, Watching
 from agent.projection import Projection
 from agent.publishing import Publishing
+from agent.running import Running
 from agent.services import Service, Services
+from agent.unit_states import read_state
 from agent.units import Verb
 from agent.validators import Validator, Validators
 from agent.view import Views
 from agent.watching import Watching as WatchApi
 from store.tables import Name
 from wire.lasting import LastingListener
-from wire.limits import LOCAL, REMOTE
-from wire.routes import Routes
+from wire.limits import LOCAL
 from wire.server import Server
 from wire.systemd import passed_sockets
 from wire.unix import HOSTS, UnixTransport, passed_listener, unix_listener
@@ -53,7 +54,9 @@ class Local:
 def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
     """`folder` is the agent's alone, for candidates that validators look at. ValueError names an unknown account."""
     active, published = Generation(), Generation()
-    front = Front(node, Decisions(node))
+    units = {one.name: one.unit for one in settings.services if one.unit is not None}
+    running = Running(node, units, read_state)
+    front = Front(node, Decisions(node), running)
     publishing = Publishing(
         views,
         _projection(settings.local),
@@ -71,7 +74,7 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
         published,
         node.now,
         random.uniform,
-        on_told=lambda _: node.tell_news(),
+        on_told=lambda name: _told(name, services, running, node),
     )
     watching = WatchApi(views, node.threads, active)
     access = Access.configured(settings.access, socket_group(settings.local))
@@ -94,7 +97,8 @@ def listener(local: LocalTable) -> Iterator[LastingListener]:
         yield passed_listener(next(iter(passed.values())))
         return
     group = group_id(local.socket_group) if local.socket_group else None
-    with unix_listener(local.socket_path, mode=local.socket_mode, group=group) as made:
+    where, named = local.socket_path, "[local] socket_path"
+    with unix_listener(where, mode=local.socket_mode, group=group, setting=named) as made:
         yield made
 
 
@@ -115,18 +119,6 @@ async def serve(
     scope.cancel()
 
 
-def probes(local: Local) -> Server:
-    """For the operator's tools, on a listener of their own (rules J46)."""
-    from wire.tls import PlainTransport  # noqa: PLC0415 - it loads X.509, which the first answer does not wait for
-
-    return Server("probes", Routes(*local.api.probe_routes()), PlainTransport(), REMOTE)
-
-
-async def probes_listener(listen: str) -> trio.SocketListener:
-    host, _, port = listen.rpartition(":")
-    return (await trio.open_tcp_listeners(int(port), host=host.strip("[]")))[0]
-
-
 def socket_group(local: LocalTable) -> int:
     return group_id(local.socket_group) if local.socket_group else os.getegid()
 
@@ -137,6 +129,14 @@ def _projection(local: LocalTable) -> Projection | None:
     gid = group_id(local.projection_group) if local.projection_group else None
     permissions = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
     return Projection(Generations(local.projection_directory, LINK, permissions))
+
+
+def _told(name: str, services: Services, running: Running, node: Node) -> None:
+    """That a command told it well shows that it runs; that it watches by itself shows nothing."""
+    notifier = next(one.notifier for one in services.services if one.name == name)
+    if isinstance(notifier, Command) and services.notified[name].ok:
+        running.told(name)
+    node.tell_news()
 
 
 def _service(one: ServiceTable, local: LocalTable) -> Service:

@@ -18,19 +18,22 @@ from typing import Protocol
 import structlog
 import trio
 
-from agent import degraded, metrics
+from agent import metrics
 from agent.access import Access, may_administer
-from agent.degraded import Answer, Facts, Question
-from agent.grants import POLICY_SCOPE
 from agent.publishing import Publishing
+from agent.refused_scopes import RefusedScope, expired_scopes, refused_scopes, warnings
 from agent.scope_answers import Headers, ScopeAnswers, node_headers
 from agent.scope_reports import rejection_told, scope_reports
 from agent.services import Services, ready_for
 from agent.threads import Threads
 from agent.view import View, Views
 from agent.watching import Watching, scopes_wanted
-from snapshot.identifiers import HEAD, format_time
+from snapshot import degraded
+from snapshot.degraded import Answer, Facts, Question, Reason
+from snapshot.grants import POLICY_SCOPE
+from snapshot.identifiers import HEAD, format_time, stands_for
 from snapshot.limits import DEFAULT, Limits
+from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Rejected
 from store.errors import StoreError
 from wire.forms import BadMessageError
@@ -58,8 +61,14 @@ class Node(Protocol):
     def gate_facts(self) -> Facts:
         """What the gate goes by, now."""
 
+    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+        """The services that ran when the head expired, as the node itself knows it."""
+
     def listed(self) -> Collection[str] | None:
         """The scopes of the head that is held, None without one."""
+
+    def wanted(self) -> Mapping[str, ScopeVersion]:
+        """What the head lists and is not active, by scope."""
 
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
         """The gate has answered so."""
@@ -131,9 +140,12 @@ class LocalApi:
         """503 also while nobody can connect any more, which only who is connected, or asks elsewhere, finds out."""
         facts, now = self.node.gate_facts(), self.now()
         mode, cause = _gate(facts, now)
+        expired = expired_scopes(facts, now)
         cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
-        ready = cause is None
-        return Response.json({"ready": ready, "mode": mode, "cause": cause}, 200 if ready else 503)
+        cause = cause or (str(Reason.SCOPE_EXPIRED) if expired else None)
+        said = await self.threads.read(self._warnings, now)
+        answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": expired, "warnings": said}
+        return Response.json(answer, 200 if cause is None else 503)
 
     async def metrics(self, request: Request) -> Response:
         body = await self.threads.read(self._metrics, self.node.gate_facts(), self.node.report(), self.now())
@@ -182,8 +194,9 @@ class LocalApi:
             asked = MayRequest.parse(await request.body())
         except BadMessageError as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        facts, now = self.node.gate_facts(), self.now()
         question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
+        running = await self.node.known_running(question, self.node.gate_facts())
+        facts, now = replace(self.node.gate_facts(), running=running), self.now()
 
         async def decide(_: Request) -> Response:
             answer, headers = await self.threads.read(self._may, peer, question, facts, now)
@@ -242,6 +255,8 @@ class LocalApi:
             "generation": view.generation,
             "head": _head(view, now),
             "scopes": {name: one.to_value() for name, one in reports.items()},
+            "refused": {one.scope: one.to_value() for one in self._refused(view, now)},
+            "expired": expired_scopes(facts, now),
             "services": {one.name: self._service(one.name, view, facts, now) for one in self.services.services},
             "files": {"generation": max(0, self.publishing.published.value), "error": self.publishing.error},
         }
@@ -250,7 +265,7 @@ class LocalApi:
     def _service(self, name: str, view: View, facts: Facts, now: float) -> object:
         """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
         service = next(one for one in self.services.services if one.name == name)
-        ready, reason = ready_for(service, view, facts, now)
+        ready, reason = ready_for(service, view, facts, now, self.node.listed() or ())
         told = self.services.notified.get(name)
         return {
             "ready": ready,
@@ -261,7 +276,18 @@ class LocalApi:
             "up_to_date": told is not None and told.ok and told.versions == service.versions(view),
             "answer": told.detail if told else "",
             "answer_ok": told.ok if told else None,
+            "outcome": told.outcome if told else None,
         }
+
+    def _refused(self, view: View, now: float) -> list[RefusedScope]:
+        return refused_scopes(view, self.node.wanted(), self.views.store.rejections.last, now)
+
+    def _warnings(self, now: float) -> list[str]:
+        """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
+        try:
+            return warnings(self._refused(self.views.all(), now))
+        except StoreError:
+            return []
 
     def _scopes(self, peer: UnixPeer, now: float) -> Response:
         view = self.views.all()
@@ -280,16 +306,20 @@ class LocalApi:
         return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
 
     def _metrics(self, facts: Facts, report: Mapping[str, object], now: float) -> bytes:
-        counters = report.get("counters")
+        counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
+        view = self.views.all()
         return metrics.exposition(
             metrics.Sample(
-                self.views.all(),
+                view,
                 now,
                 str(report.get("state", "")),
                 degraded.mode(facts, now),
                 self.views.store.filled(),
                 dict(self.services.notified),
                 counters if isinstance(counters, Mapping) else {},
+                ends if isinstance(ends, list) else [],
+                {one.scope: one.reason for one in self._refused(view, now)},
+                not isinstance(roots, Mapping) or bool(roots.get("confirmed")),
             )
         )
 
@@ -335,7 +365,8 @@ def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: Facts
     """What the caller may not read is to it as what is not there; the policy holds for everybody all the same."""
     readable = {name: scope for name, scope in facts.scopes.items() if access.may_read(peer, name)}
     policy = {POLICY_SCOPE: facts.scopes[POLICY_SCOPE]} if POLICY_SCOPE in facts.scopes else {}
-    if question.scope is not None and question.scope not in readable:
+    asked = question.scope
+    if asked is not None and not any(stands_for(asked, name) for name in readable):
         question = replace(question, scope="")
     return question, replace(facts, scopes=policy | readable)
 
@@ -347,7 +378,7 @@ def _head(view: View, now: float) -> object:
     return {
         "generation": envelope.config_version,
         "authority_epoch": envelope.authority_epoch,
-        "age_s": max(0, int(now - envelope.issued_at)),
-        "expires_at": format_time(envelope.expires_at),
+        "age_s": view.head.age_s(now),
+        "expires_at": format_time(view.head.expires_at),
         "grade": "fresh" if view.head_is_fresh(now) else "expired",
     }

@@ -1,16 +1,21 @@
 """`GET /metrics`: what the node is like now, read when it is asked for."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agent.degraded import Mode
+from agent.notifiers import NOT_RUNNING
 from agent.services import Notified
 from agent.view import Grade, View
+from snapshot.degraded import Mode
+from snapshot.ending import Urgency
+from snapshot.identifiers import parse_time
 
+_DUE: Mapping[str, int] = {Urgency.SOON: 1, Urgency.ENDED: 2}
+_FROM_ZERO = ("documents_rejected", "heartbeats_failed")  # there before the first, so that an alert sees it come
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -25,6 +30,9 @@ class Sample:
     filled: float
     services: Mapping[str, Notified] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    ends: Sequence[Mapping[str, str]] = ()  # as the status has them
+    refused: Mapping[str, str] = field(default_factory=dict)  # scope -> why the listed version is not active
+    roots_confirmed: bool = True
 
 
 def exposition(sample: Sample) -> bytes:
@@ -45,11 +53,15 @@ class _Collector(Collector):
 def _families(sample: Sample) -> Iterator[Metric]:
     yield _one("holdfast_generation", "Activations and withdrawals of the store", sample.view.generation)
     yield _one("holdfast_store_filled_ratio", "The share of the store's map in use", sample.filled)
+    unconfirmed = "1 where the root keys are those of the first answer, and no operator has named them"
+    yield _one("holdfast_roots_unconfirmed", unconfirmed, not sample.roots_confirmed)
     yield from _states(sample)
     yield from _head(sample)
     yield from _scopes(sample)
+    yield from _refused(sample)
     yield from _services(sample)
-    for name, value in sorted(sample.counters.items()):
+    yield from _ends(sample)
+    for name, value in sorted((dict.fromkeys(_FROM_ZERO, 0) | dict(sample.counters)).items()):
         family = CounterMetricFamily(f"holdfast_{name}", f"Counted by the agent since its start: {name}")
         family.add_metric([], value)
         yield family
@@ -71,7 +83,7 @@ def _head(sample: Sample) -> Iterator[Metric]:
         return
     envelope = head.document.envelope
     yield _one("holdfast_head_generation", "The generation of the accepted head", envelope.config_version)
-    yield _one("holdfast_head_age_seconds", "Seconds since the head was issued", sample.now - envelope.issued_at)
+    yield _one("holdfast_head_age_seconds", "Seconds since the head was made", head.age_s(sample.now))
     yield _one("holdfast_head_expires_in_seconds", "Seconds until the head expires", head.expires_at - sample.now)
 
 
@@ -87,15 +99,38 @@ def _scopes(sample: Sample) -> Iterator[Metric]:
     yield from (version, expires, grade)
 
 
+def _refused(sample: Sample) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "holdfast_scope_refused", "1 where the listed version of a scope was refused", labels=["scope", "reason"]
+    )
+    for name, reason in sorted(sample.refused.items()):
+        family.add_metric([name, reason], 1)
+    yield family
+
+
 def _services(sample: Sample) -> Iterator[Metric]:
     ok = GaugeMetricFamily("holdfast_service_told", "1 if the service took what it was told last", labels=["service"])
     generation = GaugeMetricFamily(
         "holdfast_service_generation", "The generation that the service was told last", labels=["service"]
     )
+    stopped = GaugeMetricFamily(
+        "holdfast_service_not_running", "1 if the service's unit did not run when it was told last", labels=["service"]
+    )
     for name, told in sorted(sample.services.items()):
         ok.add_metric([name], told.ok)
+        stopped.add_metric([name], told.outcome == NOT_RUNNING)
         generation.add_metric([name], told.generation)
-    yield from (ok, generation)
+    yield from (ok, generation, stopped)
+
+
+def _ends(sample: Sample) -> Iterator[Metric]:
+    labels = ["what", "name"]
+    expires = GaugeMetricFamily("holdfast_expires_timestamp_seconds", "When it ends", labels=labels)
+    urgent = GaugeMetricFamily("holdfast_due", "1: ends soon, 2: has ended", labels=labels)
+    for each in sample.ends:
+        expires.add_metric([each["what"], each["name"]], parse_time(each["ends"]))
+        urgent.add_metric([each["what"], each["name"]], _DUE.get(each["urgency"], 0))
+    yield from (expires, urgent)
 
 
 def _one(name: str, text: str, value: float) -> Metric:

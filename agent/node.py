@@ -4,7 +4,7 @@
     standing(), facts()      judged anew at each use, since expiry is decided at the moment of use
     changed                  wakes whoever follows what the node knows
 
-What is learnt while running and is in no document (a check-in, a fence by the coordinator) is in `Learnt`.
+What is learnt while running and is in no document (a check-in, an unproven claim) is in `Learnt`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,19 +13,22 @@ from typing import Any, TypeVar
 
 import structlog
 
-from agent import degraded, standing
+from agent import standing
 from agent.changes import Generation
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.endpoint_sets import EndpointSets
 from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
 from agent.join_failure import JoinFailure
+from agent.lost_floors import AtStart
 from agent.moment import Moment, Outage, Regression, guard
 from agent.origins import Origin
+from agent.sights import Sight
 from agent.standing import Facts, Standing
 from agent.telemetry import Counters
 from agent.threads import Threads
-from agent.view import REQUIRED
+from snapshot import degraded
+from snapshot.ending import Thing
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from store.errors import StoreError, StoreFault
@@ -38,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Learnt:
-    """`fenced_at`: the head's (epoch, generation) when the coordinator said that we are revoked; kept (status.py)."""
+    """`claimed_revoked`: the coordinator that says, unsigned, that we are revoked, until one takes us for a member."""
 
     member: bool = False
     joining: bool = False
@@ -46,14 +49,16 @@ class Learnt:
     other_cluster: bool = False
     checked_in: bool = False
     head_was_fresh: bool = False
-    fenced_at: tuple[int, int] | None = None
+    claimed_revoked: str = ""
     gaps: frozenset[str] = frozenset()
     refresh_required: frozenset[str] = frozenset()  # scopes that an operator must have fetched (rules K38)
     behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # see above_held
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
     endpoints: EndpointSets = field(default_factory=EndpointSets)  # of coordinators, as node_bootstraps list them
+    sights: dict[str, Sight] = field(default_factory=dict)  # services that were seen running
     store_fault: str = ""
+    certificates: tuple[Thing, ...] = ()  # until when they are good (certificate_ends.py)
     revoked: bool = False  # kept: left only by enrolment anew (rules A9)
 
 
@@ -75,6 +80,7 @@ class Node:
         self.outage = Outage()
         self._regression = Regression()
         self._clock = clock
+        self.start = AtStart(self.now(), self.holdings.head_hash)
 
     # ---- time
 
@@ -101,7 +107,6 @@ class Node:
             bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
             head_accepted=HEAD in holdings.kept.marks,
             revoked=learnt.revoked or holdings.revoked,
-            revoked_by_coordinator=learnt.fenced_at is not None,
             clock_regressed=self._regression.is_met(moment),
             listed=listed_scopes(holdings),
             lost=holdings.kept.lost,
@@ -188,8 +193,6 @@ class Node:
         activated = holdings.kept.generation != self.holdings.kept.generation
         self.holdings = holdings
         self.learnt.behind = above_held(self.learnt.behind, holdings)
-        if self.learnt.fenced_at is not None and holdings.head_version > self.learnt.fenced_at:
-            self.learnt.fenced_at = None
         if activated:
             self.tell_news()
         else:
@@ -213,22 +216,29 @@ class Node:
         """The coordinator has answered: the floor is right, and how far it has come is kept (rules A17, A18)."""
         moment = self.moment()
         self._regression.confirmed(moment)
+        self.learnt.claimed_revoked = ""
         if not self.learnt.checked_in:
             self.learnt.checked_in = True
             self.tell()
         await self.threads.write(self.store.save_time_floor, moment.boot)
 
-    def fence(self) -> None:
-        """The coordinator says that we are revoked: unsigned, so it fences and ends nothing (rules A9, J40)."""
-        if self.learnt.fenced_at is None:
-            self.learnt.fenced_at = self.holdings.head_version
-            log.warning("the coordinator says that this node is revoked")
+    def note_revocation_claim(self, source: str) -> bool:
+        """A coordinator says that we are revoked; whether that is new. Nothing stops for it: whoever has a listener's
+        key could say so, and every node would stop at once. What is true stands in the next head or trust bundle,
+        signed, and those are asked for all the time (rules A9). Rejected: to fence on it until a newer head comes.
+        """
+        is_new = not self.learnt.claimed_revoked
+        self.learnt.claimed_revoked = source
+        self.counters.add("revocation_claims")
+        if is_new:
+            log.warning("a coordinator says that this node is revoked, unsigned: nothing stops for it", source=source)
             self.tell()
+        return is_new
 
 
 def above_held(recorded: Mapping[str, tuple[int, int]], holdings: Holdings) -> dict[str, tuple[int, int]]:
     """What of it the node is to hold and does not; a scope that the head does not list is none (rules A7, K41, S3)."""
-    wanted = listed_scopes(holdings) | frozenset(REQUIRED)
+    wanted = listed_scopes(holdings) | frozenset(degraded.REQUIRED)
     marks = holdings.kept.marks
     return {
         scope: version

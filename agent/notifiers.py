@@ -19,11 +19,16 @@ from agent.units import Verb, is_unit
 from snapshot.reasons import safe_text
 
 LOOK_EVERY_S = 0.1
+NOT_RUNNING = "not_running"
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a service answered; `detail` is bounded, for people."""
+    """What a service answered; `detail` is bounded, for people.
+
+    A unit that did not run was not told: not ok, and its detail begins with `not_running`. It reads what is active when
+    it starts, and is told again until it has answered, since nobody says here that it has started.
+    """
 
     ok: bool
     detail: str = ""
@@ -53,7 +58,8 @@ class Command:
 
 @dataclass(frozen=True)
 class RequestedVerb:
-    """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`.
+    """`<requests>/<unit>` is written, and `<answers>/<unit>` says what came of it: `<result> <exit status>`, or
+    `not_running`.
 
     Root's units do the work, for the units that the operator enabled: `systemctl enable holdfast-reload@UNIT.path`.
     The folders are those of `reload`; the other verbs have folders of their own beside them, so that who allowed a
@@ -103,6 +109,8 @@ class RequestedVerb:
             words = self.answer.read_text("ascii", "replace")[:256].split()
         except OSError as error:
             return Told(False, safe_text(f"{self.answer}: {error.strerror}"))
+        if words[:1] == [NOT_RUNNING]:
+            return Told(False, f"{NOT_RUNNING}: {self.unit} reads what is active when it starts")
         return Told(words[:1] == ["success"], safe_text(" ".join(words)))
 
 

@@ -9,10 +9,9 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent import degraded
-from agent.degraded import Question
 from agent.node import Node
-from snapshot import canonical
+from snapshot import canonical, degraded
+from snapshot.degraded import Question
 from store.documents import StoredDocument
 from store.errors import StoreError
 from wire.endpoint import BadEndpointError, Endpoint

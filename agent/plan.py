@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agent.holdings import BOOTSTRAP, RUNTIME, Holdings
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import Envelope
+from snapshot.holder import Mark
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.manifest import ScopeVersion
 
@@ -67,9 +68,14 @@ def _wanted(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[Wa
         return
     mark = holdings.kept.marks.get(scope)
     if mark is not None and version_of(listed) < mark.version:
-        yield Wanted(scope, listed, below=True)
+        was_held = scope in holdings.kept.lost and holdings.kept.returned.get(scope) == _mark_of(listed)
+        yield Wanted(scope, listed, below=not was_held)
         return
     yield Wanted(scope, listed, base=_base(scope, listed, holdings))
+
+
+def _mark_of(listed: ScopeVersion) -> Mark:
+    return Mark(listed.authority_epoch, listed.config_version, listed.content_hash)
 
 
 def _base(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:

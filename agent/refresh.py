@@ -17,6 +17,7 @@ from agent.sources import Sources
 from agent.update import Update
 from snapshot.reasons import Rejected
 from store.errors import StoreError
+from wire.backoff import LEAST_S
 from wire.client import Answer, ClientError
 
 HEAD_BYTES = 5 << 20
@@ -53,10 +54,10 @@ class Refresh:
         except ClientError as error:
             self._failed(source, error)
         except (Rejected, NotListedError) as refused:
-            source.failed(str(refused))
+            self._refused(source, str(refused))
         except StoreError as error:
             log.warning("head not taken", fault=error.fault, detail=error.detail)
-            source.failed(str(error))
+            self._refused(source, str(error))
         else:
             self._pause(source, news, trio.current_time() - asked_at)
 
@@ -87,10 +88,17 @@ class Refresh:
     def _failed(self, source: Source, error: ClientError) -> None:
         self.node.counters.add("head_requests_failed")
         if source.kind is Kind.COORDINATOR and error.code == REVOKED:
-            self.node.fence()
+            self.node.note_revocation_claim(str(source))
         if source.back_off.failures == 0:
             log.warning("no head", source=str(source), error=str(error))
+        self._refused(source, error)
+
+    def _refused(self, source: Source, error: ClientError | str) -> None:
+        """The next head is asked for after the back-off, and never within the floor: documents that come from there
+        meanwhile end the one, not the other.
+        """
         source.failed(error)
+        source.poll_in(LEAST_S)
 
     def _pause(self, source: Source, news: bool, took_s: float) -> None:
         """It is asked again at once, unless it holds no request or has nothing new (protocol.md 1)."""

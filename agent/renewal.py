@@ -14,7 +14,7 @@ from agent.handshake import Handshake, coordinators
 from agent.identity import IdentityFile, renew_at
 from agent.join_codes import EXPECTED, code_of, detail_of
 from agent.node import Node
-from wire.backoff import BackOff
+from wire.backoff import LEAST_S, BackOff
 from wire.certificate import KeyPair
 from wire.contexts import Identity
 from wire.endpoint import Endpoint
@@ -41,13 +41,14 @@ class Renewal:
                 pair = await node.threads.write(self.identity.ensure, node.settings.node, node.now())
                 due_in_s = renew_at(pair, node.settings.node) - node.now()
                 if due_in_s > 0 or node.settings.coordinator is None:
-                    await trio.sleep(min(LONGEST_SLEEP_S, max(1.0, due_in_s)))
+                    await trio.sleep(min(LONGEST_SLEEP_S, max(LEAST_S, due_in_s)))
                     continue
                 await self.renew()
                 back_off.succeeded()
+                await trio.sleep(LEAST_S)  # also where the new one is due at once
             except EXPECTED as error:
                 log.warning("certificate not renewed", code=code_of(error), detail=detail_of(error))
-                await trio.sleep(max(1.0, back_off.failed()))
+                await trio.sleep(back_off.failed())
 
     async def renew(self) -> None:
         """Once, at the first coordinator that does. The last one's error is raised."""

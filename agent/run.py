@@ -8,7 +8,10 @@ happens upstream ends the process, or takes an active scope away.
 
 import argparse
 import importlib
+import os
+import random
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -23,18 +26,20 @@ from agent.clock import Clock, SystemClock
 from agent.configuration import ConfigurationError, Settings, load
 from agent.local import Local
 from agent.node import Node
+from agent.probes import Probes
 from agent.start import Opened, make_node, open_store
 from agent.status import Status
 from agent.threads import Threads
 from agent.upkeep import Upkeep
 from store.errors import StoreError
+from wire.backoff import BackOff
 from wire.logs import last_words, set_up_logging
-from wire.systemd import Notifier
+from wire.systemd import Notifier, give_back_sockets
 from wire.unix import SocketError
 from wire.version import VERSION
 
 DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
-RESTART_S = 1.0
+RESTART_MOST_S = 60.0
 EXIT_CONFIGURATION, EXIT_STORE = 78, 74  # sysexits(3): EX_CONFIG, EX_IOERR
 
 log = structlog.get_logger(__name__)
@@ -72,8 +77,9 @@ async def serve(
                     nursery.start_soon(_kept_up, node, inside.watching.run)
                     nursery.start_soon(_kept_up, node, inside.services.run)
                     nursery.start_soon(_kept_up, node, inside.front.decisions.run)
+                    nursery.start_soon(_kept_up, node, inside.front.running.run)
                     nursery.start_soon(_kept_up, node, Upkeep(node).run)
-                    nursery.start_soon(_serve_probes, settings, inside)
+                    nursery.start_soon(_kept_up, node, Probes(settings.local.probes_listen, inside.api).run)
 
                     # It costs what the first answer did not wait for; nor do those that come meanwhile.
                     await threads.read(importlib.import_module, "agent.upstream")
@@ -86,6 +92,7 @@ async def serve(
                     nursery.start_soon(_kept_up, node, outside.refresh_heads)
                     nursery.start_soon(_kept_up, node, outside.bring_up)
                     nursery.start_soon(_kept_up, node, outside.report)
+                    nursery.start_soon(_kept_up, node, outside.certificate_ends.run)
                     nursery.start_soon(_wake_on_hangup, outside.wake)
         finally:
             opened.close()
@@ -100,28 +107,22 @@ def _build(settings: Settings, node: Node, opened: Opened) -> Local:
     return inside
 
 
-async def _serve_probes(settings: Settings, inside: Local) -> None:
-    """A port that is taken costs the probes, and nothing else."""
-    if settings.local.probes_listen is None:
-        return
-    try:
-        listener = await local.probes_listener(settings.local.probes_listen)
-    except OSError as error:
-        log.error("no probes", listen=settings.local.probes_listen, error=str(error))  # noqa: TRY400 - no trace needed
-        return
-    await local.probes(inside).serve(listener)
-
-
 async def _kept_up(node: Node, task: Callable[[], Awaitable[None]]) -> None:
-    """The outermost edge of a task: it is started again after whatever it did not expect."""
+    """The outermost edge of a task: it is started again after whatever it did not expect. What fails again and again is
+    started less and less often, since what it does first may be a request that a whole fleet makes.
+    """
     name = getattr(task, "__qualname__", repr(task))
+    back_off = BackOff(random.uniform, cap_s=RESTART_MOST_S)
     while True:
+        started = trio.current_time()
         try:
             await task()
         except Exception:
             node.counters.add("task_faults")
             log.exception("task failed", task=name)
-            await trio.sleep(RESTART_S)
+            if trio.current_time() - started > RESTART_MOST_S:
+                back_off.succeeded()
+            await trio.sleep(back_off.failed())
         else:
             return
 
@@ -167,10 +168,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         nobody = unconfigured.settings_without_a_node(asked.config)
         settings = nobody or load(asked.config)
+        awaited = unconfigured.Awaited(asked.config)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
     set_up_logging(settings.log.level)
-    serving = partial(unconfigured.serve if nobody else serve, settings, notifier=notifier)
+    serving = partial(unconfigured.serve, awaited=awaited) if nobody else serve
+    serving = partial(serving, settings, notifier=notifier)
     # What `except*` raises, Python 3.11.2 (Debian 12) wraps into a group, whose trace would hide the words.
     ended: list[tuple[str, int]] = []
     try:
@@ -181,6 +184,15 @@ def main(arguments: list[str] | None = None) -> None:
         ended.append((_words(errors), EXIT_STORE))
     if ended:
         _end(*ended[0])
+    if awaited.named:
+        _become_a_nodes()
+
+
+def _become_a_nodes() -> None:
+    """The same program with the same arguments, in the same process: systemd's socket goes with it."""
+    log.info("the configuration names a node now")
+    give_back_sockets()
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what it was started with
 
 
 def _words(errors: BaseExceptionGroup[BaseException]) -> str:

@@ -14,7 +14,7 @@ from agent.threads import Threads
 from agent.view import Grade, View, Views
 from snapshot import canonical
 from snapshot.envelope import Envelope
-from snapshot.identifiers import HEAD, format_time
+from snapshot.identifiers import HEAD, ONE_EACH, format_time
 from snapshot.manifest import Entry, parse_state
 from store.documents import StoredDocument
 from wire.peer import UnixPeer
@@ -131,7 +131,7 @@ class ScopeAnswers:
         view = self.views.at_hand() or self.views.all()
         shown = self._load(view, asked) if asked.may_read else None
         if shown is None:
-            raise HttpError(404, "not_found", "there is no such scope here", headers=node_headers(view, now))
+            raise HttpError(404, "not_found", _none_here(asked.scope), headers=node_headers(view, now))
         headers = scope_headers(view, shown.envelope, now)
         if now >= shown.envelope.expires_at and not (asked.expired and asked.may_read_expired):
             remedy = (
@@ -159,6 +159,13 @@ class ScopeAnswers:
         entries = parse_state(manifest)
         bodies = tuple(waiting.parts.sections([entry.size for entry in entries.values()]))
         return Shown(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
+
+
+def _none_here(scope: str) -> str:
+    """The same whatever there is, so that nobody learns what a node holds."""
+    if scope in ONE_EACH:
+        return f"{scope} is a scope for each service: {scope}/<id>, as `holdfast status` lists them"
+    return "there is no such scope here"
 
 
 def _of_section(entry: Entry, data: bytes, headers: Headers, asked: Asked) -> Response:
@@ -205,7 +212,7 @@ def node_headers(view: View, now: float) -> Headers:
 
 
 def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
-    """`Holdfast-Age` is the seconds since the document was issued."""
+    """`Holdfast-Age`: age.py."""
     grade = Grade.EXPIRED if now >= envelope.expires_at else Grade.STALE
     if grade is Grade.STALE and view.head_is_fresh(now):
         grade = Grade.FRESH
@@ -215,7 +222,7 @@ def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
         ("holdfast-version", str(envelope.config_version)),
         ("holdfast-epoch", str(envelope.authority_epoch)),
         ("holdfast-expires", format_time(envelope.expires_at)),
-        ("holdfast-age", str(max(0, int(now - envelope.issued_at)))),
+        ("holdfast-age", str(view.age_s(envelope, now))),
     ]
 
 

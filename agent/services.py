@@ -5,19 +5,19 @@ that is not what is active: after an activation, at a start after a crash, after
 the settle time are told once (rules S67, S68, A11).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 
 import structlog
 import trio
 
-from agent import degraded
 from agent.changes import NOTHING_YET, Generation
-from agent.degraded import Facts, Question
-from agent.notifiers import Notifier, Told
-from agent.patterns import EVERY, matches
+from agent.notifiers import NOT_RUNNING, Notifier, Told
+from agent.patterns import EVERY, matches, may_be_of_none
 from agent.threads import Threads
 from agent.view import View, Views
+from snapshot import degraded
+from snapshot.degraded import Facts, Question
 from store.errors import StoreError
 from store.tables import Table
 from wire.backoff import BackOff
@@ -53,6 +53,13 @@ class Notified:
     ok: bool
     detail: str
     at: float
+
+    @property
+    def outcome(self) -> str:
+        """`done`, `not_running` or `failed`; of what is kept anyway, so that any version can read it."""
+        if self.ok:
+            return "done"
+        return NOT_RUNNING if self.detail.startswith(NOT_RUNNING) else "failed"
 
     @classmethod
     def kept(cls, value: object) -> "Notified | None":
@@ -148,10 +155,13 @@ class Services:
         return back_off.failed(BASE_S)
 
 
-def ready_for(service: Service, view: View, facts: Facts, now: float) -> tuple[bool, str]:
-    """rules A11: all its scopes active and unexpired, and the node's state lets it go on; the reason otherwise."""
+def ready_for(service: Service, view: View, facts: Facts, now: float, listed: Collection[str] = ()) -> tuple[bool, str]:
+    """rules A11: all its scopes active and unexpired, and the node's state lets it go on; the reason otherwise.
+
+    `listed`: the scopes of the head that is held.
+    """
     held = {name: scope for name, scope in view.scopes.items() if matches(service.scopes, name)}
-    if any(not _is_held(pattern, held) for pattern in service.scopes):
+    if any(not _is_held(pattern, held, listed) for pattern in service.scopes):
         return False, "scope_missing"
     if any(now >= scope.expires_at for scope in held.values()):
         return False, degraded.Reason.SCOPE_EXPIRED
@@ -159,5 +169,7 @@ def ready_for(service: Service, view: View, facts: Facts, now: float) -> tuple[b
     return answer.allowed, answer.reason
 
 
-def _is_held(pattern: str, held: Iterable[str]) -> bool:
-    return pattern == EVERY or any(matches((pattern,), name) for name in held)
+def _is_held(pattern: str, held: Collection[str], listed: Collection[str]) -> bool:
+    if may_be_of_none(pattern):
+        return pattern == EVERY or all(name in held for name in listed if matches((pattern,), name))
+    return any(matches((pattern,), name) for name in held)

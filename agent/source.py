@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from wire.backoff import BackOff
+from wire.backoff import LEAST_S, BackOff
 from wire.client import Answer, Call, Client, ClientError, ClientFault, Streamed
 from wire.endpoint import Endpoint, path
 
@@ -76,6 +76,8 @@ class Source:
     error: str = ""
     fault: ClientFault | None = None
     worked_at: float = float("-inf")
+    failed_at: float = float("-inf")
+    polled_at: float = float("-inf")
     is_tree: bool = False
 
     def __str__(self) -> str:
@@ -97,21 +99,26 @@ class Source:
 
     def worked(self) -> None:
         self.back_off.succeeded()
-        self.error, self.fault, self.not_before, self.worked_at = "", None, 0.0, trio.current_time()
+        self.error, self.fault, self.worked_at = "", None, trio.current_time()
+        self.not_before = 0.0
 
     def failed(self, error: ClientError | str) -> None:
         """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
         retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
         self.error = str(error)[:256]
         self.fault = error.reason if isinstance(error, ClientError) else None
-        self.not_before = trio.current_time() + self.back_off.failed(retry_after_s)
+        self.failed_at = trio.current_time()
+        self.not_before = self.failed_at + self.back_off.failed(retry_after_s)
 
     def poll_in(self, seconds: float) -> None:
         """It holds no request, or has nothing new: the next head is asked for then; documents may be meanwhile."""
-        self.poll_again_at = trio.current_time() + seconds
+        self.polled_at = trio.current_time()
+        self.poll_again_at = self.polled_at + max(LEAST_S, seconds)
 
     def wake(self) -> None:
-        self.not_before = self.poll_again_at = 0.0
+        """It may be asked now, or as soon as the floor lets (rules P14)."""
+        self.not_before = min(self.not_before, self.failed_at + LEAST_S)
+        self.poll_again_at = min(self.poll_again_at, self.polled_at + LEAST_S)
 
     # ---- where
 

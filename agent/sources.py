@@ -13,15 +13,15 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent import degraded
 from agent.configuration import Settings
 from agent.connecting import LateConnector
 from agent.coordinators import Coordinators
-from agent.degraded import Question
 from agent.endpoint_sets import NamedBy
 from agent.node import Node
 from agent.peers import Peers
 from agent.source import Kind, Source
+from snapshot import degraded
+from snapshot.degraded import Question
 from wire.backoff import BackOff
 from wire.client import Client, Deadlines, HttpsConnector
 from wire.contexts import Identity

@@ -7,12 +7,11 @@ Each condition gives its cause, or None. What a state does not authorise is the 
 is told the cause of every state in which nothing new may begin.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent import degraded
-from agent.view import REQUIRED
+from snapshot import degraded
 
 
 class State(StrEnum):
@@ -35,7 +34,6 @@ class Cause(StrEnum):
     OTHER_CLUSTER = "token_of_another_cluster"
     NO_BOOTSTRAP = "no_bootstrap"
     NO_HEAD = "no_head"
-    REVOKED_BY_COORDINATOR = "revoked_by_coordinator"
     CLOCK_REGRESSED = "clock_regressed"
     SCOPE_EXPIRED = "scope_expired"
     NODE_BEHIND = "node_behind"
@@ -66,7 +64,6 @@ class Facts:
     bootstrap_accepted: bool = False
     head_accepted: bool = False  # ever: one that has expired, or was lost, is another matter
     revoked: bool = False
-    revoked_by_coordinator: bool = False
     clock_regressed: bool = False
     listed: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
@@ -124,35 +121,39 @@ def _waiting(facts: Facts, now: float) -> str | None:
         return Cause.OTHER_CLUSTER
     if not facts.bootstrap_accepted:
         return Cause.NO_BOOTSTRAP
-    # A3: what is granted leads here. Without a head there is none to have expired: neither A6 nor A8 holds. That the
-    # coordinator says we are revoked is shown before other reasons (J40).
-    return None if facts.head_accepted or facts.revoked_by_coordinator else Cause.NO_HEAD
+    # A3: what is granted leads here. Without a head there is none to have expired: neither A6 nor A8 holds.
+    return None if facts.head_accepted else Cause.NO_HEAD
 
 
 def _fenced(facts: Facts, now: float) -> str | None:
-    """A8; revocation is shown before other reasons (J40)."""
-    if facts.revoked_by_coordinator:
-        return Cause.REVOKED_BY_COORDINATOR
+    """A8"""
     if facts.clock_regressed:
         return Cause.CLOCK_REGRESSED
-    required = [facts.gate.scopes[name] for name in REQUIRED if name in facts.gate.scopes]
-    if any(now >= scope.expires_at for scope in required):
-        return Cause.SCOPE_EXPIRED
     return degraded.fence(replace(facts.gate, cause=None), now)
 
 
 def _recovering(facts: Facts, now: float) -> str | None:
-    """A7: until every listed scope is at or above its mark. A lost scope that is listed no more is none."""
+    """A7: until what is listed is at or above its mark and authorises; a lost one that is listed no more is none."""
     if facts.behind:
         return Cause.NODE_BEHIND
-    wanted = facts.listed | frozenset(REQUIRED)
+    wanted = facts.listed | frozenset(degraded.REQUIRED)
     if facts.on_previous & wanted:
         return Cause.RUNNING_ON_PREVIOUS
     if facts.lost & facts.gate.scopes.keys() & wanted:
         return Cause.STORE_REGRESSED
     if wanted - facts.gate.scopes.keys():
         return Cause.SCOPE_MISSING
-    return Cause.VERSION_GAP if facts.gaps & wanted else None
+    if facts.gaps & wanted:
+        return Cause.VERSION_GAP
+    return Cause.SCOPE_EXPIRED if _is_stuck(facts, wanted, now) else None
+
+
+def _is_stuck(facts: Facts, wanted: Collection[str], now: float) -> bool:
+    """What is listed has expired though the head has not: a listed scope that authorises nothing is as good as missing,
+    and with a fresh head it is no outage that explains it (rules S29, A5).
+    """
+    over = (name for name in wanted if now >= facts.gate.scopes[name].expires_at)
+    return facts.gate.head_is_fresh(now) and any(over)
 
 
 def _degraded(facts: Facts, now: float) -> str | None:

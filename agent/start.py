@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from agent import endpoint_sets, origins
+from agent import endpoint_sets, origins, sights
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.enrolling import roots_of
@@ -29,7 +29,7 @@ from store.store import Store
 from store.tables import Name
 
 FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
-OUTAGE_ROW, REVOKED_ROW, FENCE_ROW = "outage", "revoked", "fenced"
+OUTAGE_ROW, REVOKED_ROW = "outage", "revoked"
 MOST_ROUNDS = 3  # active, previous, nothing
 
 log = structlog.get_logger(__name__)
@@ -58,12 +58,14 @@ def open_store(settings: Settings, reading: Reading) -> Opened:
     except BaseException:
         root.close()
         raise
+    log.info("store opened", install_id=root.install_id, incarnation=store.incarnation)
     for finding in store.findings:
         log.warning("met at start", event_kind=finding.happened, scope=finding.scope, detail=finding.detail)
-    views = Views(store)
+    views = Views(store, settings.intervals.head_fresh_s)
     reader = HoldingsReader(store, views, node.cluster_id, node.node_id, settings.limits.documents())
     enrolled = store.enrolment
     reader.roots = roots_of(enrolled) if enrolled is not None else None
+    reader.enrolled = enrolled
     return Opened(root, store, views, reader)
 
 
@@ -121,7 +123,7 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
     node.learnt.origins = origins.from_row(health.get(origins.ROW))
     node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
-    node.learnt.fenced_at = _fence(health.get(FENCE_ROW), node.holdings.head_version)
+    node.learnt.sights = sights.from_rows(opened.store.table(Name.WATERMARKS).items())
     node.learnt.revoked = health.get(REVOKED_ROW) is not None
     node.learnt.member = is_member(opened.store, node.holdings)
     node.learnt.other_cluster = _is_for_another_cluster(settings)
@@ -138,20 +140,6 @@ def _stopwatch(row: object) -> Stopwatch | None:
     if not isinstance(row, dict):
         return None
     return Stopwatch(str(row["about"]), str(row["boot_id"]), float(row["began"]), float(row["since"]))
-
-
-def fence_to_row(fenced_at: tuple[int, int]) -> dict[str, object]:
-    """Of the coordinator's, for the health table."""
-    epoch, generation = fenced_at
-    return {"epoch": epoch, "generation": generation}
-
-
-def _fence(row: object, head_version: tuple[int, int]) -> tuple[int, int] | None:
-    """None where a newer head was taken since: the process ended before it was written down (rules J40)."""
-    if not isinstance(row, dict):
-        return None
-    fenced_at = int(row["epoch"]), int(row["generation"])
-    return None if head_version > fenced_at else fenced_at
 
 
 def _is_for_another_cluster(settings: Settings) -> bool:

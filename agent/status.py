@@ -12,9 +12,10 @@ import trio
 from agent import standing
 from agent.node import Node
 from agent.standing import Cause, Standing
-from agent.start import FENCE_ROW, OUTAGE_ROW, fence_to_row
+from agent.start import OUTAGE_ROW
 from store.errors import StoreError
 from store.tables import Name
+from wire.backoff import LEAST_S
 from wire.systemd import Notifier
 
 LOOK_EVERY_S = 15.0  # the wall clock may have jumped
@@ -42,6 +43,7 @@ class Status:
                 await self.look()
             except StoreError as error:
                 log.warning("state not written down", fault=error.fault, detail=error.detail)
+                await trio.sleep(LEAST_S)
             with trio.move_on_after(self._rest_s()):
                 await self.node.changed.wait_above(seen)
 
@@ -67,7 +69,7 @@ class Status:
         self.node.tell_news()
 
     async def _keep(self) -> None:
-        """What outlives the process: how long the head has been gone, and a fence (rules J38, J40)."""
+        """What outlives the process: how long the head has been gone (rules J38)."""
         health = self.node.store.table(Name.HEALTH)
         for row, value in self._rows().items():
             if row not in self._kept:
@@ -81,8 +83,8 @@ class Status:
             self._kept[row] = value
 
     def _rows(self) -> Mapping[str, object]:
-        outage, fence = self.node.outage.running, self.node.learnt.fenced_at
-        return {OUTAGE_ROW: asdict(outage) if outage else None, FENCE_ROW: fence_to_row(fence) if fence else None}
+        outage = self.node.outage.running
+        return {OUTAGE_ROW: asdict(outage) if outage else None}
 
     def _rest_s(self) -> float:
         moment = self.node.moment()

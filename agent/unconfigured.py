@@ -1,13 +1,16 @@
 """An agent whose agent.toml names no cluster yet: it runs, and says so, where a caller would otherwise wait for ever.
 
     settings_without_a_node     what the file says beside, or None where it names a node
-    serve                       the local socket, until the process is told to stop
+    serve                       the local socket, until the process is told to stop, or its file names a node
 
-Nothing is asked of anybody, and the store is not touched (rules A2, K29).
+Nothing is asked of anybody, and the store is not touched (rules A2, K29). Once the file names a node and can be read,
+the process becomes the agent of that node by executing itself anew: as after a restart, and without one by hand. A file
+that cannot be read yet, since somebody is at it, is said and waited for.
 """
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -15,7 +18,7 @@ import trio
 
 from agent import local
 from agent.clock import SystemClock
-from agent.configuration import Settings, parse
+from agent.configuration import ConfigurationError, Settings, load, parse
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.request import HttpError, Request, Response
@@ -26,7 +29,8 @@ from wire.unix import HOSTS, UnixTransport
 from wire.version import VERSION
 
 NOT_CONFIGURED = "not_configured"
-REMEDY = "agent.toml names no cluster yet: fill in [node] and [coordinator], then systemctl restart holdfast-agent"
+REMEDY = "agent.toml names no cluster yet: holdfast join FILE; or fill in [node] and [coordinator], it is taken up then"
+LOOK_EVERY_S = 1.0
 ABOUT_A_NODE = ("node", "coordinator", "manual")
 _NOBODY = {
     "node": {"cluster_id": "none", "node_id": "none"},
@@ -47,8 +51,32 @@ def settings_without_a_node(path: Path) -> Settings | None:
     return parse({**value, **_NOBODY})
 
 
-async def serve(settings: Settings, *, notifier: Notifier, stop: trio.Event) -> None:
-    """Until `stop` is set. SocketError before anything is served."""
+@dataclass
+class Awaited:
+    """The file that does not name a node yet; `named` once it does, and whatever else is right with it."""
+
+    path: Path
+    named: bool = False
+
+    async def come(self) -> None:
+        """Until it has. It is looked at first of all: it may have come since the process has read it."""
+        seen: tuple[int, ...] | None = ()
+        said = ""
+        while not self.named:
+            await trio.sleep(LOOK_EVERY_S)
+            if (stamp := _stamp(self.path)) == seen:
+                continue
+            seen = stamp
+            try:
+                self.named = settings_without_a_node(self.path) is None and load(self.path) is not None
+            except ConfigurationError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("not taken up", problems=error.problems)  # noqa: TRY400 - no trace needed
+
+
+async def serve(settings: Settings, *, awaited: Awaited, notifier: Notifier, stop: trio.Event) -> None:
+    """Until `stop` is set, or `awaited` has come. SocketError before anything is served."""
     with local.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
             server = Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS)
@@ -56,6 +84,17 @@ async def serve(settings: Settings, *, notifier: Notifier, stop: trio.Event) -> 
             log.warning("not configured", remedy=REMEDY)
             notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")
             nursery.start_soon(notifier.watchdog)
+            await awaited.come()
+            stop.set()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """A stat of one local file: no thread's work."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _routes() -> Routes:

@@ -6,13 +6,14 @@
     notify, report                  others follow the generation: services.py, heartbeat.py
 
 Level-triggered: each round compares what the accepted head lists with what is active, and brings what differs. What is
-refused leaves the others alone, and is not asked for again until the head changes or some time has passed.
+refused leaves the others alone, and rests (put_off.py). Whatever fails in a round rests before the next begins: what a
+round learns and records wakes the next one, so without that a failure would feed itself.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import structlog
 import trio
@@ -21,10 +22,12 @@ from agent.activating import Activating
 from agent.admission import Admission, Asked, Candidate
 from agent.chunks import Chunks
 from agent.fetching import Fetching, Outcome
+from agent.holdings import Holdings
 from agent.importing import Importing
+from agent.lost_floors import is_confirmed_from_outside
 from agent.node import Node
-from agent.plan import FIRST, Plan, Wanted, plan
-from agent.put_off import AGAIN_S, NEVER_S, PutOffs
+from agent.plan import FIRST, Plan, Wanted, plan, version_of
+from agent.put_off import AGAIN_S, Cause, PutOffs, Why
 from agent.reaction import REACTION, Reaction
 from agent.scope_reports import envelope_of
 from agent.source import Kind, Source
@@ -32,12 +35,15 @@ from agent.sources import Sources
 from agent.trust import TrustChain
 from agent.validation import Validation
 from agent.validators import Validators
+from agent.waiting import MayNotWaitError
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import SNAPSHOT
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Rejected
 from snapshot.verify import Verified
 from store.errors import StoreError
+from wire.backoff import LEAST_S, BackOff
 from wire.client import ClientError
 
 STORE_RETRY_S = 30.0
@@ -59,11 +65,12 @@ class Update:
     lock: trio.Lock = field(default_factory=trio.Lock)
     head_lock: trio.Lock = field(default_factory=trio.Lock)
     put_offs: PutOffs = field(default_factory=PutOffs)
+    trust_lock: trio.Lock = field(default_factory=trio.Lock)
+    _judged_by: object = None
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
-        kept_out = partial(self.put_offs.give_up, seconds=NEVER_S)
-        self.validation = Validation(self.node, self.admission, self.validators, kept_out)
+        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs)
         self.activating = Activating(self.node, self.sources)
         self.importing = Importing(
             self.node, self.admission, self.validation, self.activating, self.lock, self.head_lock
@@ -71,15 +78,18 @@ class Update:
 
     async def run(self) -> None:
         """Until cancelled: a round at each change of what the node knows, and when time makes one due."""
+        back_off = BackOff(self.put_offs.uniform, STORE_RETRY_S)
         while True:
             seen = self.node.changed.value
             try:
                 rest_s = await self.bring_up()
+                back_off.succeeded()
             except StoreError as error:
                 log.warning("update put off", fault=error.fault, detail=error.detail)
                 self.node.store_refused(error)
-                rest_s = STORE_RETRY_S
-            with trio.move_on_after(rest_s):
+                rest_s = back_off.failed()
+                await trio.sleep(LEAST_S)
+            with trio.move_on_after(max(LEAST_S, rest_s)):
                 await self.node.changed.wait_above(seen)
 
     async def bring_up(self) -> float:
@@ -92,15 +102,16 @@ class Update:
             if self.node.facts().revoked:
                 await self.activating.let_all_go()
                 return AGAIN_S
+            self._reconsider()
             due_in_s = await self._take_due()
             planned = await self._planned()
             self.node.learnt.passed_over = frozenset(planned.passed_over)
-            await self._bring([one for one in planned.wanted if not self.put_offs.holds(one)])
+            await self._bring([one for one in planned.wanted if not self.put_offs.holds(Cause.of(one))])
             await self._settle()
             return min(due_in_s, self.put_offs.rest_s())
 
     def wake(self) -> None:
-        """A hint that it is worth asking now, also for what was put off (rules P14)."""
+        """A hint that it is worth asking now, also for what was put off, as often as the floor lets (rules P14)."""
         self.put_offs.clear()
         self.node.tell()
 
@@ -112,7 +123,7 @@ class Update:
                 "config_version": one.listed.config_version,
                 "snapshot_id": one.listed.snapshot_id,
                 "below_accepted": one.below,
-                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(one)) else int(left_s),
+                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(Cause.of(one))) else int(left_s),
             }
             for one in plan(self.node.holdings).wanted
         }
@@ -137,11 +148,21 @@ class Update:
 
     # ---- a round
 
+    def _reconsider(self) -> None:
+        """What the verifier refused is asked for again once it is judged by other trust, roles or permissions."""
+        holder, recoveries = self.node.holdings.holder, self.node.holdings.kept.recoveries
+        bundle = holder.bundle.version if holder.bundle else 0
+        judged_by = (bundle, holder.roles, holder.organization_ids, holder.revocations, tuple(recoveries))
+        if judged_by != self._judged_by:
+            self.put_offs.reconsider()
+        self._judged_by = judged_by
+
     async def _planned(self) -> Plan:
         """The plan, once newer trust is in and what is listed no more is out (rules S3)."""
         planned = plan(self.node.holdings)
         if planned.trust:
-            await self._refresh_trust()
+            async with self.trust_lock:  # a head and a round may both want it
+                await self._refresh_trust()
             planned = plan(self.node.holdings)
         if planned.dropped:
             await self.activating.withdraw(planned.dropped)
@@ -149,37 +170,61 @@ class Update:
 
     async def _refresh_trust(self) -> None:
         """From whoever has them: bundles are believed for their signatures (format.md 8)."""
+        cause = listed_bundle(self.node.holdings)
+        if cause is None or self.put_offs.holds(cause):
+            return
         for source in [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
             try:
                 if await self.trust.refresh(source, urgent=True):
                     return
             except ClientError as error:
                 source.failed(error)
+        self.put_offs.put_off(cause, Why.SOURCES)
 
     async def _bring(self, wanted: Sequence[Wanted]) -> None:
         """All that can be had, then one activation; the others are judged by what the first two give (format.md 9)."""
         holder = self.node.holder()
         candidates: list[Candidate] = []
         for one in wanted:
-            found = await self.fetching.obtain(one, holder)
+            with self._store_may_refuse([Cause.of(one)]):
+                found = await self.fetching.obtain(one, holder)
             if isinstance(found, Candidate):
                 candidates.append(found)
                 holder = established_by(found.verified, holder)
-            elif found is Outcome.LATER:
-                self.put_offs.try_later(one)
+            elif found is Outcome.SETTLED:
+                self.put_offs.wait(Cause.of(one), AGAIN_S)
             else:
-                self.put_offs.give_up(one.scope, one.listed.snapshot_id)
+                self.put_offs.put_off(Cause.of(one), Why.SOURCES if found is Outcome.LATER else Why.VERIFIER)
+        await self._take(candidates)
+
+    async def _take(self, candidates: Sequence[Candidate]) -> None:
+        """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
         accepted = await self.validation.accepted(candidates)
         wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
         still = [one for one in accepted if _is_wanted(one, wanted_now)]
         if still:
-            await self.activating.activate(still)
+            await self._activate(still)
+
+    async def _activate(self, candidates: Sequence[Candidate]) -> None:
+        with self._store_may_refuse([Cause.of_document(one.verified.envelope) for one in candidates]):
+            await self.activating.activate(candidates)
+
+    @contextmanager
+    def _store_may_refuse(self, causes: Sequence[Cause]) -> Iterator[None]:
+        """What the store does not take rests by itself: the next that fits goes in."""
+        try:
+            yield
+        except StoreError:
+            for cause in causes:
+                self.put_offs.put_off(cause, Why.STORE)
+            raise
 
     async def _settle(self) -> None:
-        """Everything listed is active and the head is fresh: lost floors are confirmed (threats D-24)."""
+        """Everything is active that a fresh head from outside lists: lost floors are confirmed (threats D-24)."""
         holdings = self.node.holdings
-        fresh = self.node.gate_facts().head_is_fresh(self.node.now())
-        if holdings.floor_lost and fresh and not plan(holdings).wanted:
+        if not holdings.floor_lost or not is_confirmed_from_outside(holdings, self.node.start):
+            return
+        if self.node.gate_facts().head_is_fresh(self.node.now()) and not plan(holdings).wanted:
             await self.node.change(self.node.store.confirm_floors)
 
     # ---- what waits for its time (rules X26)
@@ -189,24 +234,30 @@ class Update:
         now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
         for one in waiting.values():
             envelope = envelope_of(one)
-            if envelope is not None:
-                self.put_offs.give_up(one.scope, envelope.snapshot_id, max(0.0, one.until - now))
-            if one.until <= now:
-                await self._take_waiting(one.scope, one.envelope_hash)
+            cause = Cause.of_document(envelope) if envelope is not None else Cause(one.scope, (0, 0), one.envelope_hash)
+            if one.until > now:
+                self.put_offs.wait(cause, one.until - now)
+            elif not self.put_offs.has_failed(cause):
+                await self._take_waiting(one.scope, one.envelope_hash, cause)
         return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
 
-    async def _take_waiting(self, scope: str, envelope_hash: str) -> None:
-        slot = await self.node.threads.write(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
-        if slot is None:
-            return
-        try:
-            verdict = await self.admission.judge(slot, Asked(SNAPSHOT, "pending", scope), self.node.holder())
-        except Rejected:
-            return
-        if isinstance(verdict, Candidate):
-            accepted = await self.validation.accepted([verdict])
-            if accepted:
-                await self.activating.activate(accepted)
+    async def _take_waiting(self, scope: str, envelope_hash: str, cause: Cause) -> None:
+        with self._store_may_refuse([cause]):
+            slot = await self.node.threads.write(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
+            if slot is None:
+                return
+            try:
+                verdict = await self.admission.judge(slot, Asked(SNAPSHOT, "pending", scope), self.node.holder())
+            except (Rejected, MayNotWaitError):
+                self.put_offs.put_off(cause, Why.VERIFIER)
+                return
+        if isinstance(verdict, Candidate) and (accepted := await self.validation.accepted([verdict])):
+            await self._activate(accepted)
+
+
+def listed_bundle(holdings: Holdings) -> Cause | None:
+    listed = holdings.head.scopes.get(TRUST_BUNDLE) if holdings.head is not None else None
+    return Cause(TRUST_BUNDLE, version_of(listed), listed.content_hash) if listed is not None else None
 
 
 def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:

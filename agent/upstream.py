@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import trio
 
 from agent.admission import Admission
+from agent.certificate_ends import CertificateEnds
 from agent.credentials import NODE_KEY, credential
 from agent.heartbeat import Reporting
 from agent.identity import IdentityFile
 from agent.joining import Joining
 from agent.local import Local
 from agent.node import Node
+from agent.put_off import PutOffs
 from agent.refresh import Refresh
 from agent.showing import Showing
 from agent.sources import Sources
@@ -30,6 +32,7 @@ class Upstream:
     refresh: Refresh
     update: Update
     reporting: Reporting
+    certificate_ends: CertificateEnds
 
     async def aclose(self) -> None:
         """Kept connections go when the agent does, once no task uses them."""
@@ -66,7 +69,7 @@ def build(
     identity = IdentityFile(paths.identity, paths.temporary, opened.root.disk, credential(NODE_KEY))
     sources = Sources(node, identity.identity, uniform)
     admission = Admission(node)
-    update = Update(node, sources, admission, TrustChain(node, admission), local.validators)
+    update = Update(node, sources, admission, TrustChain(node, admission), local.validators, put_offs=PutOffs(uniform))
     local.front.update, local.front.sources = update, sources
     return Upstream(
         Joining(node, update, identity, uniform, sources.renewed),
@@ -74,4 +77,5 @@ def build(
         Refresh(node, sources, update, Showing(node)),
         update,
         Reporting(node, sources, opened.views, lambda: local.services.notified, uniform),
+        CertificateEnds(node, identity),
     )

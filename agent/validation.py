@@ -1,13 +1,13 @@
 """What local services say of candidates before they become active: their validators may keep scopes out (rules S67)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
 from agent.node import Node
-from agent.patterns import matches
 from agent.plan import FIRST
 from agent.projection import ProjectedScope
+from agent.put_off import Cause, PutOffs, Why
 from agent.validators import Refusal, Validators
 from agent.view import Grade
 
@@ -16,15 +16,15 @@ STEP = 12  # after all that the verifier asks
 
 @dataclass(frozen=True)
 class Validation:
-    """`on_kept_out` is told the scope and snapshot id of each candidate that is kept out."""
+    """`put_offs` has what was kept out before anything of it is written: a disk that refuses offers nothing anew."""
 
     node: Node
     admission: Admission
     validators: Validators
-    on_kept_out: Callable[[str, str], None]
+    put_offs: PutOffs
 
     async def accepted(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that no validator keeps out. One that refuses keeps out the scopes of its service."""
+        """Those that no validator keeps out. One that refuses keeps out what has changed of its service's scopes."""
         left = list(candidates)
         while left:
             generation = self.node.store.watch.generation + 1
@@ -36,14 +36,14 @@ class Validation:
         return left
 
     async def _without(self, candidates: list[Candidate], refusal: Refusal) -> list[Candidate]:
-        patterns = next(one.scopes for one in self.validators.validators if one.service == refusal.service)
-        kept_out = [one for one in candidates if matches(patterns, one.scope)]
+        why = Why.VALIDATOR if refusal.judged else Why.TIMED_OUT
+        kept_out = [one for one in candidates if one.scope in refusal.scopes]
         for one in kept_out:
             envelope = one.verified.envelope
+            self.put_offs.put_off(Cause.of_document(envelope), why)
             asked = Asked(one.verified.kind, refusal.service, one.scope)
             await self.node.threads.write(one.slot.drop)
             await self.admission.record(asked, envelope, STEP, VALIDATOR_REFUSED, refusal.detail)
-            self.on_kept_out(one.scope, envelope.snapshot_id)
         if any(one.scope in FIRST for one in kept_out):
             return []  # the others were judged by what is not going to be
         return [one for one in candidates if one not in kept_out]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.commands import run_command
+from agent.commands import Outcome, run_command
 from agent.generations import Permissions
 from agent.patterns import matches
 from agent.projection import INDEX, ProjectedScope, index_bytes, write_file, write_scope
@@ -20,6 +20,7 @@ from agent.threads import Threads
 from snapshot.reasons import safe_text
 
 VALIDATOR_REFUSED = "validator_refused"
+NOT_STARTED = (126, 127)  # what shells, env(1) and others say of a command that they could not start
 OURS_ALONE = Permissions(0o600, 0o700)
 
 
@@ -35,10 +36,14 @@ class Validator:
 
 @dataclass(frozen=True)
 class Refusal:
-    """`detail` is bounded and holds what the command said first."""
+    """`detail` is bounded and holds what the command said first. `scopes`: the changed ones that it was asked about.
+    `judged`: it ran to its end, and that is its answer.
+    """
 
     service: str
     detail: str
+    scopes: frozenset[str]
+    judged: bool = True
     reason: str = VALIDATOR_REFUSED
 
 
@@ -57,19 +62,20 @@ class Validators:
     async def refusal(
         self, candidates: Iterable[ProjectedScope], active: Iterable[ProjectedScope], generation: int
     ) -> Refusal | None:
-        """Of the first validator that does not accept; None if all do that are concerned."""
-        changed = {candidate.scope: candidate for candidate in candidates}
-        after = {scope.scope: scope for scope in active} | changed
+        """Of the first validator that does not accept; None if all do that are concerned. Who reads the same content
+        as before is not: a renewal must not end because a validator is out of order (rules S67).
+        """
+        before = {scope.scope: scope for scope in active}
+        after = before | {candidate.scope: candidate for candidate in candidates}
+        changed = {name for name, one in after.items() if _content(before.get(name)) != _content(one)}
         for validator in self.validators:
-            if any(matches(validator.scopes, scope) for scope in changed):
-                refused = await self._asked(validator, after, generation)
-                if refused is not None:
-                    return refused
+            its = frozenset(scope for scope in changed if matches(validator.scopes, scope))
+            if its and not (outcome := await self._asked(validator, after, generation)).ok:
+                words = safe_text(f"{validator.service}: {outcome}")
+                return Refusal(validator.service, words, its, _judged(outcome))
         return None
 
-    async def _asked(
-        self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int
-    ) -> Refusal | None:
+    async def _asked(self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int) -> Outcome:
         concerned = [after[scope] for scope in sorted(after) if matches(validator.scopes, scope)]
         staged = await self.threads.read(self._stage, concerned, generation)
         try:
@@ -78,14 +84,11 @@ class Validators:
                 "HOLDFAST_STAGED": str(staged),
                 "HOLDFAST_GENERATION": str(generation),
             }
-            outcome = await run_command(
+            return await run_command(
                 validator.command, timeout_s=validator.timeout_s, folder=staged, variables=variables
             )
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-        if outcome.ok:
-            return None
-        return Refusal(validator.service, safe_text(f"{validator.service}: {outcome}"))
 
     def _stage(self, scopes: Sequence[ProjectedScope], generation: int) -> Path:
         staged = Path(tempfile.mkdtemp(dir=self.folder))
@@ -94,6 +97,15 @@ class Validators:
                 write_scope(staged, scope, OURS_ALONE)
             write_file(staged / INDEX, index_bytes(generation, scopes), OURS_ALONE)
         return staged
+
+
+def _content(scope: ProjectedScope | None) -> str | None:
+    return scope.content_hash if scope is not None else None
+
+
+def _judged(outcome: Outcome) -> bool:
+    """An exit status of its own. One that was too slow, killed or never started may judge another time."""
+    return outcome.exit_code is not None and outcome.exit_code > 0 and outcome.exit_code not in NOT_STARTED
 
 
 @contextlib.contextmanager

@@ -9,17 +9,20 @@ The documents may be kept and read from after the block: their blobs are hashed 
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from agent.age import age_s
 from agent.projection import ProjectedScope
+from snapshot.degraded import REQUIRED
+from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD
 from store.documents import Reading, StoredDocument
 from store.records import ScopeRecord, name_of
 from store.store import Store
 
-REQUIRED = ("node_bootstrap", "trust_bundle")  # rules: required scopes
 MOST_PARSED = 512
+HEAD_FRESH_S = 86_400  # the most that agent.toml may say
 
 
 class Grade(StrEnum):
@@ -30,12 +33,23 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True)
 class ActiveScope:
+    """`good_for_s`: of a head, how long after its `issued_at` it is believed at most, whatever it says. Whoever has a
+    config key for an hour could otherwise sign the last word for years, and keep the node from ever being degraded.
+    """
+
     record: ScopeRecord
     document: StoredDocument
+    good_for_s: int | None = None
 
     @property
     def expires_at(self) -> int:
-        return self.document.envelope.expires_at
+        envelope = self.document.envelope
+        if self.good_for_s is None:
+            return envelope.expires_at
+        return min(envelope.expires_at, envelope.issued_at + self.good_for_s)
+
+    def age_s(self, now: float) -> int:
+        return age_s(self.document.envelope.issued_at, self.record.activated_at or None, now)
 
     @property
     def identity(self) -> tuple[int, int, str]:
@@ -53,6 +67,13 @@ class View:
 
     def head_is_fresh(self, now: float) -> bool:
         return self.head is not None and now < self.head.expires_at
+
+    def age_s(self, envelope: Envelope, now: float) -> int:
+        """Of any document: what is active is known since it was taken."""
+        held = self.head if envelope.kind == HEAD else self.scopes.get(envelope.scope)
+        if held is not None and held.document.envelope.snapshot_id == envelope.snapshot_id:
+            return held.age_s(now)
+        return age_s(envelope.issued_at, None, now)
 
     def grade_of(self, scope: ActiveScope, now: float) -> Grade:
         if now >= scope.expires_at:
@@ -86,8 +107,9 @@ class View:
 class Views:
     """Synchronous; for the reading threads. Documents do not change, so what was parsed once is kept."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, head_fresh_s: int = HEAD_FRESH_S) -> None:
         self._store = store
+        self._head_fresh_s = head_fresh_s
         self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
         self._last: tuple[int, View] | None = None
 
@@ -124,7 +146,7 @@ class Views:
             if record.active is not None
         }
         head = held.pop(HEAD, None)
-        return View(reading.generation, held, head)
+        return View(reading.generation, held, replace(head, good_for_s=self._head_fresh_s) if head else None)
 
     def _document(self, reading: Reading, digest: bytes) -> StoredDocument:
         found = self._parsed.get(digest)

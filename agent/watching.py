@@ -14,6 +14,7 @@ import trio
 from agent.changes import Generation
 from agent.threads import Threads
 from agent.view import View, Views
+from snapshot.identifiers import stands_for
 from snapshot.manifest import Entry
 from store.errors import StoreError
 from wire.messages import SCOPES_MAX, WatchAnswer
@@ -130,8 +131,8 @@ class Watching:
 
 def scopes_wanted(scopes: Iterable[str], may_read: Readable) -> Readable:
     """The scopes that a caller follows: those that it names, else all, of those that it may read."""
-    named = frozenset(scopes)
-    return lambda name: (not named or name in named) and may_read(name)
+    named = tuple(scopes)
+    return lambda name: (not named or any(stands_for(one, name) for one in named)) and may_read(name)
 
 
 def _answer(generation: int, changed: Mapping[str, frozenset[str]]) -> WatchAnswer:

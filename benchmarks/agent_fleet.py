@@ -94,7 +94,6 @@ class Node:
         self.holder = accepted(self.holder, verdict, kept)
         return verdict
 
-
     def follow_head(self, body: bytes) -> None:
         head = self.take(body, HEAD)
         self.generation = head.envelope.config_version

@@ -102,9 +102,7 @@ def _increment(cluster, total):
     changes = {"routes.00500": Change("set", entry, entry)}
     increment = signer.increment(claims, base, changes, {"routes.00500": data}, [cluster.key])
     held = _Held(full, verified)
-    holder = replace(
-        cluster.holder, marks={"route_policy": verified.mark}, active={"route_policy": held}
-    )
+    holder = replace(cluster.holder, marks={"route_policy": verified.mark}, active={"route_policy": held})
 
     change = pieces(increment)
 
@@ -112,8 +110,10 @@ def _increment(cluster, total):
         verify(ChunkParts(change), holder, kind=INCREMENT, now=NOW)
 
     whole, one = _interleaved(3, lambda: cluster.verified(container), apply)
-    print(f"\nincrement of one 1 KiB section in {_size(total)} of 10,000 sections: {one * 1e3:.1f} ms, "
-          f"1/{whole / one:.0f} of the full document ({whole * 1e3:.0f} ms)")
+    print(
+        f"\nincrement of one 1 KiB section in {_size(total)} of 10,000 sections: {one * 1e3:.1f} ms, "
+        f"1/{whole / one:.0f} of the full document ({whole * 1e3:.0f} ms)"
+    )
 
 
 def _memory():

@@ -13,11 +13,14 @@ from coordinator import (
     admission,
     catalog,
     declarations,
+    drill,
     events,
     explain,
     explain_scope,
     fleet,
+    foresight,
     history,
+    proposals,
     put_back,
     revocation,
 )
@@ -25,13 +28,16 @@ from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.last_read import LastRead
 from coordinator.plans import differences
-from coordinator.refusal import Code, Refused
 from coordinator.requests import Member, is_text
 from coordinator.resources import InvalidResources
+from coordinator.roster_api import selection
 from coordinator.running import Coordinator
+from coordinator.settings import Settings
 from coordinator.threads import in_database, in_library
+from coordinator.tokens import Several
 from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
-from wire.request import Request
+from snapshot.outage import Outage
+from wire.request import Request, Response
 from wire.routes import Route
 
 APPLY_BYTES = 64 << 20
@@ -57,6 +63,8 @@ _TOKEN = {
     "node_id": Member(is_id, required=False),
     "site_id": Member(is_id, required=False),
     "lifetime_s": Member(is_integer, required=False),
+    "uses": Member(is_integer, required=False),
+    "nodes": Member(is_text(64), required=False),
 }
 _REASON = {"reason": Member(is_text(256))}
 
@@ -73,10 +81,8 @@ class AdminApi:
         apply = Route("POST", "/v1/apply", for_operators(self.apply), body_bytes=APPLY_BYTES, deadline_s=APPLY_S)
         return (
             apply,
-            route("GET", "/v1/resources", self.resources),
             route("GET", "/v1/diff", self.diff),
-            route("GET", "/v1/nodes", self.nodes),
-            route("GET", "/v1/nodes/{node_id}", self.node),
+            route("GET", "/v1/drill/outage", self.drill_outage),
             route("GET", "/v1/nodes/{node_id}/explain", self.explain),
             route("GET", "/v1/nodes/{node_id}/explain/{scope}", self.explain_scope),
             route("GET", "/v1/nodes/{node_id}/events", self.events),
@@ -99,20 +105,22 @@ class AdminApi:
         body = await body_of(request, _APPLY)
         flags = {name: body.get(name, False) for name in ("prune", "drop_endpoints", "dry_run")}
         plan = await self._carried_out(request, body["files"], based_on=body.get("based_on"), **flags)
-        return {"outcome": "planned" if flags["dry_run"] else "applied", **_plan(plan)}
+        outcome = "planned" if flags["dry_run"] else "applied"
+        return await in_library(_told, plan, outcome, self._at.fault, self._at.settings)
 
     async def _carried_out(self, request: Request, files: object, **how: object) -> Plan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
         known = await in_library(self._last_read.known, files)  # texts by name: `body_of` looked
         if known is not None:
             with suppress(InvalidResources):  # to be said with its lines
-                return await self._change(declarations.carry_out, request, known, **how)
-        declared = await in_library(self._last_read.read, files)
-        return await self._change(declarations.carry_out, request, declared, **how)
+                return await self._made_so(request, known, **how)
+        return await self._made_so(request, await in_library(self._last_read.read, files), **how)
 
-    async def resources(self, _request: Request) -> object:
-        kept = await in_library(declarations.kept, self._at.database)
-        return {"resources": [{"kind": each.KIND, "id": each.id, "spec": each.spec()} for each in kept]}
+    async def _made_so(self, request: Request, declared: object, *, prune: object, **how: object) -> Plan:
+        """Worked out beside them, too: only what is left is written while they wait."""
+        based_on = {"based_on": how["based_on"]}
+        proposal = await in_library(proposals.propose, self._at.database, declared, prune=prune, **based_on)
+        return await self._change(declarations.carry_out, request, proposal, **how)
 
     async def diff(self, request: Request) -> object:
         """What is declared and not published yet, for one node or for all."""
@@ -121,21 +129,19 @@ class AdminApi:
         nodes = {}
         for each in wanted:
             explained = await in_library(explain.explain, self._at.database, each)
-            nodes[each] = {one.scope_type: one.differs for one in explained if one.differs}
+            nodes[each] = {one.scope: one.differs for one in explained if one.differs}
         return {"nodes": {each: scopes for each, scopes in nodes.items() if scopes}}
 
+    async def drill_outage(self, request: Request) -> object:
+        """What members do in an outage that begins now. Nothing is changed, and no node is asked."""
+        restart_s = request.query_integer("restart_s", -1, 0, foresight.LONGEST_S)
+        lasts_s = request.query_integer("lasts_s", DAY, 1, foresight.LONGEST_S)
+        outage = Outage(int(self._at.now()), lasts_s, None if restart_s < 0 else restart_s)
+        node_ids = request.query_all("node")
+        nodes = await in_library(drill.drill, self._at.database, outage, node_ids, self._at.settings)
+        return {**asdict(outage), "nodes": [asdict(each) for each in nodes]}
+
     # ---- nodes
-
-    async def nodes(self, _request: Request) -> object:
-        entries = await in_library(catalog.nodes, self._at.database)
-        return {"nodes": [asdict(each) for each in entries]}
-
-    async def node(self, request: Request) -> object:
-        node_id = parameter(request, "node_id", is_id)
-        for each in await in_library(catalog.nodes, self._at.database):
-            if each.node_id == node_id:
-                return asdict(each)
-        raise Refused(Code.NOT_FOUND, f"{node_id} is no member")
 
     async def explain(self, request: Request) -> object:
         node_id = parameter(request, "node_id", is_id)
@@ -147,8 +153,8 @@ class AdminApi:
         node_id = parameter(request, "node_id", is_id)
         which = {"section": request.query_one("section"), "now": self._at.now()}
         which["most"] = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
-        scope_type = request.parameters["scope"]
-        return asdict(await in_library(explain_scope.explain_scope, self._at.database, node_id, scope_type, **which))
+        scope = request.parameters["scope"]
+        return asdict(await in_library(explain_scope.explain_scope, self._at.database, node_id, scope, **which))
 
     async def events(self, request: Request) -> object:
         """What the node has told of itself, the newest first."""
@@ -187,10 +193,12 @@ class AdminApi:
     async def issue_token(self, request: Request) -> object:
         """The text is in this answer and nowhere else."""
         body = await body_of(request, _TOKEN)
+        uses, nodes = body.pop("uses", 1), body.pop("nodes", None)
         given = {"lifetime_s": self._at.settings.token_lifetime_s, **body}
+        given["several"] = Several(uses, nodes)  # type: ignore[arg-type]  # closed above
         text, claims = await self._change(admission.issue_token, request, self._at.token_key, **given)
-        about = {"jti": claims.jti, "expires_at": claims.expires_at}
-        return {"token": text, **about, "node_id": claims.node_id, "site_id": claims.site_id}
+        about = {"jti": claims.jti, "expires_at": claims.expires_at, "uses": uses}
+        return {"token": text, **about, "node_id": claims.node_id, "nodes": nodes, "site_id": claims.site_id}
 
     async def revoke_token(self, request: Request) -> object:
         jti = parameter(request, "jti", is_text(64))
@@ -199,11 +207,16 @@ class AdminApi:
 
     # ---- what is going on
 
-    async def fleet(self, _request: Request) -> object:
-        at = self._at
-        now = at.now()
-        seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, since=now - DAY)
-        return {**asdict(seen), "put_back": await in_library(put_back.reason, at.database)}
+    async def fleet(self, request: Request) -> object:
+        """Of all members or of some, with one page of the stragglers."""
+        at, now = self._at, self._at.now()
+        first, most = (
+            request.query_integer("from", 0, 0, MAX_INTEGER),
+            request.query_integer("most", fleet.MOST_NAMED, 1, MOST_ENTRIES),
+        )
+        how = {"which": selection(request), "named": slice(first, first + most), "since": now - DAY}
+        seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, **how)
+        return {**asdict(seen), "put_back": await in_library(put_back.reason, at.database, at.standstill.behind)}
 
     async def audit(self, request: Request) -> object:
         """The newest first; `before` is the audit id to page on from."""
@@ -245,6 +258,12 @@ class AdminApi:
         return [each for each in await in_library(catalog.nodes, self._at.database) if each.revoked_at is None]
 
 
+def _told(plan: Plan, outcome: str, held_back: str, settings: Settings) -> Response:
+    """Who changes nothing is not warned of what stands."""
+    warnings = foresight.warnings(plan.after, settings) if plan.changes else ()
+    return Response.json({"outcome": outcome, **_plan(plan), "held_back": held_back, "warnings": list(warnings)})
+
+
 def _plan(plan: Plan) -> dict[str, object]:
     changes = [
         {
@@ -258,8 +277,8 @@ def _plan(plan: Plan) -> dict[str, object]:
         for change in plan.changes
     ]
     touched: dict[str, list[str]] = {}
-    for node_id, scope_type in sorted(plan.touched):
-        touched.setdefault(node_id, []).append(scope_type)
+    for node_id, scope in sorted(plan.touched):
+        touched.setdefault(node_id, []).append(scope.name)
     return {
         "changes": changes,
         "unchanged": plan.unchanged,

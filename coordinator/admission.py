@@ -10,8 +10,10 @@ from coordinator.database import Database, Transaction
 from coordinator.kinds import NODE_KINDS, Node
 from coordinator.references import DEFAULT_SITE
 from coordinator.refusal import Code, Refused
-from coordinator.tokens import Claims
+from coordinator.tokens import Claims, Several
 from snapshot.identifiers import is_hash, is_id
+
+ONE_NODE = Several()
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class TokenEntry:
     revoked_at: float | None
     used_at: float | None
     used_by: str | None
+    uses: int
+    used: int
+    nodes: str | None
 
 
 def allow(database: Database, entry: Entry, *, actor: str, now: float) -> None:
@@ -78,14 +83,15 @@ def issue_token(
     now: float,
     node_id: str | None = None,
     site_id: str | None = None,
+    several: Several = ONE_NODE,
 ) -> tuple[str, Claims]:
     """A new token's text, which is kept nowhere, and its claims. `key`: the token key of the issuing replica.
 
-    Without a site it is for the node's own, else for the default one (rules K13).
+    Without a site it is for the node's own, else for the default one (rules K13). Ids that it lets in without an
+    entry of theirs are the operator's word for each of them (rules J17).
     """
     _check_lifetime(lifetime_s)
-    if node_id is not None and not is_id(node_id):
-        raise Refused(Code.BAD_REQUEST, "the node id is out of form")
+    _check_whom(node_id, several)
     with database.change(actor=actor, now=now) as transaction:
         standing = authority.sound(transaction)
         issuer = _issuer(transaction, key)
@@ -93,7 +99,8 @@ def issue_token(
             _check_tombstone(transaction, node_id)  # no join with it could succeed
         site_id = _token_site(transaction, node_id, site_id)
         claims = tokens.new_claims(standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id)
-        row = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
+        row: dict[str, object] = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
+        row |= {"uses": several.uses, "nodes": several.nodes}
         times = {"not_before": claims.not_before, "expires_at": claims.expires_at}
         transaction.run(insert(schema.tokens).values(**row, **times))
         transaction.audit("token.issue", claims.jti, None, {**row, **times})
@@ -211,6 +218,17 @@ def _check_catalog(transaction: Transaction, entry: Entry) -> None:
             f"{entry.node_id} is declared as {declared.kind} at {declared.site}",
             remedy="let both say the same",
         )
+
+
+def _check_whom(node_id: str | None, several: Several) -> None:
+    if node_id is not None and not is_id(node_id):
+        raise Refused(Code.BAD_REQUEST, "the node id is out of form")
+    if not 1 <= several.uses <= tokens.MOST_USES:
+        raise Refused(Code.BAD_REQUEST, f"a token is for 1 to {tokens.MOST_USES} nodes")
+    if node_id is not None and several != ONE_NODE:
+        raise Refused(Code.BAD_REQUEST, "a token for one node has no count and no other ids", remedy="leave one out")
+    if several.nodes is not None and not tokens.is_pattern(several.nodes):
+        raise Refused(Code.BAD_REQUEST, "the ids are out of form", remedy="write how they begin, and *: gw-*")
 
 
 def _check_lifetime(lifetime_s: int) -> None:

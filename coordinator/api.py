@@ -6,6 +6,7 @@ is for it and nothing else: all other things do not exist. What a peer is told o
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import structlog
 import trio
@@ -24,8 +25,9 @@ from coordinator.running import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.threads import in_database, in_library
 from coordinator.waiting import News, Pair
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
+from wire.limits import Tally
 from wire.messages import JoinGrant, JoinNonce, TrustList
-from wire.peer import PinState, TlsPeer
+from wire.peer import Peer, PinState, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler, Route, Routes
 from wire.shedding import Concern, Rate
@@ -36,11 +38,13 @@ JOIN_BYTES = 64 << 10
 HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
 DOCUMENTS_IN_LINE = 4096  # of each kind: a fleet that hears of one change
+DOCUMENTS_EACH = 2  # of one node, until they are sent: an agent asks for one after the other
 PROOFS_AT_ONCE = 2
 CLAIM_NOTED_S = 600.0
 # Of one node; an honest one reports twice a minute and once a second at most, and shows its head once an hour.
 REPORTS_PER_MINUTE = 120
 PROOFS_PER_MINUTE = 10
+JOINS_IN_ALL_PER_MINUTE = 10_000  # of strangers, from everywhere; members renew beside it
 GRANT_S = 20.0
 LOOK_AGAIN_S = 1.0
 PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
@@ -57,6 +61,7 @@ class NodeApi:
         self._at = coordinator
         joins = coordinator.settings.joins_per_minute
         self._join_rate = Rate(joins, 60.0)
+        self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
         self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
@@ -66,14 +71,16 @@ class NodeApi:
         at_once, line, proofs, concern = DOCUMENTS_AT_ONCE, DOCUMENTS_IN_LINE, PROOFS_AT_ONCE, Concern.DOCUMENT
         wait_s = MOST_WAIT_S + 30.0
         most = self._at.settings.heartbeat_bytes
+        each = Tally(DOCUMENTS_EACH, 1 << 20)  # in all there are turns, and the line's end
+        document = partial(Route, concern=concern, most=at_once, line=line, each=each)
         return _guarded(
             Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
             Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
             Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
             Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
-            Route("GET", "/v1/documents/{snapshot_id}", self.document, concern=concern, most=at_once, line=line),
-            Route("GET", "/v1/increments/{scope}", self.increment, concern=concern, most=at_once, line=line),
-            Route("GET", "/v1/recoveries/{scope}", self.recovery, concern=concern, most=at_once, line=line),
+            document("GET", "/v1/documents/{snapshot_id}", self.document),
+            document("GET", "/v1/increments/{scope}", self.increment),
+            document("GET", "/v1/recoveries/{scope}", self.recovery),
             *self._joining(),
         )
 
@@ -100,16 +107,23 @@ class NodeApi:
         """The grant is made from what is published after the admission (rules J9); a retry gets a full one (J12)."""
         at, peer = self._at, request.peer
         self._sound()
+        if not isinstance(peer, TlsPeer):
+            _check_rate(self._strangers, "everybody")
         body = await request.body()
         proof, token = request.header("holdfast-proof") or "", _bearer(request)
         pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
+        note = partial(self._note_join, peer)
         grant = await in_database(
-            enrolment.admit, at.database, body, proof, token=token, pin=pin, peer=peer.name, now=at.now()
+            enrolment.admit, at.database, body, proof, token=token, pin=pin, note=note, now=at.now()
         )
         node_id = grant.member.node_id
         await at.pins.follow(node_id)
         given = await self._granted(grant)
         return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
+
+    def _note_join(self, peer: Peer, refused: Refused) -> None:
+        address = peer.name if isinstance(peer, UnixPeer) else peer.address
+        self._at.refused_joins.note(address, refused, self._at.now())
 
     async def _granted(self, grant: Grant) -> list[bytes]:
         """A new member's head is on its way: the database is asked once it is out."""
@@ -149,7 +163,7 @@ class NodeApi:
     async def proof(self, request: Request) -> Response:
         """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
         at, peer = self._at, await self._member(request)
-        _check_rate(self._proofs, peer)
+        _check_rate(self._proofs, peer.node_id)
         data = await request.body()
         try:
             mark = await in_library(put_back.shown, at.database, peer.node_id, data)
@@ -168,7 +182,7 @@ class NodeApi:
             at.alarm(found.value)
             _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
         async with at.standstill.reading:
-            at.standstill.reason = await in_library(put_back.reason, at.database)
+            at.standstill.reason = await in_library(put_back.reason, at.database, at.standstill.behind)
         if at.standstill.reason:
             at.board.wake_all()
         self._sound()
@@ -253,7 +267,7 @@ class NodeApi:
         nothing: its operator has to know which bundles there are (held_bundles.py).
         """
         peer = await self._member(request, is_report=True)
-        _check_rate(self._reports, peer)
+        _check_rate(self._reports, peer.node_id)
         body = await request.body()
         report = heartbeat_form.parse(body, most=self._at.settings.heartbeat_bytes)
         self._judge(peer, report)
@@ -324,9 +338,9 @@ def _to_peers(handler: Handler) -> Handler:
     return told
 
 
-def _check_rate(rate: Rate, peer: TlsPeer) -> None:
-    """By the node and not by its address, which others may share."""
-    seconds = rate.refused(peer.node_id, trio.current_time())
+def _check_rate(rate: Rate, key: str) -> None:
+    """By the node, and not by its address, which others may share; or one for all."""
+    seconds = rate.refused(key, trio.current_time())
     if seconds is not None:
         raise HttpError(429, "too_many_requests", "refused", retry_after=seconds)
 

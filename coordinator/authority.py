@@ -103,17 +103,18 @@ def sound(transaction: Transaction) -> Standing:
     return found
 
 
-def check_current(transaction: Transaction, known: Standing) -> None:
-    """Whether `known` is the state that is persisted: `no_state`, `stale_state`, or nothing (rules H37)."""
-    latest = standing(transaction)
-    if latest.state_id == known.state_id:
-        return
-    if (latest.authority_epoch, latest.revision) < (known.authority_epoch, known.revision):
-        remedy = f"the database was put back: {RAISE_EPOCH}"
-        raise Refused(
-            Code.STALE_STATE, f"the database is at {latest.revision}, we knew {known.revision}", remedy=remedy
-        )
-    raise Refused(Code.STALE_STATE, f"the state has moved from {known.revision} to {latest.revision}", remedy="reload")
+def went_back(found: Standing, known: Standing | None, *, is_behind: bool = False) -> str:
+    """Why what is persisted now cannot follow from what this replica has seen there, with the remedy; or nothing.
+
+    A database that was exchanged under a running coordinator: what was published since would be published again, under
+    numbers that nodes hold (rules H37, P30). `is_behind`: it was so at the last look. Then a greater revision proves
+    nothing, since every change of the copy raises its own: only the state that was known does, or a higher epoch.
+    """
+    if known is None or found.state_id == known.state_id or found.authority_epoch > known.authority_epoch:
+        return ""
+    if not is_behind and (found.authority_epoch, found.revision) >= (known.authority_epoch, known.revision):
+        return ""
+    return f"the database is at revision {found.revision}, and was at {known.revision}: it was put back ({RAISE_EPOCH})"
 
 
 def raise_revision(transaction: Transaction) -> str:

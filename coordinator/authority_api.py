@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from coordinator.database import Database
 from coordinator.desk import body_of, for_operators, parameter
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
+from coordinator.reminder import Reminder
 from coordinator.requests import Member, is_text
 from coordinator.running import Coordinator
 from coordinator.signing_key import SigningKey
@@ -24,6 +26,7 @@ DOCUMENT_BYTES = 2 << 20
 PUBLISH_S = 600.0
 
 _DOCUMENT = {"document": Member(is_text(DOCUMENT_BYTES))}
+_BUNDLE = {**_DOCUMENT, "despite_reports": Member(lambda value: isinstance(value, bool), required=False)}
 _REVOCATION = {
     "category": Member(is_text(64)),
     "value": Member(is_text(320)),
@@ -34,8 +37,9 @@ _PUBLISH = {"to": Member(lambda value: isinstance(value, str) and value.startswi
 
 
 class AuthorityApi:
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, reminder: Reminder) -> None:
         self._at = coordinator
+        self._reminder = reminder
 
     def routes(self) -> tuple[Route, ...]:
         most = DOCUMENT_BYTES
@@ -66,7 +70,9 @@ class AuthorityApi:
         replica = {"coordinator_id": at.coordinator_id, "held_polls": at.board.waiting, "alarms": dict(at.alarms)}
         shown = at.shown.certificate
         certificate = {"sha256": shown.fingerprint, "expires_at": format_time(int(shown.not_after))}
-        return {**standing, **replica, "certificate": certificate, "publishing": publishing}
+        await self._reminder.look()
+        due = [each.to_value(at.now()) for each in self._reminder.due()]
+        return {**standing, **replica, "certificate": certificate, "publishing": publishing, "due": due}
 
     async def keys(self, _request: Request) -> object:
         """The config keys that this replica holds, for what each of them signs now, and where it looks for them."""
@@ -82,7 +88,9 @@ class AuthorityApi:
         return {"documents": [base64.b64encode(container_of(each)).decode() for each in found]}
 
     async def add_trust_bundle(self, request: Request) -> object:
-        bundle = await self._received(request, received.add_trust_bundle)
+        body = await body_of(request, _BUNDLE)
+        add = partial(received.add_trust_bundle, despite_reports=body.get("despite_reports") is True)
+        bundle = await self._received(request, body, add)
         return {
             "version": bundle.version,
             "authority_epoch": bundle.authority_epoch,
@@ -90,7 +98,7 @@ class AuthorityApi:
         }
 
     async def add_recovery(self, request: Request) -> object:
-        recovery = await self._received(request, received.add_recovery)
+        recovery = await self._received(request, await body_of(request, _DOCUMENT), received.add_recovery)
         return {
             "node_id": recovery.document.subject,
             "scope": recovery.document.scope,
@@ -98,12 +106,13 @@ class AuthorityApi:
             "to_config_version": recovery.to_config_version,
         }
 
-    async def _received(self, request: Request, add: Callable[..., Result]) -> Result:
+    async def _received(self, request: Request, body: Mapping[str, object], add: Callable[..., Result]) -> Result:
         at = self._at
-        data = _decoded(str((await body_of(request, _DOCUMENT))["document"]))
+        data = _decoded(str(body["document"]))
         added = await in_database(add, at.database, data, actor=request.peer.name, now=at.now())
         async with at.standstill.reading:
-            at.standstill.reason = await in_library(put_back.reason, at.database)  # a raised epoch ends it
+            # A raised epoch ends it.
+            at.standstill.reason = await in_library(put_back.reason, at.database, at.standstill.behind)
             at.publisher.reconsider()
         return added
 

@@ -17,6 +17,7 @@ from coordinator.publication import Draft, draft
 from coordinator.settings import Settings
 from coordinator.signing_key import SigningKey
 from coordinator.situation import Situation
+from snapshot.identifiers import Scope
 
 
 @dataclass
@@ -25,20 +26,20 @@ class Backlog:
 
     followed: Model | None = None
     known: set[str] = field(default_factory=set)
-    changed: dict[str, set[str]] = field(default_factory=dict)
+    changed: dict[str, set[Scope]] = field(default_factory=dict)
 
     def follow(self, model: Model) -> None:
         if self.followed is not None and model is not self.followed:
-            for node_id, scope_type in affected(self.followed, model):
-                self.changed.setdefault(node_id, set()).add(scope_type)
+            for node_id, scope in affected(self.followed, model):
+                self.changed.setdefault(node_id, set()).add(scope)
         self.followed = model
 
-    def scopes(self, model: Model, node_id: str) -> dict[str, bool]:
+    def scopes(self, model: Model, node_id: str) -> dict[Scope, bool]:
         """What the node may hold; True for what is to be compiled again."""
         subject = model.subjects.get(node_id)
-        types = () if subject is None else views.scope_types(subject)
+        held = () if subject is None else views.scopes(model, subject)
         changed = self.changed.get(node_id, set())
-        return {each: node_id not in self.known or each in changed for each in types}
+        return {each: node_id not in self.known or each in changed for each in held}
 
     def done(self, node_id: str) -> None:
         self.known.add(node_id)
@@ -90,5 +91,5 @@ def _draft(issue: Issue, model: Model, backlog: Backlog, each: Situation) -> Dra
     return draft(issue, each, subject, backlog.scopes(model, each.node_id), _compiling(model, each.node_id))
 
 
-def _compiling(model: Model, node_id: str) -> Callable[[str], Content]:
-    return lambda scope_type: compile_scope(model, node_id, scope_type)
+def _compiling(model: Model, node_id: str) -> Callable[[Scope], Content]:
+    return lambda scope: compile_scope(model, node_id, scope)

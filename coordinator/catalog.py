@@ -1,12 +1,13 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.engine import Row
 
 from coordinator import authority, kinds, schema
-from coordinator.affected import Scope, affected
+from coordinator.affected import Touched, affected
 from coordinator.database import Database, Transaction
 from coordinator.join import Member
 from coordinator.kinds import Resource
@@ -33,15 +34,20 @@ class NodeEntry:
 
 
 def nodes(database: Database) -> list[NodeEntry]:
-    """Every entry, revoked ones too, in byte order of the ids (rules J33). Seen is who asks for a head or reports."""
+    """Every entry, revoked ones too, in byte order of the ids (rules J33)."""
+    with database.read() as transaction:
+        return entries(transaction)
+
+
+def entries(transaction: Transaction, node_ids: Sequence[str] | None = None) -> list[NodeEntry]:
+    """The same, or of some. Seen is who asks for a head or reports."""
     nodes, reports, asked = schema.nodes, schema.node_status, schema.head_requests
     joined = nodes.outerjoin(reports, nodes.c.node_id == reports.c.node_id)
     joined = joined.outerjoin(asked, nodes.c.node_id == asked.c.node_id)
     times = reports.c.last_seen.label("reported"), asked.c.last_seen.label("asked")
     statement = select(nodes, *times).select_from(joined)
-    with database.read() as transaction:
-        entries = [_entry(row) for row in transaction.rows(statement)]
-    return sorted(entries, key=lambda entry: entry.node_id)
+    chosen = statement if node_ids is None else statement.where(nodes.c.node_id.in_(node_ids))
+    return sorted((_entry(row) for row in transaction.rows(chosen)), key=lambda entry: entry.node_id)
 
 
 def member(transaction: Transaction, node_id: str) -> Member | None:
@@ -85,7 +91,7 @@ def resources(transaction: Transaction) -> dict[Key, Resource]:
     return {each.key: each for each in restored}
 
 
-def changed(transaction: Transaction, before: Model, after: Model) -> frozenset[Scope]:
+def changed(transaction: Transaction, before: Model, after: Model) -> frozenset[Touched]:
     """Raise the revision and the generation of every node that a change touches; what it touches."""
     touched = affected(before, after)
     gone = before.members.keys() - after.members.keys()

@@ -1,6 +1,7 @@
 """What an operator asks of keys and ceremonies, on the Unix socket: requests for root keys to sign, and their dates."""
 
 from dataclasses import asdict
+from functools import partial
 
 from coordinator import drafts, wishes
 from coordinator.desk import body_of, for_operators, parameter
@@ -22,7 +23,10 @@ def is_scope(value: object) -> bool:
     return True
 
 
-_WISHES = {"wishes": Member(lambda value: isinstance(value, list), required=False)}
+_WISHES = {
+    "wishes": Member(lambda value: isinstance(value, list), required=False),
+    "despite_reports": Member(lambda value: isinstance(value, bool), required=False),
+}
 _RECOVERY = {"node_id": Member(is_id), "scope": Member(is_scope), "to_config_version": Member(is_integer)}
 
 
@@ -52,7 +56,10 @@ class CeremonyApi:
         at, body = self._at, await body_of(request, _WISHES)
         self._believed()
         wished = wishes.parse(body.get("wishes", []), at.now())
-        return _answer(await in_library(drafts.bundle_request, at.database, wished, at.settings, at.now()))
+        draft = partial(drafts.bundle_request, despite_reports=body.get("despite_reports") is True)
+        made = await in_library(draft, at.database, wished, at.settings, at.now())
+        reports = await in_library(drafts.unproven, at.database)
+        return _answer(made) | {"reports": [{"node_id": one.node_id, "version": one.greatest} for one in reports]}
 
     async def recovery_request(self, request: Request) -> object:
         at, body = self._at, await body_of(request, _RECOVERY)

@@ -1,6 +1,6 @@
-"""A check-in of a member: who it is, whether its head is old, whether one of us was put back. Pure.
+"""A check-in of a member: who it is, whether one of us was put back. Pure.
 
-rules K20, K30, K33, K36, K37, K41
+rules K30, K33, K36, K37, K41
 """
 
 import enum
@@ -12,15 +12,6 @@ from coordinator.refusal import Code, Refused
 
 Pair = tuple[int, int]  # (authority_epoch, version or generation)
 FIRST: Pair = (0, 0)
-
-
-class HeadAnswer(enum.Enum):
-    """What a head request gets."""
-
-    NEW = "new"  # a greater pair is there
-    UNCHANGED = "unchanged"  # the held map stays valid
-    REISSUE = "reissue"  # the held one is past its refresh_after: issue it again
-    AHEAD = "ahead"  # the node holds more than we ever signed: nothing is served, and it alarms
 
 
 class Comparison(enum.Enum):
@@ -57,41 +48,23 @@ class PublishedHead:
         return (self.authority_epoch, self.generation)
 
 
-def judge(
-    claim: tuple[str, str],
-    pin: str | None,
-    *,
-    cluster_id: str,
-    member: Member | None,
-    tombstone: str | None = None,
-) -> None:
+def judge(claim: tuple[str, str], pin: str | None, *, cluster_id: str, member: Member | None) -> None:
     """Whether `claim` (cluster id, node id) over a connection known by `pin` is this member (rules K33, K36).
 
-    `member`, `tombstone`: what is kept under the claimed node id. The order is proof, cluster, revoked, entry,
-    certificate; Refused with the first that fails.
+    `member`: what is kept under the claimed node id. The order is proof, cluster, revoked, entry, certificate;
+    Refused with the first that fails.
     """
     claimed_cluster, node_id = claim
     if pin is None:
         raise Refused(Code.BAD_PROOF, "no client certificate was shown")
     if claimed_cluster != cluster_id:
         raise Refused(Code.WRONG_CLUSTER, f"{node_id} claims {claimed_cluster}, this is {cluster_id}")
-    if tombstone == Code.REVOKED or (member is not None and member.revoked):
+    if member is not None and member.revoked:
         raise Refused(Code.REVOKED, f"{node_id} was revoked")
     if member is None:
         raise Refused(Code.REMOVED, f"{node_id} is no member")
     if not any(same(pin, known) for known in member.pins):
         raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} is a member with another certificate")
-
-
-def answer_head(held: Pair, published: PublishedHead | None, now: float) -> HeadAnswer:
-    """`held`: the node's (epoch, generation), (0, 0) for none (rules K20, K32, K37)."""
-    if published is None:
-        return HeadAnswer.UNCHANGED if held == FIRST else HeadAnswer.AHEAD
-    if held > published.pair:
-        return HeadAnswer.AHEAD
-    if now >= published.refresh_after:
-        return HeadAnswer.REISSUE
-    return HeadAnswer.NEW if held < published.pair else HeadAnswer.UNCHANGED
 
 
 def compare(record: Mark | None, reported: Mark | None, *, proven: bool = False) -> Comparison:

@@ -12,6 +12,7 @@ from functools import cached_property
 from coordinator import views
 from coordinator.model import Model, Subject
 from snapshot import canonical, manifest
+from snapshot.identifiers import Scope
 from snapshot.manifest import Entry
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
 
@@ -28,7 +29,7 @@ class Audience:
 class Content:
     """The full state of one scope."""
 
-    scope_type: str
+    scope: Scope
     audience: Audience
     sections: Mapping[str, bytes]
 
@@ -41,11 +42,11 @@ class Content:
         return hash_of(manifest.state_bytes(self.entries))
 
 
-def compile_scope(model: Model, node_id: str, scope_type: str) -> Content:
-    """KeyError for a node that is no member, or a scope type that it may not hold."""
-    sections = views.sections(model, node_id, scope_type)
-    audience = _audience(model.subjects[node_id], scope_type, sections)
-    return Content(scope_type, audience, {name: canonical.dumps(value) for name, value in sections.items()})
+def compile_scope(model: Model, node_id: str, scope: Scope) -> Content:
+    """KeyError for a node that is no member, or a scope that it may not hold."""
+    sections = views.sections(model, node_id, scope)
+    audience = _audience(model.subjects[node_id], scope.type, sections)
+    return Content(scope, audience, {name: canonical.dumps(value) for name, value in sections.items()})
 
 
 def entry_of(section: bytes) -> Entry:

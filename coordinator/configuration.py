@@ -95,7 +95,8 @@ def load(path: Path) -> Configuration:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _wrong([f"{path}: {error.strerror}"]) from error
+        remedy = "name the right file: holdfastctl ... --configuration FILE, holdfast-coordinator --config FILE"
+        raise Refused(Code.INVALID_SETTINGS, f"{path}: {error.strerror}", remedy=remedy) from error
     except UnicodeDecodeError as error:
         raise _wrong([f"{path} is not UTF-8"]) from error
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator import signing_key
-from coordinator.signing_key import CREDENTIALS_DIRECTORY, SigningKey, UnusableKeyError
+from coordinator.signing_key import SigningKey, UnusableKeyError
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ED25519, RSA_PSS_SHA256
 
@@ -74,6 +74,19 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_key_file(name: str, purpose: str) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and match[1] == purpose
+
+
 def files(directory: Path, purpose: str) -> list[Path]:
     """The key files of one purpose, by name; none where there is no such directory."""
     try:
@@ -82,7 +95,7 @@ def files(directory: Path, purpose: str) -> list[Path]:
         return []
     except OSError as error:
         raise UnusableKeyError(f"{directory}: {error.strerror}; give it to this user") from None
-    return [path for path in found if (match := _NAME.fullmatch(path.name)) and match[1] == purpose]
+    return [path for path in found if is_key_file(path.name, purpose)]
 
 
 def config_keys(
@@ -90,8 +103,8 @@ def config_keys(
 ) -> tuple[SigningKey, ...]:
     """Every config key at hand: in the directory, and among the service's credentials; each once."""
     places = [directory] if directory is not None else []
-    if environment.get(CREDENTIALS_DIRECTORY):
-        places.append(Path(environment[CREDENTIALS_DIRECTORY]))
+    if environment.get("CREDENTIALS_DIRECTORY"):
+        places.append(Path(environment["CREDENTIALS_DIRECTORY"]))
     found = [load(path, passphrase) for place in places for path in files(place, CONFIG)]
     return tuple({key.key_id: key for key in found}.values())
 

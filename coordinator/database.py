@@ -131,10 +131,10 @@ class Database:
             connection.rollback()
 
     @contextmanager
-    def record(self) -> Iterator[Transaction]:
-        """What nodes report: no authority, no audit row, no lock against changes."""
+    def record(self, *, now: float = 0.0) -> Iterator[Transaction]:
+        """What nodes report: no authority, no lock against changes; an audit row only where a report is worth one."""
         with self._begin(change=False, write=True) as connection:
-            yield Transaction(connection)
+            yield Transaction(connection, actor="coordinator", now=now)
         self.write_fault = ""
 
     @contextmanager
@@ -228,8 +228,16 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """A new file is ours alone; SQLite gives its log and its index the same mode."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    """A new file is ours alone; SQLite gives its log and its index the same mode.
+
+    One that is there is not opened: closing it would take away the locks that SQLite has on it in this process, and the
+    next command beside us would take itself for the last one and remove the log that we go on reading.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.is_symlink():
+            raise
 
 
 def _locked(path: Path) -> int:

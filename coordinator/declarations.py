@@ -1,26 +1,24 @@
 """Applying declared resources as a whole, in one transaction (protocol 2; rules S69, K21, H38).
 
 apply(database, texts, ...)           `holdfastctl apply -f DIR`: the plan, carried out
-carry_out(database, declared, ...)    the same of what was read already (last_read.py)
+carry_out(database, proposal, ...)    the same of what was worked out already (proposals.py)
 with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from coordinator import authority, catalog, endpoints, plans, resources, schema, sites
-from coordinator.affected import Scope
+from coordinator import authority, catalog, endpoints, proposals, resources, schema, sites
+from coordinator.affected import Touched
 from coordinator.database import Database, Transaction
 from coordinator.forms import Fault
-from coordinator.kinds import Node, Resource
+from coordinator.kinds import Node
 from coordinator.model import Key, Model
 from coordinator.plans import Change
-from coordinator.refusal import Code, Refused
+from coordinator.proposals import Proposal
 from coordinator.resources import Declared, InvalidResources
-from snapshot import canonical
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,9 @@ class Plan:
 
     changes: tuple[Change, ...]
     unchanged: int
-    touched: frozenset[Scope]
+    touched: frozenset[Touched]
     based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
+    after: Model  # the state that it makes
 
     def lines(self) -> list[str]:
         nodes = len({node_id for node_id, _ in self.touched})
@@ -38,14 +37,9 @@ class Plan:
         return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
 
 
-def apply(database: Database, texts: Mapping[str, str], *, actor: str, now: float, **how: Any) -> Plan:  # noqa: ANN401 - handed on
-    """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
-    return carry_out(database, resources.read(texts), actor=actor, now=now, **how)
-
-
-def carry_out(
+def apply(
     database: Database,
-    declared: Mapping[Key, Declared],
+    texts: Mapping[str, str],
     *,
     actor: str,
     now: float,
@@ -54,67 +48,68 @@ def carry_out(
     dry_run: bool = False,
     based_on: str | None = None,
 ) -> Plan:
-    """Apply what is declared, as a whole.
+    """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
+    proposal = proposals.propose(database, resources.read(texts), prune=prune, based_on=based_on)
+    how = {"drop_endpoints": drop_endpoints, "dry_run": dry_run}
+    return carry_out(database, proposal, actor=actor, now=now, based_on=based_on, **how)
 
-    InvalidResources where it does not hold together; `concurrent_update` when the state is no longer the one that
+
+def carry_out(
+    database: Database,
+    proposal: Proposal,
+    *,
+    actor: str,
+    now: float,
+    drop_endpoints: bool = False,
+    dry_run: bool = False,
+    based_on: str | None = None,
+) -> Plan:
+    """Apply what is proposed, as a whole.
+
+    InvalidResources where the catalog says otherwise; `concurrent_update` when the state is no longer the one that
     `based_on` names (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that
     would go, unless `drop_endpoints` (rules L15).
     """
     enter = database.rehearse if dry_run else database.change
     with enter(actor=actor, now=now) as transaction:
-        standing = authority.standing(transaction)
-        if based_on is not None and based_on != standing.state_id:
-            raise Refused(Code.CONCURRENT_UPDATE, "the state has changed since this plan was made", remedy="diff again")
-        before = catalog.load(transaction)
-        flags = {"prune": prune, "drop_endpoints": drop_endpoints}
-        return _made(transaction, before, declared, flags, state_id=standing.state_id)
+        proposal = _current(transaction, proposal, based_on)
+        return _made(transaction, proposal, drop_endpoints=drop_endpoints)
 
 
-def kept(database: Database) -> list[Resource]:
-    """Everything that is declared, in the order of kind and id."""
-    with database.read() as transaction:
-        return [resource for _, resource in sorted(catalog.resources(transaction).items())]
+def _current(transaction: Transaction, proposal: Proposal, based_on: str | None) -> Proposal:
+    """The proposal, or where the state has moved on meanwhile another one: this is the state it will be made to."""
+    state_id = authority.standing(transaction).state_id
+    proposals.check_base(based_on, state_id)
+    if state_id == proposal.state_id:
+        return proposal
+    before = catalog.load(transaction)
+    return proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
 
 
-def _made(
-    transaction: Transaction,
-    before: Model,
-    declared: Mapping[Key, Declared],
-    flags: Mapping[str, bool],
-    *,
-    state_id: str,
-) -> Plan:
-    wanted = {key: each.resource for key, each in declared.items()}
-    made = plans.changes(before.resources, wanted, prune=flags["prune"])
-    after = plans.result(before.resources, made)
-    staying = {key: resource for key, resource in after.items() if key not in declared}
-    resources.check(declared, staying, before.cluster_id)
-    _check_catalog(transaction, declared)
+def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> Plan:
+    before, made = proposal.before, proposal.changes
+    _check_catalog(transaction, proposal.declared)
     if left := list(sites.problems(transaction, made)):
         raise InvalidResources(left)
-    model = replace(before, resources=after)
-    if not flags["drop_endpoints"]:
-        endpoints.check(transaction, before.cluster, model.cluster)
+    if not drop_endpoints:
+        endpoints.check(transaction, before.cluster, proposal.after.cluster)
     sites.follow(transaction, made)
-    _write(transaction, made)
-    touched: frozenset[Scope] = frozenset()
+    _write(transaction, proposal)
     if made:
-        touched = catalog.changed(transaction, before, model)
+        catalog.changed(transaction, before, proposal.after)
+    flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
-    return Plan(made, len(after) - sum(change.after is not None for change in made), touched, state_id)
+    return Plan(made, proposal.unchanged, proposal.touched, proposal.state_id, proposal.after)
 
 
-def _write(transaction: Transaction, made: Sequence[Change]) -> None:
-    table = schema.resources
+def _write(transaction: Transaction, proposal: Proposal) -> None:
+    table, made = schema.resources, proposal.changes
     this = delete(table).where(table.c.kind == bindparam("of_kind"), table.c.id == bindparam("of_id"))
     keys = [change.key for change in made if change.before is not None]
     transaction.run(this, [{"of_kind": kind, "of_id": id_} for kind, id_ in keys])
     revision = authority.standing(transaction).revision + 1
-    new = [change.after for change in made if change.after is not None]
-    rows = [
-        {"kind": each.KIND, "id": each.id, "body": canonical.dumps(each.spec()).decode(), "revision": revision}
-        for each in new
-    ]
+    bodies = proposal.bodies.items()
+    rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
     transaction.run(insert(table), rows)
     transaction.audit_all([(f"resource.{each.verb}", " ".join(each.key), *each.specs()) for each in made])
 

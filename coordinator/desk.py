@@ -15,7 +15,7 @@ from wire.request import HttpError, Request, Response
 from wire.routes import Handler
 
 Answering = Callable[[Request], Awaitable[object]]
-"""A handler that gives the JSON value of its answer."""
+"""A handler that gives the JSON value of its answer; or where that is large, the answer, written out already."""
 
 
 def for_operators(answering: Answering) -> Handler:
@@ -27,7 +27,8 @@ def for_operators(answering: Answering) -> Handler:
         if not _may(request.peer):
             raise HttpError(403, Code.PERMISSION_DENIED.value, "only root and the service's own user may ask here")
         try:
-            return Response.json(await answering(request))
+            answer = await answering(request)
+            return answer if isinstance(answer, Response) else Response.json(answer)
         except InvalidResources as invalid:  # all of it at once: it may be more than any other refusal says
             problems = [vars(each) for each in invalid.problems]
             body = {"code": invalid.code.value, "message": invalid.detail, "problems": problems}

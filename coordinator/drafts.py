@@ -1,6 +1,7 @@
 """What root keys are to be asked to sign, from what stands in the database (format.md 8; rules K54, S87).
 
 bundle_request      bundle N+1: the wishes, and what heads have revoked since N
+unproven            who reports a bundle that is not on record
 recovery_request    permission for a node to go back to a version that was published for it
 versions            the versions of a scope that a node was ever given
 rotation            where each key stands, and what comes next
@@ -16,6 +17,7 @@ from coordinator import authority, ceremony, documents, held_bundles, schema, si
 from coordinator import rotation as rotations
 from coordinator.ceremony import Carry, Moment, RaiseEpoch, Restore, Retire, Wish
 from coordinator.database import Database, Transaction
+from coordinator.held_bundles import Held
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused
 from coordinator.rotation import Dates, Step
@@ -37,21 +39,33 @@ class PublishedVersion:
     is_kept: bool
 
 
-def bundle_request(database: Database, wishes: Sequence[Wish], settings: Settings, now: float) -> SigningRequest:
-    """Refused where the wishes are at odds with what stands there, and where nodes hold a later bundle already."""
+def bundle_request(
+    database: Database, wishes: Sequence[Wish], settings: Settings, now: float, *, despite_reports: bool = False
+) -> SigningRequest:
+    """Refused where the wishes are at odds with what stands there, and where members of a database that was put back
+    report a later bundle already.
+    """
     container, present, former = _chain(database)
     with database.read() as transaction:
         standing = authority.standing(transaction)
-        held_bundles.check_unused(transaction, signing_requests.bundle_of(container).version + 1)
+        following = signing_requests.bundle_of(container).version + 1
+        held_bundles.check_unused(transaction, following, despite_reports=despite_reports)
         issued_at = _date(transaction, wishes, now)
         carried: list[Wish] = [
             Carry(situation.read_revocations(transaction)),
             *_readmitted(transaction, present.revocations),
         ]
-    _none_retires_early(wishes, rotations.steps(present, _dates(settings), now), now)
+    _none_retires_early(wishes, rotations.steps(present, dates(settings), now), now)
     moment = Moment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
-    following = ceremony.next_trust(present, [*carried, *wishes], moment)
-    return signing_requests.for_bundle(container, following, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
+    trust = ceremony.next_trust(present, [*carried, *wishes], moment)
+    return signing_requests.for_bundle(container, trust, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
+
+
+def unproven(database: Database) -> list[Held]:
+    """The members that report a later bundle than the database has: alarms, and no more (held_bundles.py)."""
+    container, _, _ = _chain(database)
+    with database.read() as transaction:
+        return held_bundles.claims(transaction, signing_requests.bundle_of(container).version + 1)
 
 
 def _date(transaction: Transaction, wishes: Sequence[Wish], now: float) -> int:
@@ -94,7 +108,7 @@ def rotation(database: Database, settings: Settings, now: float) -> dict[str, ob
     if found is None:
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
     bundle = found[1]
-    steps = rotations.steps(Trust.of(bundle), _dates(settings), now)
+    steps = rotations.steps(Trust.of(bundle), dates(settings), now)
     return {
         "version": bundle.version,
         "authority_epoch": bundle.authority_epoch,
@@ -106,7 +120,7 @@ def rotation(database: Database, settings: Settings, now: float) -> dict[str, ob
     }
 
 
-def _dates(settings: Settings) -> Dates:
+def dates(settings: Settings) -> Dates:
     return Dates(settings.key_rollout_s, both_sign_s=settings.snapshot_refresh_s)
 
 

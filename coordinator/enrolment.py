@@ -1,5 +1,7 @@
 """A join from the request's bytes to the documents of its grant (rules J7, J9, J10, J12)."""
 
+from collections.abc import Callable
+
 from coordinator import documents, heads, membership
 from coordinator.database import Database
 from coordinator.membership import Grant
@@ -9,9 +11,18 @@ from coordinator.refusal import Refused
 
 
 def admit(
-    database: Database, body: bytes, proof: str, *, token: str | None, pin: str | None, peer: str, now: float
+    database: Database,
+    body: bytes,
+    proof: str,
+    *,
+    token: str | None,
+    pin: str | None,
+    note: Callable[[Refused], None],
+    now: float,
 ) -> Grant:
-    """Refused with the first code of rules J7, audited. `pin`: the certificate that TLS knew; `peer`: for the audit."""
+    """Refused with the first code of rules J7. `pin`: the certificate that TLS knew. `note` is told of refusals that
+    are not in the audit log: of those who have shown nothing of ours nothing is written (refused_joins.py).
+    """
     try:
         request = JoinRequest.authenticated(
             body,
@@ -21,8 +32,9 @@ def admit(
             token=token,
             connection_certificate=pin,
         )
+        membership.turn_away_stranger(database, request, now=now)
     except Refused as refused:
-        membership.record_refusal(database, peer, refused, actor=peer, now=now)
+        note(refused)
         raise
     return membership.join(database, request, now=now)
 

@@ -1,6 +1,6 @@
 """One scope of one node in whole: by which rule, which version, who signed it, what is in it and whence, who holds it.
 
-    explain_scope(database, node_id, scope_type, ...)    -> ScopeExplanation, from one consistent read
+    explain_scope(database, node_id, scope, ...)    -> ScopeExplanation, from one consistent read
 
 What is published and what is declared are two things: entries are those of both, and each says how the two stand.
 """
@@ -12,24 +12,24 @@ from functools import cached_property
 
 from sqlalchemy import select
 
-from coordinator import catalog, explain, schema, situation, views
+from coordinator import catalog, explain, refusals, schema, situation, views
 from coordinator.compiler import Content, compile_scope
 from coordinator.database import Database, Transaction
+from coordinator.explain import TRUST_BUNDLE
 from coordinator.holders import Holders, holders
 from coordinator.model import Model, Subject
 from coordinator.recovered import governing
 from coordinator.refusal import Code, Refused
+from coordinator.refusals import RefusedScope
 from coordinator.signatures import Signer, signers
 from coordinator.situation import Allowed, Held, Situation
 from coordinator.sources import Origin, Source, origin
 from snapshot import canonical
-from snapshot.identifiers import format_time
+from snapshot.identifiers import Scope, format_time
 from snapshot.roles import EVERY_NODE, allowed_scope_types
 
 MOST_ENTRIES = 200
-MOST_NAMED = 10  # revoked services in a note
 VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
-TRUST_BUNDLE = "trust_bundle"
 BY_ROOTS = Origin("root keys signed it; `holdfastctl trust show` has all of it")
 LEFT = Origin("nothing that is declared gives it any more")
 
@@ -84,7 +84,7 @@ class ScopeExplanation:
     """`published` is None before the first publication; `differs` is by section, as for all scopes."""
 
     node_id: str
-    scope_type: str
+    scope: str
     may_hold: bool
     because: str
     rules: tuple[str, ...]
@@ -100,18 +100,19 @@ class ScopeExplanation:
 def explain_scope(
     database: Database,
     node_id: str,
-    scope_type: str,
+    scope: str,
     *,
     now: float,
     section: str | None = None,
     most: int = MOST_ENTRIES,
 ) -> ScopeExplanation:
     """With `section` of that one alone, its value in whole. `not_found` for what there is not."""
+    wanted = explain.scope_of(scope)
     with database.read() as transaction:
         model = catalog.load(transaction)
-        subject = explain.subject_of(model, node_id, (scope_type,))
+        subject = explain.subject_of(model, node_id)
         found = situation.read_situations(transaction, [node_id])[node_id]
-        case = _Case(transaction, model, subject, scope_type, found, now)
+        case = _Case(transaction, model, subject, wanted, found, now)
         return _explained(case, section, most)
 
 
@@ -122,29 +123,29 @@ class _Case:
     transaction: Transaction
     model: Model
     subject: Subject
-    scope_type: str
+    scope: Scope
     situation: Situation
     now: float
 
     @property
     def held(self) -> Held | None:
-        return self.situation.held.get(self.scope_type)
+        return self.situation.held.get(self.scope.name)
 
     @property
     def may_hold(self) -> bool:
-        return self.scope_type == TRUST_BUNDLE or self.scope_type in views.scope_types(self.subject)
+        return self.scope == TRUST_BUNDLE or views.holds(self.model, self.subject, self.scope)
 
     @cached_property
     def content(self) -> Content | None:
         """What is declared; None of what it may not hold, and of what no resource is compiled into."""
-        if not self.may_hold or self.scope_type == TRUST_BUNDLE:
+        if not self.may_hold or self.scope == TRUST_BUNDLE:
             return None
-        return compile_scope(self.model, self.subject.node_id, self.scope_type)
+        return compile_scope(self.model, self.subject.node_id, self.scope)
 
     @property
     def allowed(self) -> Allowed | None:
         """The last recovery."""
-        return self.situation.recoveries.get(self.scope_type)
+        return self.situation.recoveries.get(self.scope.name)
 
     def published(self, name: str) -> bytes | None:
         return self.held.read(name) if self.held is not None and name in self.held.sections else None
@@ -159,9 +160,9 @@ def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
     held = case.held
     return ScopeExplanation(
         node_id=case.subject.node_id,
-        scope_type=case.scope_type,
+        scope=case.scope.name,
         may_hold=case.may_hold,
-        because=explain.because(case.model, case.subject, case.scope_type),
+        because=explain.because(case.model, case.subject, case.scope),
         rules=_rules(case),
         notes=tuple(_notes(case)),
         published=None if held is None else _version(case, held),
@@ -169,7 +170,7 @@ def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
         sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
         entries=tuple(_entry(case, *each) for each in stands[:most]),
         entries_total=len(stands),
-        holders=holders(case.transaction, case.subject.node_id, case.scope_type, held.entry if held else None),
+        holders=holders(case.transaction, case.subject.node_id, case.scope.name, held.entry if held else None),
     )
 
 
@@ -181,17 +182,17 @@ def _names(case: _Case, wanted: str | None) -> list[str]:
         return names
     if wanted not in names:
         remedy = f"there are {', '.join(names)}" if names else "it has none"
-        raise Refused(Code.NOT_FOUND, f"{case.scope_type} has no section {wanted}", remedy=remedy)
+        raise Refused(Code.NOT_FOUND, f"{case.scope.name} has no section {wanted}", remedy=remedy)
     return [wanted]
 
 
 def _rules(case: _Case) -> tuple[str, ...]:
     """What decides whether the node may hold it."""
-    if case.scope_type == TRUST_BUNDLE:
+    if case.scope == TRUST_BUNDLE:
         return ("format.md 8", "format.md 9")
     if case.subject.member.kind == "witness":
         return ("rules J27",)
-    return ("format.md 9",) if case.scope_type in EVERY_NODE else ("format.md 9", "rules S17")
+    return ("format.md 9",) if case.scope.type in EVERY_NODE else ("format.md 9", "rules S17")
 
 
 def _notes(case: _Case) -> Iterator[str]:
@@ -202,9 +203,15 @@ def _notes(case: _Case) -> Iterator[str]:
         yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
     if held is not None and case.now >= held.envelope.expires_at:
         yield "the published version has expired, and no node acts on it"
+    yield from (f"it {each.words}" for each in _refused(case))
     yield from _revoked(case)
     if held is not None and _is_recovered(case):
         yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
+
+
+def _refused(case: _Case) -> list[RefusedScope]:
+    """What the node does not take, where it does not."""
+    return [each for each in refusals.told(case.transaction, case.subject.node_id) if each.scope == case.scope.name]
 
 
 def _revoked(case: _Case) -> Iterator[str]:
@@ -214,14 +221,11 @@ def _revoked(case: _Case) -> Iterator[str]:
     told += [bundle[1].revocations] if bundle else []
     roles = frozenset(case.subject.roles)
     taken = {role for role in roles if any(f"{case.subject.node_id}/{role}" in each.role_assignments for each in told)}
-    if case.scope_type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
+    if case.scope.type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
         yield f"revoked for this node: {', '.join(sorted(taken))}; it uses nothing that only this grants"
-    if case.scope_type == "service_assignment":
-        services = {entry for name in _names(case, None) for entry in _members(case.declared(name))}
-        gone = sorted(name for name in services if any(name in each.service_ids for each in told))
-        yield from (f"the service {name} is revoked" for name in gone[:MOST_NAMED])
-        if len(gone) > MOST_NAMED:
-            yield f"{len(gone) - MOST_NAMED} more of its services are revoked"
+    if case.scope.type == views.SERVICES:
+        gone = (name for name in case.scope.ids if any(name in each.service_ids for each in told))
+        yield from (f"the service {name} is revoked" for name in gone)
 
 
 def _is_recovered(case: _Case) -> bool:
@@ -238,7 +242,7 @@ def _version(case: _Case, held: Held) -> Version:
         raise AssertionError("what is held is kept")
     key_ids = [key_id for key_id, _ in json.loads(row.signatures)]
     signed, threshold = signers(
-        case.transaction, key_ids, case.scope_type, cluster_id=case.model.cluster_id, now=case.now
+        case.transaction, key_ids, case.scope.type, cluster_id=case.model.cluster_id, now=case.now
     )
     return Version(
         **vars(held.entry),
@@ -270,7 +274,7 @@ def _section(held: Held | None, name: str, *, whole: bool) -> Section:
 def _standings(case: _Case, name: str) -> Iterator[tuple[str, str]]:
     """The members of a section, published or declared, in the order of their names, and how the two stand."""
     published, declared = case.published(name), case.declared(name)
-    if case.scope_type == TRUST_BUNDLE:
+    if case.scope == TRUST_BUNDLE:
         yield from ((entry, "signed") for entry in sorted(_members(published)))
     elif published == declared:  # as nearly always, and then nothing need be compared
         yield from ((entry, "as_declared") for entry in sorted(_members(published)))
@@ -301,5 +305,5 @@ def _entry(case: _Case, section: str, entry: str, stands: str) -> EntryExplanati
     elif stands == "not_declared":
         whence = LEFT
     else:
-        whence = origin(case.model, case.subject, case.scope_type, section, entry)
+        whence = origin(case.model, case.subject, case.scope, section, entry)
     return EntryExplanation(section, entry, stands, whence.because, whence.sources)

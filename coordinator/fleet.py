@@ -6,20 +6,24 @@ observe(database, now)                          the same, from one consistent re
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import JSON, cast, func, select, type_coerce
 
-from coordinator import documents, schema
+from coordinator import catalog, documents, refusals, schema
 from coordinator.checkin import Pair
 from coordinator.database import Database, Transaction
+from coordinator.references import DEFAULT_SITE
+from coordinator.refusals import RefusedScope
+from coordinator.selection import Selection
 from coordinator.settings import Settings
 from wire.messages import STORE_FAULTS
 
 UNSEEN = "unseen"
-SILENT = "silent"  # no report for three intervals
+SILENT = "silent"  # no report for three of its intervals
+SILENT_AFTER = 3  # of its intervals
 REVOKED = "revoked"  # by us, whatever it says of itself
 MOST_NAMED = 50
 MOST_REASON = 64
@@ -34,6 +38,8 @@ class FleetMember:
     node_id: str
     kind: str
     revoked: bool = False
+    site_id: str = DEFAULT_SITE
+    labels: Mapping[str, str] = field(default_factory=dict)  # as declared
     published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
 
 
@@ -51,6 +57,8 @@ class Report:
     asked_at: float = 0.0
     refused: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # scope -> version that it refused last, why
     store_fault: str = ""
+    agent_version: str = ""
+    interval_s: int | None = None  # how often it means to report; None: it does not say
 
     @property
     def last_seen(self) -> float:
@@ -79,9 +87,11 @@ class Fleet:
     versions: Mapping[str, Mapping[str, int]]  # scope -> "epoch.version" -> nodes
     lag_versions: Mapping[str, float]  # "p50" "p90" "p99" "max", over every scope of every node that reports
     seconds_since_seen: Mapping[str, float]
-    stragglers: tuple[Straggler, ...]  # the longest unseen first, at most 50
+    stragglers: tuple[Straggler, ...]  # the longest unseen first; of them as many as were asked for
     stragglers_total: int
     rejected_joins: Mapping[str, int]  # by code
+    refusals: tuple[RefusedScope, ...] = ()  # what is not renewed first, at most 50
+    refusals_total: int = 0
 
 
 def assess(
@@ -91,28 +101,35 @@ def assess(
     *,
     now: float,
     settings: Settings,
+    named: slice = slice(MOST_NAMED),
 ) -> Fleet:
-    """Revoked members are counted as such and belong to nothing else."""
+    """Revoked members are counted as such and belong to nothing else. `named`: those of the stragglers."""
     living = [member for member in members if not member.revoked]
     data = sum(member.kind == "data" for member in living)
-    found = [each for each in (_straggler(m, reports.get(m.node_id), now, settings) for m in living) if each]
+    found = [each for each in (straggler_of(m, reports.get(m.node_id), now, settings) for m in living) if each]
     found.sort(key=_longest_unseen)
-    states = Counter(_state(m, reports.get(m.node_id), now, settings) for m in members)
+    states = Counter(state_of(m, reports.get(m.node_id), now, settings) for m in members)
     heard = [reports[member.node_id] for member in living if member.node_id in reports]
     return Fleet(
         at=now,
         members=len(living),
         data_members=data,
-        baseline_shortfall=max(0, settings.baseline_data_members - data),
+        baseline_shortfall=shortfall(living, settings),
         states=dict(sorted(states.items())),
         grades=dict(sorted(Counter(report.head_grade for report in heard).items())),
         versions=_versions(heard),
-        lag_versions=quantiles(_lags(living, reports)),
+        lag_versions=quantiles(lags(living, reports)),
         seconds_since_seen=quantiles([now - report.last_seen for report in heard]),
-        stragglers=tuple(found[:MOST_NAMED]),
+        stragglers=tuple(found[named]),
         stragglers_total=len(found),
         rejected_joins=dict(sorted(rejected_joins.items())),
     )
+
+
+def shortfall(members: Iterable[FleetMember], settings: Settings) -> int:
+    """Data members that are missing in the cluster (rules J28), whatever part of it is looked at."""
+    data = sum(member.kind == "data" and not member.revoked for member in members)
+    return max(0, settings.baseline_data_members - data)
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:
@@ -124,12 +141,31 @@ def quantiles(values: Iterable[float]) -> dict[str, float]:
     return {name: ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for name, percent in ranks.items()}
 
 
-def observe(database: Database, *, now: float, settings: Settings, since: float = 0.0) -> Fleet:
-    """`since`: rejected joins from then on."""
+def observe(
+    database: Database,
+    *,
+    now: float,
+    settings: Settings,
+    since: float = 0.0,
+    which: Selection | None = None,
+    named: slice = slice(MOST_NAMED),
+) -> Fleet:
+    """`since`: rejected joins from then on; `which`: the members that are looked at."""
     with database.read() as transaction:
-        members = _members(transaction)
-        reports = {report.node_id: report for report in _reports(transaction)}
-        return assess(members, reports, _rejected(transaction, since), now=now, settings=settings)
+        heard = {report.node_id: report for report in reports(transaction)}
+        whole = members(transaction)
+        chosen = [
+            each
+            for each in whole
+            if which is None
+            or which.takes(each.site_id, each.labels, state_of(each, heard.get(each.node_id), now, settings))
+        ]
+        found = assess(chosen, heard, rejected(transaction, since), now=now, settings=settings, named=named)
+        ids = {each.node_id for each in chosen}
+        standing = [each for each in refusals.told(transaction) if each.node_id in ids]
+        missing = shortfall(whole, settings)
+        named_first = tuple(standing[:MOST_NAMED])
+        return replace(found, baseline_shortfall=missing, refusals=named_first, refusals_total=len(standing))
 
 
 def _longest_unseen(each: Straggler) -> tuple[float, str]:
@@ -137,7 +173,7 @@ def _longest_unseen(each: Straggler) -> tuple[float, str]:
     return -since, each.node_id
 
 
-def _state(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
+def state_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
     if member.revoked:
         return REVOKED
     if report is None:
@@ -146,10 +182,11 @@ def _state(member: FleetMember, report: Report | None, now: float, settings: Set
 
 
 def _is_silent(report: Report, now: float, settings: Settings) -> bool:
-    return now - report.reported_at > 3 * settings.heartbeat_interval_s
+    """By the node's own interval, which its agent.toml sets."""
+    return now - report.reported_at > SILENT_AFTER * (report.interval_s or settings.heartbeat_interval_s)
 
 
-def _straggler(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
+def straggler_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
     if report is None:
         return Straggler(member.node_id, UNSEEN, None)
     since = now - report.last_seen
@@ -172,15 +209,15 @@ def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
     return f"{late[0]}, {report.store_fault}" if report.store_fault else late[0]
 
 
-def _lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
+def lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
     """How many versions each scope of each reporting node is behind; another epoch counts as all of them."""
-    lags = []
+    found = []
     for member in members:
         report = reports.get(member.node_id)
         for scope, (epoch, version) in member.published.items() if report else ():
             held_epoch, held = report.active.get(scope, (0, 0)) if report else (0, 0)
-            lags.append(max(0, version - held) if held_epoch == epoch else version)
-    return lags
+            found.append(max(0, version - held) if held_epoch == epoch else version)
+    return found
 
 
 def _versions(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
@@ -191,26 +228,38 @@ def _versions(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
     return {scope: dict(sorted(spread[scope].items())) for scope in sorted(spread)}
 
 
-def _members(transaction: Transaction) -> list[FleetMember]:
-    nodes = schema.nodes
-    rows = transaction.rows(select(nodes.c.node_id, nodes.c.kind, nodes.c.revoked_at))
+def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> list[FleetMember]:
+    """All, or some."""
+    nodes, model = schema.nodes, catalog.load(transaction)
+    columns = select(nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at)
     announced = {
         node_id: {scope: entry.pair for scope, entry in listed.items()}
-        for node_id, listed in documents.listings(transaction).items()
+        for node_id, listed in documents.listings(transaction, node_ids).items()
     }
     return [
-        FleetMember(row.node_id, row.kind, row.revoked_at is not None, announced.get(row.node_id, {})) for row in rows
+        FleetMember(
+            node_id=row.node_id,
+            kind=row.kind,
+            revoked=row.revoked_at is not None,
+            site_id=row.site_id,
+            labels=model.declared(row.node_id).labels,
+            published=announced.get(row.node_id, {}),
+        )
+        for row in transaction.rows(columns if node_ids is None else columns.where(nodes.c.node_id.in_(node_ids)))
     ]
 
 
-def _reports(transaction: Transaction) -> Iterable[Report]:
-    reports, asked = schema.node_status, schema.head_requests
-    joined = reports.outerjoin(asked, reports.c.node_id == asked.c.node_id)
-    for row in transaction.rows(select(reports, asked.c.last_seen.label("asked")).select_from(joined)):
+def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[Report]:
+    """Of all, or of some."""
+    status, asked = schema.node_status, schema.head_requests
+    joined = status.outerjoin(asked, status.c.node_id == asked.c.node_id)
+    chosen = select(status, asked.c.last_seen.label("asked")).select_from(joined)
+    for row in transaction.rows(chosen if node_ids is None else chosen.where(status.c.node_id.in_(node_ids))):
         report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
         said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
         scopes, fault = said["scopes"], _store_fault(said["counters"])
-        yield Report(*report, _last_active(scopes), row.asked or 0.0, _last_refused(scopes), fault)
+        active, refused = _last_active(scopes), _last_refused(scopes)
+        yield Report(*report, active, row.asked or 0.0, refused, fault, row.agent_version, said.get("interval_s"))
 
 
 def _last_active(scopes: Scopes) -> dict[str, Pair]:
@@ -234,8 +283,11 @@ def _store_fault(counters: Mapping[str, Any]) -> str:
     return next((fault for fault in STORE_FAULTS if counters.get(fault)), "")
 
 
-def _rejected(transaction: Transaction, since: float) -> dict[str, int]:
+def rejected(transaction: Transaction, since: float) -> dict[str, int]:
     table = schema.audit
     refused = (table.c.action == "join") & (table.c.outcome != "done") & (table.c.at >= since)
-    counted = select(table.c.outcome, func.count().label("times")).where(refused).group_by(table.c.outcome)
+    is_sqlite = transaction.connection.dialect.name == "sqlite"
+    after = type_coerce(table.c.after, JSON) if is_sqlite else cast(table.c.after, JSON)
+    times = func.sum(func.coalesce(after["count"].as_integer(), 1))  # a sum of strangers, or one (refused_joins.py)
+    counted = select(table.c.outcome, times.label("times")).where(refused).group_by(table.c.outcome)
     return {row.outcome: row.times for row in transaction.rows(counted)}

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from coordinator import authority, documents, schema
+from coordinator import authority, documents, refusal_records, schema
 from coordinator.checkin import PublishedHead
 from coordinator.database import Database, Transaction
 from coordinator.documents import Document, Entry
 from coordinator.refusal import Code, Refused
+from coordinator.refusal_records import Outcome
 from snapshot import canonical
 
 Pair = tuple[int, int]
@@ -38,6 +39,7 @@ class Publication:
     refresh_after: int
     listing: Mapping[str, Entry]  # scope -> what the node should hold
     documents: tuple[Document, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
 
 def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, Basis]:
@@ -235,8 +237,11 @@ def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tupl
 
 
 def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read) -> None:
-    """All of it with few statements: thousands of nodes may get a new head at once."""
+    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, as in a
+    batch of reports, so that the two never wait for each other.
+    """
     publications = [each.publication for each in accepted]
+    refusal_records.settle(transaction, [outcome for each in publications for outcome in each.outcomes])
     replaced = [read.heads[each.node_id][2] for each in publications if each.node_id in read.heads]
     documents.forget(transaction, replaced)
     for chunk in documents.chunks([each.node_id for each in publications]):

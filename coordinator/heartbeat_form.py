@@ -1,9 +1,9 @@
 """A node's report in form (protocol 3; rules K53, P23): its closed members, texts without control characters. Pure.
 
-    parse(body)    the bytes of a request -> Heartbeat, or `bad_request`
+parse(body)    the bytes of a request -> Heartbeat, or `bad_request`
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,11 +11,13 @@ from coordinator import requests
 from coordinator.checkin import Mark
 from coordinator.refusal import Code, Refused
 from coordinator.requests import Member, is_one_of, is_text
+from coordinator.standing_refusals import LastRefused
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
-from wire.messages import EVENTS_MAX, GRADES, MODES, SCOPES_MAX, STATES
+from wire.messages import EVENTS_MAX, GRADES, HEARTBEAT_BYTES, INTERVAL_MOST_S, LAST_STEP, MODES, SCOPES_MAX, STATES
 
 NO_MARK = Mark(0, 0)
+MOST_REASON = 64
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,12 @@ class Heartbeat:
     head: Mark
     head_grade: str
     active: Mapping[str, Mark]
+    refused: Mapping[str, LastRefused]
     journal: tuple[tuple[int, str], ...]  # (sequence, the event as JSON)
     body: str
 
 
-def parse(body: bytes, *, most: int = 64 << 10) -> Heartbeat:
+def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> Heartbeat:
     """`bad_request` for what is not exactly a heartbeat, holds control characters, or is too large (rules K53, P23)."""
     value = requests.parse(body, most)
     requests.closed(value, _MEMBERS)
@@ -54,6 +57,7 @@ def parse(body: bytes, *, most: int = 64 << 10) -> Heartbeat:
         head=head,
         head_grade=grade,
         active=_active(value["scopes"]),
+        refused=dict(_refused(value["scopes"])),
         journal=_journal(value["journal"]),
         body=body.decode(),
     )
@@ -94,6 +98,7 @@ _MEMBERS = {
     "trust_bundle_version": _COUNT,
     "counters": Member(_is_object),
     "journal": Member(lambda value: isinstance(value, list) and len(value) <= EVENTS_MAX),
+    "interval_s": Member(lambda value: type(value) is int and 0 < value <= INTERVAL_MOST_S, required=False),
 }
 _HEAD = {
     "generation": _COUNT,
@@ -122,6 +127,28 @@ def _active(scopes: object) -> dict[str, Mark]:
             requests.closed({name: mark.get(name) for name in _ACTIVE}, _ACTIVE)
             active[scope] = Mark(mark["authority_epoch"], mark["config_version"], mark["content_hash"])
     return active
+
+
+def _refused(scopes: object) -> Iterator[tuple[str, LastRefused]]:
+    """The last refusal of each scope, where nothing was applied since. What a node says of it is its own: bounded, and
+    passed over where out of form.
+    """
+    for scope, value in scopes.items() if isinstance(scopes, dict) else ():
+        one, active = value["last_rejected"] or {}, value["active"] or {}
+        if _is_past(one, active):
+            continue
+        version, reason, step = one.get("config_version"), one.get("reason"), one.get("step")
+        if not (isinstance(version, int) and isinstance(step, int) and isinstance(reason, str)):
+            continue
+        if is_integer(version) and 0 <= step <= LAST_STEP and reason.isprintable():
+            yield scope, LastRefused(version, reason[:MOST_REASON], step)
+
+
+def _is_past(refused: Mapping[str, object], active: Mapping[str, object]) -> bool:
+    """Times of one form and of one clock, the node's."""
+    at, applied_at = refused.get("at"), active.get("applied_at")
+    is_older = isinstance(at, str) and isinstance(applied_at, str) and at < applied_at
+    return is_older or refused.get("config_version") == active.get("config_version")
 
 
 def _check_scope(scope: str, value: object) -> None:

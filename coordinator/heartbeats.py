@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from coordinator import schema
+from coordinator import refusal_records, schema
 from coordinator.checkin import Comparison, Mark, compare_all
 from coordinator.database import Database, Transaction
 from coordinator.heartbeat_form import Heartbeat
@@ -37,7 +37,7 @@ def record(
     """Write a batch in one transaction; the answers in its order. Nothing is acknowledged before the commit."""
     if not batch:
         return []
-    with database.record() as transaction:
+    with database.record(now=now) as transaction:
         members = _records(transaction, sorted({each.node_id for each in batch}))
         published = _Published.read(transaction, batch, {node_id: kept for node_id, (kept, _) in members.items()})
         rows: dict[str, dict[str, object]] = {}
@@ -51,9 +51,9 @@ def record(
                 rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
         _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
         _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
-        _write(
-            transaction, schema.events, _event_rows([each for each in batch if each.node_id in rows], now), keep=True
-        )
+        taken = [each for each in batch if each.node_id in rows]
+        _write(transaction, schema.events, _event_rows(taken, now), keep=True)
+        refusal_records.report(transaction, taken)
     return answers
 
 
@@ -61,6 +61,7 @@ def forget(transaction: Transaction, node_id: str) -> None:
     """Whoever comes next under this id has reported nothing yet (rules K37). What is in the journal stays."""
     for table in (schema.node_status, schema.heartbeat_history):
         transaction.run(delete(table).where(table.c.node_id == node_id))
+    refusal_records.forget(transaction, node_id)
 
 
 @dataclass(frozen=True)

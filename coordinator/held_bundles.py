@@ -1,10 +1,16 @@
 """Trust bundles that members report and that are not on record here: of a database that was put back (rules K41, S35).
 
-A number that a node holds must not come again with another content: the node would refuse all that follows it.
+A number that a node holds must not come again with another content: the node would refuse all that follows it. But a
+report is a node's word, and one that claims the greatest number there is would stop every later bundle, the one that
+revokes a stolen key above all. So what is only claimed is listed for the operator and stops nothing while the database
+is the authority. It stops a bundle where the database is known to be put back (put_back.py), since the claims may be
+true then, and `--despite-reports` goes on; a later bundle is believed when it is shown: root keys have signed it.
+Rejected: to believe a number that a signed head lists, since config keys sign heads.
 
-    check_unused(transaction, version)          nobody holds this number, or a later one
-    check_same(transaction, version, hash)      whoever holds this number holds this content
-    note(transaction, node_id, version)         a node has shown that it holds this number
+    claims(transaction, version)                 who reports this number, or a later one
+    check_unused(transaction, version, ...)      nobody is known to hold it, where that can be so
+    check_same(transaction, version, hash, ...)  the same, with another content
+    note(transaction, node_id, version)          a node has shown a head that lists this number
 """
 
 import json
@@ -13,7 +19,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, update
 
-from coordinator import schema
+from coordinator import authority, schema
 from coordinator.database import Transaction
 from coordinator.documents import TRUST_BUNDLE
 from coordinator.refusal import Code, Refused
@@ -22,7 +28,7 @@ from snapshot import canonical
 IMPORT = "holdfastctl trust import BUNDLE.hfs"
 REMEDY = (
     f"{IMPORT}: bundles of after the backup lie where `trust export` or `publish` has put them, and on these nodes"
-    " (`holdfast store export trust_bundle`); a node whose claim is false: revoke it"
+    " (`holdfast store export trust_bundle`); where these reports are false: --despite-reports"
 )
 _SHOWN = 3  # of the members that a refusal names
 
@@ -36,20 +42,27 @@ class Held:
     active: tuple[int, str] | None
 
 
-def check_unused(transaction: Transaction, version: int) -> None:
-    holders = [each for each in _reported(transaction) if each.greatest >= version]
-    if holders:
+def claims(transaction: Transaction, version: int) -> list[Held]:
+    """The members that report a bundle of this number, or a later one."""
+    return [each for each in _reported(transaction) if each.greatest >= version]
+
+
+def check_unused(transaction: Transaction, version: int, *, despite_reports: bool) -> None:
+    """Refused `conflict` where the database was put back and members report the number that is to be made."""
+    holders = claims(transaction, version)
+    if holders and not despite_reports and authority.standing(transaction).is_put_back:
         detail = f"bundle {version} was made before: {_names(holders)} hold {max(each.greatest for each in holders)}"
         raise Refused(Code.CONFLICT, detail, remedy=REMEDY)
 
 
-def check_same(transaction: Transaction, version: int, content_hash: str) -> None:
+def check_same(transaction: Transaction, version: int, content_hash: str, *, despite_reports: bool) -> None:
+    """Refused `conflict` where the database was put back and members report that number with another content."""
     holders = [
         each
-        for each in _reported(transaction)
+        for each in claims(transaction, version)
         if each.active is not None and each.active[0] == version and each.active[1] != content_hash
     ]
-    if holders:
+    if holders and not despite_reports and authority.standing(transaction).is_put_back:
         raise Refused(Code.CONFLICT, f"{_names(holders)} hold another bundle {version}", remedy=REMEDY)
 
 

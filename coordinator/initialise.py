@@ -18,7 +18,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import authority, ceremony, custody, new_files, own_certificate, received, signer
+from coordinator import authority, ceremony, custody, lost_database, new_files, own_certificate, received, signer
 from coordinator.authority import Founding
 from coordinator.ceremony import Add, Moment, PublicKey
 from coordinator.database import Database, Transaction
@@ -54,6 +54,7 @@ class Wanted:
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
     passphrase: bytes | None = field(default=None, repr=False)  # of the root keys
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
+    declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
     settings: Settings = field(default_factory=Settings)
 
 
@@ -68,6 +69,7 @@ class Made:
     certificate_sha256: str
     authority: Path  # the CA file that nodes are given
     configuration: Path | None
+    declared: Path | None
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,14 @@ class _Plan:
 def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
-    others = [wanted.root_keys, *([wanted.configuration[0].parent] if wanted.configuration else [])]
+    others = [wanted.root_keys, *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
     with new_files.directories(wanted.state, others), _opened(wanted) as database:
         is_done = partial(_is_initialised, database)
         note = wanted.state / NOTE
         new_files.clear_up(note, is_done)
         if is_done():
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
+        lost_database.check_new(*_begun(wanted.state))
         plan = _planned(wanted, now)
         with new_files.together(note, plan.files, is_done):
             _found(database, wanted, plan, actor=actor, now=now)
@@ -169,6 +172,7 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
         *((wanted.root_keys / custody.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / custody.file_name(CONFIG, config), key_file(config)),
         *own_files(wanted.state, token, ca, server, wanted.configuration),
+        *_text_files(wanted.declared),
     ]
     return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
 
@@ -185,10 +189,11 @@ def own_files(
         (tls / "server-key.pem", plain_file(server.key_pem)),
         (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
     ]
-    if configuration is not None:
-        path, text = configuration
-        files.append((path, plain_file(text.encode(), 0o644)))
-    return files
+    return [*files, *_text_files(configuration)]
+
+
+def _text_files(given: tuple[Path, str] | None) -> Files:
+    return [] if given is None else [(given[0], plain_file(given[1].encode(), 0o644))]
 
 
 def keys_directory(state: Path) -> Path:
@@ -197,6 +202,11 @@ def keys_directory(state: Path) -> Path:
 
 def token_file(state: Path) -> Path:
     return keys_directory(state) / "token.pem"
+
+
+def _begun(state: Path) -> tuple[Path, Path, Path]:
+    """What only a cluster that was begun has."""
+    return keys_directory(state), token_file(state), state / "tls" / "server.pem"
 
 
 def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: float) -> None:
@@ -259,4 +269,5 @@ def _made(wanted: Wanted, plan: _Plan) -> Made:
         certificate_sha256=plan.certificate_sha256,
         authority=wanted.state / "tls" / own_certificate.AUTHORITY,
         configuration=wanted.configuration[0] if wanted.configuration else None,
+        declared=wanted.declared[0] if wanted.declared else None,
     )

@@ -4,7 +4,8 @@
     2 revocation    neither the id nor the certificate was revoked
     3 tombstone     nor removed
     4 token         ours, unused, in time; a member with its own certificate needs none
-    5 allowlist     an operator named it, with this certificate if one is fixed; a member is allowed by the catalog
+    5 allowlist     an operator named it, with this certificate if one is fixed, or made its token for ids like its own;
+                    a member is allowed by the catalog
     6 kind          as allowed; a member's is the catalog's
     7 certificate   nobody else's, and a member's own, or a new one that the old key or a token bound to it stands for
     8 site          the token's site exists and is the entry's
@@ -62,6 +63,7 @@ class JoinState:
     tombstone: str | None = None  # "removed" or "revoked", of the node id
     retired: str | None = None  # the same, of the certificate
     allowed: Allowed | None = None
+    declared: Allowed | None = None  # what its declaration says of it; that alone lets nobody in
     token: TokenRecord | None = None
 
 
@@ -88,6 +90,15 @@ class _Case:
     @property
     def fingerprint(self) -> str:
         return self.request.certificate.sha256
+
+    @property
+    def allowed(self) -> Allowed | None:
+        """The operator's entry; or what a token stands for that was made for ids like this one."""
+        if self.state.allowed is not None or self.claims is None or self.state.token is None:
+            return self.state.allowed
+        if not self.state.token.lets_in(self.request.node_id):
+            return None
+        return self.state.declared or Allowed("data", self.claims.site_id)
 
     @property
     def shows_own_pin(self) -> bool:
@@ -144,7 +155,7 @@ def token_is_good(case: _Case) -> None:
 
 
 def operator_allows(case: _Case) -> None:
-    allowed = case.state.allowed
+    allowed = case.allowed
     if case.state.member is not None:
         return  # rules J13
     if allowed is None:
@@ -201,7 +212,7 @@ STEPS = (
 
 def _entry(case: _Case) -> Member | Allowed:
     """Where the node's kind and site stand: the catalog, else the allowlist."""
-    entry = case.state.member or case.state.allowed
+    entry = case.state.member or case.allowed
     if entry is None:
         raise AssertionError("a candidate without an entry was refused before")
     return entry

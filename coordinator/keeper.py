@@ -11,7 +11,7 @@ import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import authority, library, put_back, situation, upkeep
+from coordinator import authority, library, put_back, refused_joins, situation, upkeep
 from coordinator.database import Database
 from coordinator.database_fault import told
 from coordinator.issue import Unpublishable
@@ -32,7 +32,6 @@ class Keeper:
     def __init__(self, coordinator: Coordinator, readiness: Readiness) -> None:
         self._at = coordinator
         self._readiness = readiness
-        self._known: authority.Standing | None = None
         self._said: str | None = None
 
     async def look(self) -> None:
@@ -46,10 +45,11 @@ class Keeper:
             publisher = at.publisher
             looked = partial(_looked, at.database, publisher.keys, at.settings, at.now())
             standing, unable = await in_library(looked)
+            known, behind = at.standstill.known, at.standstill.behind(standing)
+            self._stand(put_back.reason_of(standing) or behind)
             publisher.health.outlook = publisher.clock_fault() or unable
-            self._stand(put_back.reason_of(standing))
-            if self._known is None or standing.state_id != self._known.state_id:
-                self._known = standing
+            if not behind and (known is None or standing.state_id != known.state_id):
+                at.standstill.known = standing
                 await at.pins.load()
                 at.publisher.wake()
             if not at.database.is_sqlite:  # of a SQLite file we are the only one (rules P8)
@@ -80,6 +80,12 @@ class Keeper:
             except SQLAlchemyError as error:  # the next hour is as good
                 _log.error("not trimmed", reason=told(error))
 
+    async def note_refused_joins(self) -> None:
+        """Until cancelled: once a minute, in one transaction."""
+        while True:
+            await trio.sleep(refused_joins.FLUSH_S)
+            await self._at.refused_joins.flush(self._at.database, self._at.now())
+
     async def _others(self) -> None:
         known = self._at.board.nodes()
         published = await in_library(library.pairs, self._at.database)
@@ -91,7 +97,10 @@ class Keeper:
         if reason and not self._at.standstill.reason:
             _log.error("nothing is signed or served", reason=reason)
             self._at.board.wake_all()
+        has_ended = bool(self._at.standstill.reason) and not reason
         self._at.standstill.reason = reason
+        if has_ended:
+            self._at.publisher.reconsider()
 
     def _ready(self, reason: str) -> None:
         """What the log is told is what the probe says."""

@@ -6,7 +6,7 @@ from this file, and the coordinator compiles nothing but what stands here and wh
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import ClassVar
 
 from coordinator.forms import (
@@ -22,8 +22,11 @@ from coordinator.forms import (
     Path,
     Record,
     Several,
+    default_of,
     integer,
+    is_required,
     member,
+    members,
     text,
 )
 from snapshot import canonical
@@ -105,6 +108,25 @@ class Resource:
         value.pop("id")
         return value
 
+    def brief(self) -> dict[str, object]:
+        """As JSON, without the members that say what they would say if they were left out."""
+        return _said(self)
+
+
+def _said(value: object) -> dict[str, object]:
+    said = ((each, getattr(value, each.name)) for each in members(type(value)))
+    return {each.name: _brief(one) for each, one in said if is_required(each) or one != default_of(each)}
+
+
+def _brief(value: object) -> object:
+    if is_dataclass(value):
+        return _said(value)
+    if isinstance(value, (tuple, list)):
+        return [_brief(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _brief(each) for name, each in value.items()}
+    return value
+
 
 @dataclass(frozen=True)
 class Cluster(Resource):
@@ -154,6 +176,7 @@ class Service(Resource):
     ABOUT = (
         "A workload of one organization. The nodes that run it get all of it; ingress nodes of the organization get"
         " its exposed endpoints. Only nodes with the role `egress_service` that serve the organization run services."
+        " Each is a scope of its own on a node, `service_assignment/<id>`: refused, renewed and withdrawn by itself."
     )
 
     organization: str = member(IDENTIFIER, "whose it is")
@@ -203,15 +226,21 @@ class QosPolicy(Resource):
 @dataclass(frozen=True)
 class StorageEndpoint(Resource):
     KIND = "StorageEndpoint"
-    ABOUT = "A place that hands documents on. It is believed nothing: what it gives is verified all the same."
+    ABOUT = (
+        "A mirror: an HTTPS file server with the tree that `holdfastctl publish --to` writes, which somebody runs and"
+        " keeps up to date. Nodes ask it for heads and documents where no coordinator answers; its certificate is of"
+        " the same CA as the coordinator's. It is believed nothing: what it gives is verified all the same. No Holdfast"
+        " program serves or copies such a tree by itself; `families` and `replicates` are told to the node that is"
+        " said to run it, for whoever does."
+    )
 
     url: str = member(ENDPOINT, "where it answers")
     organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "for nodes that serve any; left out, for all", ())
     node: str = member(text(64), "the storage_config node that runs it, or nothing", "")
     families: tuple[str, ...] = member(
-        Several(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it keeps; left out, all", ()
+        Several(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it is to keep; left out, all", ()
     )
-    replicates: tuple[str, ...] = member(Several(IDENTIFIER, 16), "endpoints that it copies from", ())
+    replicates: tuple[str, ...] = member(Several(IDENTIFIER, 16), "endpoints that it is to copy from", ())
 
 
 @dataclass(frozen=True)
@@ -236,7 +265,9 @@ class PeerPolicy(Resource):
     KIND = "PeerPolicy"
     ABOUT = (
         "Which peers a node is told of, and how many at most: never the whole topology. Of those that apply, the"
-        f" highest `priority` is a node's, then the lowest id; without one it is told of {DEFAULT_PEERS}."
+        f" highest `priority` is a node's, then the lowest id; without one it is told of {DEFAULT_PEERS}. What is told"
+        " (addresses, certificates) is for the services that connect nodes. An agent asks peers that have a"
+        " `direct_url` for documents when nobody else gives them; no agent answers such questions yet."
     )
 
     applies_to: Selector = member(Record(Selector), "which nodes; left out, all", Selector())

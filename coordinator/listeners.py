@@ -15,12 +15,19 @@ from coordinator.api import NodeApi
 from coordinator.authority_api import AuthorityApi
 from coordinator.ceremony_api import CeremonyApi
 from coordinator.door import Door
+from coordinator.due_api import DueApi
+from coordinator.fleet_figures import Lately
+from coordinator.invitation_api import InvitationApi
 from coordinator.metrics import Probes, Readiness
 from coordinator.operator_api import OperatorApi
+from coordinator.reminder import Reminder
 from coordinator.replica_api import ReplicaApi
+from coordinator.resource_api import ResourceApi
+from coordinator.roster_api import RosterApi
 from coordinator.running import Coordinator
 from wire.certificate import KeyPair
 from wire.limits import ADMIN, LOCAL, ListenerLimits
+from wire.listening import hosts_of
 from wire.routes import Route, Routes
 from wire.server import CAPACITY, Server
 from wire.shedding import Gate
@@ -52,30 +59,44 @@ def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: Lis
 
 
 def servers(
-    coordinator: Coordinator, door: Door, readiness: Readiness, over: Transports, limits: ListenerLimits
+    coordinator: Coordinator,
+    door: Door,
+    readiness: Readiness,
+    reminder: Reminder,
+    lately: Lately,
+    over: Transports,
+    limits: ListenerLimits,
+    *,
+    probes_at: str,
 ) -> dict[str, Server]:
     """Fleet and joins share one gate: heads go before heartbeats, joins and documents, wherever they come in."""
     nodes = NodeApi(coordinator)
     gate = Gate(CAPACITY, random.random)
-    routes = admin_routes(coordinator, door)
+    routes = admin_routes(coordinator, door, reminder)
     afar = [replace(route, handler=door.guarded(route)) for route in routes]
+    limit_s = float(coordinator.settings.local_request_s)
+    near, far = replace(LOCAL, deadline_s=limit_s), replace(ADMIN, deadline_s=limit_s)
     made = {
-        "admin": Server("admin", Routes(*routes), UnixTransport(), LOCAL, hosts=HOSTS),
-        "operators": Server("operators", Routes(*afar), over.operators, ADMIN),
+        "admin": Server("admin", Routes(*routes), UnixTransport(), near, hosts=HOSTS),
+        "operators": Server("operators", Routes(*afar), over.operators, far),
         "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, limits, gate=gate),
         "join": Server("join", nodes.join_routes(), over.join, limits, gate=gate),
     }
-    probes = Probes(coordinator, readiness, made)
-    return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL)}
+    probes = Probes(coordinator, readiness, reminder, lately, made)
+    return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL, hosts=hosts_of(probes_at))}
 
 
-def admin_routes(coordinator: Coordinator, door: Door) -> list[Route]:
+def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> list[Route]:
     """Everything that an operator may ask."""
     apis = (
         AdminApi(coordinator),
-        AuthorityApi(coordinator),
+        AuthorityApi(coordinator, reminder),
         CeremonyApi(coordinator),
+        InvitationApi(coordinator),
         OperatorApi(coordinator, door),
         ReplicaApi(coordinator),
+        DueApi(reminder),
+        ResourceApi(coordinator),
+        RosterApi(coordinator),
     )
     return [route for api in apis for route in api.routes()]

@@ -7,12 +7,13 @@ nonce and stands in the audit log, with the details that the peer is not told (r
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Select, case, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator import authority, catalog, heartbeats, nonces, operators, schema
 from coordinator.database import Database, Transaction
 from coordinator.join import Allowed, Decision, JoinState, Member, decide
+from coordinator.kinds import Node
 from coordinator.proof import JoinRequest, Verifier
 from coordinator.refusal import Code, Refused
 from coordinator.tokens import TokenRecord, jti_of
@@ -54,10 +55,17 @@ def join(database: Database, request: JoinRequest, *, now: float) -> Grant:
     raise refusal
 
 
-def record_refusal(database: Database, subject: str, refusal: Refused, *, actor: str, now: float) -> None:
-    """For what was refused before there was a request: a proof that did not hold."""
-    with database.change(actor=actor, now=now) as transaction:
-        _audit_refusal(transaction, subject, refusal)
+def turn_away_stranger(database: Database, request: JoinRequest, *, now: float) -> None:
+    """Refused, and nothing is written, not even the nonce: who shows neither a token of ours nor a pinned certificate.
+
+    Whoever is not refused here is decided upon again, in the transaction of `join`.
+    """
+    if request.connection_certificate is not None:
+        return
+    with database.read() as transaction:
+        state = _state(transaction, request)
+        if state.token is None:
+            decide(request, state, now)
 
 
 def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> bool:
@@ -101,7 +109,8 @@ def _state(transaction: Transaction, request: JoinRequest) -> JoinState:
         tombstone=None if tombstone is None else tombstone.code,
         retired=None if gone is None else gone.code,
         allowed=_allowed(transaction, request.node_id),
-        token=_token(transaction, request.token),
+        declared=_declared(transaction, request.node_id),
+        token=_token(transaction, request),
     )
 
 
@@ -111,14 +120,34 @@ def _allowed(transaction: Transaction, node_id: str) -> Allowed | None:
     return None if row is None else Allowed(row.kind, row.site_id, row.certificate_sha256)
 
 
-def _token(transaction: Transaction, token: str | None) -> TokenRecord | None:
+def _declared(transaction: Transaction, node_id: str) -> Allowed | None:
+    found = catalog.load(transaction).resources.get((Node.KIND, node_id))
+    return Allowed(found.kind, found.site) if isinstance(found, Node) else None
+
+
+def _token(transaction: Transaction, request: JoinRequest) -> TokenRecord | None:
     """The record that an unverified token names; the decision verifies before it believes it."""
-    jti = None if token is None else jti_of(token)
+    jti = None if request.token is None else jti_of(request.token)
     table = schema.tokens
     row = None if jti is None else transaction.row(select(table).where(table.c.jti == jti))
     if row is None:
         return None
-    return TokenRecord(row.jti, row.revoked_at is not None, row.used_certificate_sha256, row.used_by)
+    return TokenRecord(
+        row.jti,
+        row.revoked_at is not None,
+        row.used_certificate_sha256,
+        row.used_by,
+        row.uses,
+        row.used,
+        row.nodes,
+        used_here=row.uses > 1 and transaction.row(_uses(row.jti, request)) is not None,
+    )
+
+
+def _uses(jti: str, request: JoinRequest) -> Select[tuple[str]]:
+    table = schema.token_uses
+    here = (table.c.node_id == request.node_id) & (table.c.certificate_sha256 == request.certificate.sha256)
+    return select(table.c.jti).where(table.c.jti == jti, here)
 
 
 def _spend_nonce(transaction: Transaction, request: JoinRequest) -> None:
@@ -140,15 +169,27 @@ def _apply(transaction: Transaction, request: JoinRequest, decision: Decision) -
     touched = frozenset[str]()
     if before.members.get(request.node_id) != after.members.get(request.node_id):
         touched = frozenset(node_id for node_id, _ in catalog.changed(transaction, before, after))
-    transaction.audit("join", request.node_id, None, {**_described(request), "pin": decision.pin})
+    by = {} if decision.consume is None else {"token": decision.consume}
+    transaction.audit("join", request.node_id, None, {**_described(request), **by, "pin": decision.pin})
     joined, generation = catalog.entered(transaction, request.node_id)
     return Grant(decision.outcome, joined, generation, touched)
 
 
 def _consume(transaction: Transaction, jti: str, request: JoinRequest) -> None:
+    """The statement itself counts: whatever was read before, a token is never used more often than it may be."""
+    table = schema.tokens
+    if transaction.row(_uses(jti, request)) is not None:
+        return  # a retry: counted already
     use = {"used_at": transaction.now, "used_by": request.node_id}
     pin = {"used_certificate_sha256": request.certificate.sha256}
-    transaction.run(update(schema.tokens).where(schema.tokens.c.jti == jti).values(**use, **pin))
+    left = (table.c.uses == 1) | (table.c.used < table.c.uses)
+    count = case((table.c.uses == 1, 1), else_=table.c.used + 1)
+    if not transaction.run(update(table).where(table.c.jti == jti, left).values(used=count, **use, **pin)):
+        raise Refused(Code.TOKEN_USED, f"token {jti} is for no more nodes")
+    several = select(table.c.jti).where(table.c.jti == jti, table.c.uses > 1)
+    if transaction.row(several) is not None:
+        named = {"jti": jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
+        transaction.run(insert(schema.token_uses).values(**named, at=transaction.now))
 
 
 def _insert(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:

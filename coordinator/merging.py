@@ -1,6 +1,6 @@
 """What a report changes of the record of its node, and what it is answered (rules S3, S87, K37, K41). Pure.
 
-    merge(record, heartbeat, known)    the new record, and how the report stands against what was published
+merge(record, heartbeat, known)    the new record, and how the report stands against what was published
 """
 
 from collections.abc import Mapping

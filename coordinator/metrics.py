@@ -6,12 +6,20 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator import endings, fleet_metrics, refusals
+from coordinator.fleet_figures import FleetFigures, Lately
+from coordinator.refusals import Figures
+from coordinator.reminder import Reminder
 from coordinator.running import Coordinator
+from coordinator.threads import in_library
+from snapshot.ending import Urgency
 from wire.request import HttpError, Request, Response
 from wire.routes import Route, Routes
 from wire.server import Server
 
+_DUE = {Urgency.SOON: 1, Urgency.ENDED: 2}
 TEXT = ("content-type", "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -24,11 +32,21 @@ class Readiness:
 
 
 class Probes:
-    def __init__(self, coordinator: Coordinator, readiness: Readiness, servers: dict[str, Server]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        readiness: Readiness,
+        reminder: Reminder,
+        lately: Lately,
+        servers: dict[str, Server],
+    ) -> None:
         self._readiness = readiness
         self._coordinator = coordinator
+        self._reminder = reminder
+        self._lately = lately
         self._registry = CollectorRegistry()
-        self._registry.register(_Collected(coordinator, readiness, servers))
+        self._collected = _Collected(coordinator, readiness, reminder, servers)
+        self._registry.register(self._collected)
 
     def routes(self) -> Routes:
         return Routes(
@@ -45,23 +63,53 @@ class Probes:
         return _probe(None)
 
     async def readiness(self, _request: Request) -> Response:
-        return _probe(self._readiness.reason or self._coordinator.fault or None)
+        """What ends is told beside it, and makes no replica unready: it serves as long as it can (rules H20)."""
+        _probe(self._readiness.reason or self._coordinator.fault or None)
+        now = self._coordinator.now()
+        return Response.json({"ok": True, "due": [each.sentence(now) for each in self._reminder.due()]})
 
     async def metrics(self, _request: Request) -> Response:
+        self._collected.refusing = await self._refusing()
+        self._collected.fleet = await self._lately.look()
         return Response(200, [TEXT], generate_latest(self._registry))
+
+    async def _refusing(self) -> Figures | None:
+        """None where the database does not answer: that it does not is counted elsewhere."""
+        try:
+            return await in_library(refusals.figures, self._coordinator.database)
+        except SQLAlchemyError:
+            return None
 
 
 @dataclass(eq=False)
 class _Collected(Collector):
-    """Read when it is asked for: nothing counts twice."""
+    """Read when it is asked for: nothing counts twice. `refusing`: as the database said last."""
 
     coordinator: Coordinator
     readiness: Readiness
+    reminder: Reminder
     servers: dict[str, Server] = field(default_factory=dict)
+    refusing: Figures | None = None
+    fleet: FleetFigures | None = None
 
     def collect(self) -> Iterator[Metric]:
         yield from self._publishing()
+        yield from self._ends()
         yield from self._listeners()
+        yield from self._refusals()
+        yield from fleet_metrics.families(self.fleet) if self.fleet is not None else ()
+
+    def _refusals(self) -> Iterator[Metric]:
+        found = self.refusing
+        if found is None:
+            return
+        yield _gauge("refusing_nodes", "Nodes that have refused what is declared for them", found.nodes)
+        yield _gauge("refused_scopes", "Scopes of nodes of which they have refused what is declared", found.scopes)
+        about = "Seconds until the first of what nodes run in place of something refused expires"
+        left = GaugeMetricFamily("holdfast_coordinator_refusing_expires_in_seconds", about)
+        if found.expires_at is not None:
+            left.add_metric([], found.expires_at - self.coordinator.now())
+        yield left
 
     def _publishing(self) -> Iterator[Metric]:
         at, health = self.coordinator, self.coordinator.publisher.health
@@ -84,6 +132,15 @@ class _Collected(Collector):
         for name, times in sorted(at.alarms.items()):
             alarms.add_metric([name], times)
         yield alarms
+
+    def _ends(self) -> Iterator[Metric]:
+        labels, now = ["what", "name"], self.coordinator.now()
+        expires = GaugeMetricFamily("holdfast_coordinator_expires_timestamp_seconds", "When it ends", labels=labels)
+        due = GaugeMetricFamily("holdfast_coordinator_due", "1: ends soon, 2: has ended", labels=labels)
+        for each in endings.in_short(self.reminder.things):
+            expires.add_metric([each.what, each.name], each.ends)
+            due.add_metric([each.what, each.name], _DUE.get(each.urgency(now), 0))
+        yield from (expires, due)
 
     def _listeners(self) -> Iterator[Metric]:
         names = ["listener"]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
+from weakref import ref
 
 from coordinator.kinds import (
     Cluster,
@@ -17,6 +18,7 @@ from coordinator.kinds import (
     Service,
     StorageEndpoint,
 )
+from snapshot.identifiers import Scope
 
 Kind = TypeVar("Kind", bound=Resource)
 Key = tuple[str, str]
@@ -77,15 +79,22 @@ class Model:
     cluster_id: str
     resources: Mapping[Key, Resource] = field(default_factory=dict)
     members: Mapping[str, MemberEntry] = field(default_factory=dict)
-    # What peers.py has worked out for this model: members by their place on a ring, for each (policy, organization).
-    rings: dict[tuple[str, str], "Ring"] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What peers.py has worked out for this model: members by their place on a ring, by policy and organization.
+    rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What affected.py has found between an earlier model, while there is one, and this: (node id, scope).
+    compared: list[tuple["ref[Model]", frozenset[tuple[str, Scope]]]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
     # What views.py has written of a resource: the same for every node that may know it, so it is never changed.
     written: dict[tuple[str, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What views.py has found for a node: which services it is told of.
+    assigned: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
         """Every member with its declaration, in the order of the ids; without one it has no roles (rules J8)."""
-        return {node_id: Subject(member, self._declared(node_id)) for node_id, member in sorted(self.members.items())}
+        return {node_id: Subject(member, self.declared(node_id)) for node_id, member in sorted(self.members.items())}
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -125,7 +134,8 @@ class Model:
         """Every resource of a kind, in the order of the ids."""
         return sorted((each for each in self.resources.values() if isinstance(each, kind)), key=lambda each: each.id)
 
-    def _declared(self, node_id: str) -> Node:
+    def declared(self, node_id: str) -> Node:
+        """As nothing, where nothing is declared."""
         found = self.resources.get((Node.KIND, node_id))
         return found if isinstance(found, Node) else Node(node_id)
 

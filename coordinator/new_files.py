@@ -2,9 +2,14 @@
 
 A note names them before the first is written. It goes last; whoever finds one that was left removes what it names,
 unless what the files are for was done. Each purpose has a note of its own: nobody clears up after another.
+
+The note lies in a directory that may be another account's than ours: root makes a coordinator, whose account then owns
+it. So only a note that we have written is believed, and a directory on the way that has become a link is not followed:
+else that account could have root remove what it likes.
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,14 +55,32 @@ def together(note: Path, files: Files, is_done: Callable[[], bool]) -> Iterator[
 
 def clear_up(note: Path, is_done: Callable[[], bool]) -> None:
     """The note goes; where nothing came of it, so does all that it names."""
-    if not note.exists():
+    if not os.path.lexists(note):
         return
     if not is_done():
-        lines = note.read_text().split("\n")
+        lines = _own(note).split("\n")
         for line in lines if lines[-1] == _NOTE_END else ():  # a note half written came before all else
             _remove(line)
     note.unlink()
     custody.sync_directory(note.parent)
+
+
+def _own(note: Path) -> str:
+    """What it says. Refused where another account has put it there, or a link."""
+    try:
+        descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _not_ours(note, error.strerror or "it cannot be read") from None
+    with os.fdopen(descriptor) as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            raise _not_ours(note, "it is another account's, or has a second name")
+        return file.read()
+
+
+def _not_ours(note: Path, why: str) -> Refused:
+    remedy = "nothing that it names was removed: look at it, remove it, and repeat as the account that began"
+    return Refused(Code.BAD_REQUEST, f"{note} was not left by this account: {why}", remedy=remedy)
 
 
 def key_file(key: SigningKey, passphrase: bytes | None = None) -> Callable[[Path], None]:
@@ -79,7 +102,8 @@ def plain_file(data: bytes, mode: int = 0o600) -> Callable[[Path], None]:
 def _note(note: Path, files: Sequence[Path]) -> None:
     """What is about to be written, on the disk before any of it: files, then directories that are new."""
     new = {path.parent for path in files if not path.parent.exists()}
-    lines = [*map(str, files), *(f"{path}/" for path in sorted(new)), _NOTE_END]
+    named = [*map(_without_links, files), *(f"{_without_links(path)}/" for path in sorted(new))]
+    lines = [*map(str, named), _NOTE_END]
     plain_file("\n".join(lines).encode())(note)
     custody.sync_directory(note.parent)
 
@@ -96,8 +120,15 @@ def _write(files: Files) -> None:
         custody.sync_directory(directory)
 
 
+def _without_links(path: Path) -> Path:
+    """The place itself, whatever led there."""
+    return path.parent.resolve() / path.name
+
+
 def _remove(line: str) -> None:
     path = Path(line)
+    if _without_links(path) != path:
+        return
     if line.endswith("/"):
         with suppress(OSError):  # not empty: somebody else's files are there
             path.rmdir()

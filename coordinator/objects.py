@@ -1,8 +1,7 @@
-"""Content-addressed objects and named pointers over the database (rules H8, H9, H11, H13, H14, H38).
+"""Content-addressed objects over the database (rules H8, H9, H11, H13, H14).
 
-    get(key)                           the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
-    put(kind, value) -> key            an object under `kind/<its SHA-256>`; again is the same
-    compare_and_swap(key, old, new)    a pointer; `old` None means absent, which is not the empty value: `conflict`
+    get(key)                 the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
+    put(kind, value) -> key  an object under `kind/<its SHA-256>`; again is the same
 
 All of them work inside a transaction of `coordinator.database`.
 """
@@ -11,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator import schema
@@ -20,8 +19,7 @@ from coordinator.refusal import Code, Refused
 
 VALUE_BYTES = 4 << 20
 
-_KEY = re.compile(r"[a-z]+/[a-z0-9._-]{1,128}", re.ASCII)
-_OBJECT_KEY = re.compile(r"[a-z]+/([0-9a-f]{64})", re.ASCII)
+_KEY = re.compile(r"[a-z]+/([0-9a-f]{64})", re.ASCII)
 
 
 def object_key(kind: str, value: bytes) -> str:
@@ -30,7 +28,7 @@ def object_key(kind: str, value: bytes) -> str:
 
 def get(transaction: Transaction, key: str) -> bytes:
     _check_key(key)
-    table = schema.objects if _OBJECT_KEY.fullmatch(key) else schema.pointers
+    table = schema.objects
     row = transaction.row(select(table.c.value).where(table.c.key == key))
     return checked(key, None if row is None else row.value)
 
@@ -39,8 +37,8 @@ def checked(key: str, value: bytes | None) -> bytes:
     """What was read under a key, by whatever statement: `not_found` for None, `hash_mismatch` for another object."""
     if value is None:
         raise Refused(Code.NOT_FOUND, f"nothing is kept under {key}")
-    address, value = _OBJECT_KEY.fullmatch(key), bytes(value)
-    if address is not None and hashlib.sha256(value).hexdigest() != address[1]:
+    address, value = _KEY.fullmatch(key), bytes(value)
+    if address is None or hashlib.sha256(value).hexdigest() != address[1]:
         raise Refused(Code.HASH_MISMATCH, f"{key} does not hold what its name says", remedy="restore the database")
     return value
 
@@ -60,36 +58,17 @@ def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, mos
     return [key for key, _ in keyed]
 
 
-def compare_and_swap(
-    transaction: Transaction, key: str, old: bytes | None, new: bytes, *, most: int = VALUE_BYTES
-) -> None:
-    """Move a pointer from exactly `old` to `new`; another value there is `conflict`, and nothing changed."""
-    _check_key(key)
-    _check_size(key, new, most)
-    if _OBJECT_KEY.fullmatch(key):
-        raise Refused(Code.BAD_KEY, f"{key} names an object, which never changes", remedy="use put")
-    table = schema.pointers
-    if old is None:
-        first = _insert_new(transaction, "pointers").values(key=key, value=new)
-        moved = transaction.row(first.returning(table.c.key)) is not None
-    else:
-        here = update(table).where(table.c.key == key, table.c.value == old)
-        moved = transaction.run(here.values(value=new)) == 1
-    if not moved:
-        raise Refused(Code.CONFLICT, f"{key} does not hold the value that this change was made from")
-
-
-def _insert_new(transaction: Transaction, name: str = "objects") -> postgresql.Insert | sqlite.Insert:
+def _insert_new(transaction: Transaction) -> postgresql.Insert | sqlite.Insert:
     """INSERT that leaves what is there, in the dialect's own words."""
-    table = schema.metadata.tables[name]
+    table = schema.objects
     if transaction.connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
     return postgresql.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
 
 
 def _check_key(key: str) -> None:
-    if not _KEY.fullmatch(key) or ".." in key:
-        raise Refused(Code.BAD_KEY, "a key is [a-z]+/[a-z0-9._-]{1,128} without '..'")
+    if not _KEY.fullmatch(key):
+        raise Refused(Code.BAD_KEY, "a key is [a-z]+/ and the 64 hex digits of a SHA-256")
 
 
 def _check_size(key: str, value: bytes, most: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from coordinator import custody
 from coordinator.new_files import plain_file
 from coordinator.refusal import Code, Refused
-from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_to_der
+from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_chain_to_der, pem_to_der
 from wire.endpoint import BadEndpointError, Endpoint
 
 AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
@@ -20,6 +20,15 @@ def authority_in(directory: Path) -> KeyPair:
             remedy = "put the CA of this cluster there; a certificate of another CA is renewed where it came from"
             raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
     return KeyPair(*(path.read_bytes() for path in files))
+
+
+def authorities(certificate: Path) -> tuple[Certificate, ...]:
+    """The CAs that lie with a coordinator's certificate: in its chain, and the cluster's own beside it."""
+    chain = pem_chain_to_der(certificate.read_bytes())[1:]
+    beside = certificate.parent / AUTHORITY
+    if beside.is_file():
+        chain += pem_chain_to_der(beside.read_bytes())
+    return tuple({each.fingerprint: each for each in map(Certificate.read, chain) if each.is_authority}.values())
 
 
 def issued(ca: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:

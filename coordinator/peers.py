@@ -17,10 +17,22 @@ from snapshot.roles import THIN_PEERS
 
 _CIRCLE = 1 << 64
 NOBODYS = ""  # the ring of members that serve no organization
+_EMPTY = Ring([], [])
 
 
 def chosen(model: Model, subject: Subject) -> list[Subject]:
     """The peers of one member, in the order of their ids."""
+    return [model.subjects[node_id] for node_id in chosen_ids(model, subject)]
+
+
+def chosen_ids(model: Model, subject: Subject) -> tuple[str, ...]:
+    """Asked to know what a change touches and to compile it: chosen once for a model."""
+    if subject.node_id not in model.peers:
+        model.peers[subject.node_id] = _choose(model, subject)
+    return model.peers[subject.node_id]
+
+
+def _choose(model: Model, subject: Subject) -> tuple[str, ...]:
     policy = policy_of(model, subject)
     rings = [_ring(model, policy, organization) for organization in _seen(subject)]
     taken = {subject.node_id}
@@ -29,7 +41,7 @@ def chosen(model: Model, subject: Subject) -> list[Subject]:
         if found is None:
             break
         taken.add(found)
-    return [model.subjects[node_id] for node_id in sorted(taken - {subject.node_id})]
+    return tuple(sorted(taken - {subject.node_id}))
 
 
 def policy_of(model: Model, subject: Subject) -> PeerPolicy | None:
@@ -81,15 +93,25 @@ def _home(subject: Subject) -> tuple[str, ...]:
 
 
 def _ring(model: Model, policy: PeerPolicy | None, organization: str) -> Ring:
-    key = (policy.id if policy else "", organization)
+    key = policy.id if policy else ""
     if key not in model.rings:
-        members = sorted(
-            (_place(each.node_id), each.node_id)
-            for each in model.subjects.values()
-            if is_candidate(each) and organization in _home(each) and (not policy or selects(policy.peers, each))
-        )
-        model.rings[key] = Ring([place for place, _ in members], [node_id for _, node_id in members])
-    return model.rings[key]
+        model.rings[key] = _rings(model, policy)
+    return model.rings[key].get(organization, _EMPTY)
+
+
+def _rings(model: Model, policy: PeerPolicy | None) -> dict[str, Ring]:
+    """All that a policy knows, from one walk over the members: there may be as many organizations as members."""
+    places: dict[str, list[tuple[int, str]]] = {}
+    for each in model.subjects.values():
+        if is_candidate(each) and (not policy or selects(policy.peers, each)):
+            for organization in _home(each):
+                places.setdefault(organization, []).append((_place(each.node_id), each.node_id))
+    return {organization: _ordered(found) for organization, found in places.items()}
+
+
+def _ordered(found: list[tuple[int, str]]) -> Ring:
+    found.sort()
+    return Ring([place for place, _ in found], [node_id for _, node_id in found])
 
 
 def _next(rings: list[Ring], point: int, taken: set[str]) -> str | None:

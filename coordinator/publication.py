@@ -3,27 +3,31 @@
     draft(issue, situation, subject, contents)   -> Draft: a Publication, and what could not be published and why
 
 A scope gets a new version where its content is another, where its audience no longer fits the node, where its renewal
-is due, or where the epoch has been raised; else what is published stays. All that was signed has passed the nodes'
+is due, or where the epoch has been raised; else what is published stays. Where a node refuses what is declared, it may
+be given once more what it has (instead.py). All that was signed has passed the nodes'
 verifier before it is in a Publication; what fails leaves the scope as it is. Pure, but for the random ids of documents.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator import increments, signer
 from coordinator.compiler import Content
 from coordinator.documents import TRUST_BUNDLE, Document, Entry
 from coordinator.heads import Publication
+from coordinator.instead import Choice, choose
 from coordinator.issue import Issue, Unpublishable
 from coordinator.model import Subject
 from coordinator.recovered import content_of, governing
+from coordinator.refusal_records import Outcome
 from coordinator.review import review
 from coordinator.signer import Base, Claims
 from coordinator.situation import Allowed, Held, Situation
+from coordinator.standing_refusals import Refusal
 from snapshot.bundle import CONFIG
 from snapshot.holder import Holder, Mark
-from snapshot.identifiers import HEAD
+from snapshot.identifiers import HEAD, Scope
 from snapshot.manifest import ScopeVersion
 from snapshot.roles import ESTABLISHING
 
@@ -31,8 +35,8 @@ RETRY_S = 30  # a head is not issued again sooner, also where a scope could not 
 # What follows these is judged by the roles and organizations that they give (format.md 9).
 _FIRST = ("node_bootstrap", "node_runtime")
 
-Compile = Callable[[str], Content]
-"""The content of a scope type, or KeyError."""
+Compile = Callable[[Scope], Content]
+"""The content of a scope, or KeyError."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +55,27 @@ class _Case:
     situation: Situation
     holder: Holder
     listing: dict[str, Entry] = field(default_factory=dict)
-    refresh: dict[str, int] = field(default_factory=dict)  # when each listed document is due
+    refresh: dict[str, int] = field(default_factory=dict)  # when each document is due
     documents: list[Document] = field(default_factory=list)
     failed: dict[str, Unpublishable] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)  # where something is refused
 
 
 def draft(
     issue: Issue,
     situation: Situation,
     subject: Subject | None,
-    scope_types: Mapping[str, bool],
+    scopes: Mapping[Scope, bool],
     compile_: Compile,
 ) -> Draft:
     """`subject` is None for a revoked member: it is told of its revocation, and holds nothing any more (rules K22).
 
-    `scope_types`: what the node may hold; True for those that have to be compiled again. Unpublishable where not even
-    a head can be signed.
+    `scopes`: what the node may hold; True for those that have to be compiled again. What is published and is not among
+    them is not listed any more, which withdraws it. Unpublishable where not even a head can be signed.
     """
     case = _Case(issue, situation, _holder(issue, situation, subject))
-    for scope_type in sorted(scope_types, key=lambda name: (name not in _FIRST, name)):
-        _settle(case, scope_type, compile_, is_changed=scope_types[scope_type])
+    for scope in sorted(scopes, key=lambda each: (each.type not in _FIRST, each)):
+        _settle(case, scope, compile_, is_changed=scopes[scope])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
     head = _head(case)
     wanted = min([head.envelope.refresh_after, *case.refresh.values()])
@@ -82,21 +87,23 @@ def draft(
         refresh_after=refresh_after,
         listing=case.listing,
         documents=tuple(case.documents),
+        outcomes=tuple(_outcomes(case)),
     )
     return Draft(publication, case.failed)
 
 
-def _settle(case: _Case, scope_type: str, compile_: Compile, *, is_changed: bool) -> None:
+def _settle(case: _Case, scope: Scope, compile_: Compile, *, is_changed: bool) -> None:
     """What the head lists for one scope: what is published, or a new version."""
-    held = case.situation.held.get(scope_type)
-    is_settled = not is_changed and scope_type not in case.situation.recoveries
+    held = case.situation.held.get(scope.name)
+    is_settled = not is_changed and scope.name not in case.situation.recoveries
+    is_settled &= scope.name not in case.situation.refusing
     try:
         if held is not None and is_settled and _stays(case, held):
             _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
         else:
-            _renew(case, held, compile_(scope_type))
+            _renew(case, held, compile_(scope))
     except Unpublishable as fault:
-        case.failed[scope_type] = fault
+        case.failed[scope.name] = fault
         if held is not None:
             _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
 
@@ -129,24 +136,66 @@ def _fits(holder: Holder, held: Held) -> bool:
 
 
 def _renew(case: _Case, held: Held | None, content: Content) -> None:
-    allowed = governing(case.situation.recoveries.get(content.scope_type), content)
+    allowed = governing(case.situation.recoveries.get(content.scope.name), content)
     if allowed is not None:
         content = content_of(allowed)
+    instead = _instead(case, held, content)
+    if instead is not None:
+        content, allowed = instead, None
     if held is not None and held.content_hash == content.content_hash and _stays(case, held):
         _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
         return
-    last = case.situation.last.get(content.scope_type, (0, 0))
+    last = case.situation.last.get(content.scope.name, (0, 0))
     if allowed is not None and last == (case.issue.authority_epoch, allowed.from_config_version):
         _publish(case, held, content, allowed.held.entry.config_version, allowed)
     else:
-        _publish(case, held, content, last[1] + 1)
+        _publish(case, held if instead is None else None, content, last[1] + 1)
+
+
+def _instead(case: _Case, held: Held | None, content: Content) -> Content | None:
+    """What the node has, where it is published in place of a content that it refuses."""
+    refusing, issue = case.situation.refusing.get(content.scope.name), case.issue
+    if refusing is None:
+        return None
+    choice = choose(
+        refusing,
+        content,
+        held,
+        case.holder,
+        now=issue.now,
+        refresh_s=issue.settings.snapshot_refresh_s,
+        stays=lambda one: _stays(case, one),
+    )
+    case.choices[content.scope.name] = choice
+    if choice.due_at is not None:
+        case.refresh[f"{content.scope.name} as the node has it"] = choice.due_at
+    return choice.content
+
+
+def _outcomes(case: _Case) -> Iterator[Outcome]:
+    """What this publication makes of the node's refusals, where that is something new."""
+    for scope, refusing in case.situation.refusing.items():
+        before = refusing.refusal
+        after = _after(case, scope, before)
+        if after != before:
+            yield Outcome(case.situation.node_id, scope, before.refused.content_hash, after)
+
+
+def _after(case: _Case, scope: str, before: Refusal) -> Refusal | None:
+    """A scope that the head lists no more is refused no more."""
+    if scope not in case.listing:
+        return None
+    choice = case.choices.get(scope)
+    if choice is None or scope not in case.failed:
+        return before if choice is None else choice.after
+    return replace(before, withheld=str(case.failed[scope])) if choice.content is not None else before
 
 
 def _publish(case: _Case, held: Held | None, content: Content, version: int, allowed: Allowed | None = None) -> None:
     """Sign, review, and list a version; with it the increment from what is published, where one is smaller."""
-    scope_type, issue = content.scope_type, case.issue
+    issue = case.issue
     claims = _claims(case, content, version)
-    keys = issue.signers(scope_type)
+    keys = issue.signers(content.scope.type)
     made = signer.snapshot(claims, content.sections, keys)
     holder = case.holder if allowed is None else replace(case.holder, recoveries=(allowed.container,))
     review(made, holder, issue.now)
@@ -165,11 +214,11 @@ def _increment(case: _Case, held: Held, content: Content, claims: Claims) -> sig
     same_audience = (base.roles, base.organization_ids) == (claims.roles, claims.organization_ids)
     if base.authority_epoch != claims.authority_epoch or not same_audience:
         return None
-    if (base.authority_epoch, base.config_version) != case.situation.last.get(content.scope_type):
+    if (base.authority_epoch, base.config_version) != case.situation.last.get(content.scope.name):
         return None
     delta = increments.changes(held.sections, held.read, content.sections)
     claims = replace(claims, snapshot_id=_new_id())
-    keys = case.issue.signers(content.scope_type)
+    keys = case.issue.signers(content.scope.type)
     return signer.increment(claims, Base(base.config_version, held.sections), delta.changes, delta.brought, keys)
 
 
@@ -197,17 +246,19 @@ def _head(case: _Case) -> signer.Document:
 
 def _claims(case: _Case, content: Content, version: int) -> Claims:
     issue, node_id = case.issue, case.situation.node_id
+    spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
     return Claims(
         snapshot_id=_new_id(),
         cluster_id=issue.cluster_id,
         subject_node_id=node_id,
-        scope_type=content.scope_type,
+        scope_type=content.scope.type,
+        scope_ids=content.scope.ids,
         roles=content.audience.roles,
         organization_ids=content.audience.organization_ids,
         config_version=version,
         authority_epoch=issue.authority_epoch,
         issued_at=issue.issued_at,
-        refresh_after=issue.refresh_after(f"{node_id} {content.scope_type}", issue.settings.snapshot_refresh_s),
+        refresh_after=issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s),
         expires_at=issue.expires_at(issue.settings.snapshot_lifetime_s),
         min_trust_bundle_version=issue.bundle.version,
     )

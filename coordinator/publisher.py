@@ -2,7 +2,8 @@
 
 One task, one straight loop: which nodes are due, compile a batch, publish it, tell who waits. It is woken by a change
 and looks by itself every second, so a missed wake-up costs a second and nothing else (rules J42). A batch that fails is
-made again from what then stands in the database; nothing is resumed.
+made again from what then stands in the database, after that second; nothing is resumed. Nodes that cannot be signed
+rest ever longer (resting.py): a batch in vain costs the others that second, and no more.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from coordinator.documents import Document
 from coordinator.heads import Publication
 from coordinator.issue import Unpublishable
 from coordinator.refusal import Refused
+from coordinator.resting import Resting
 from coordinator.settings import Settings
 from coordinator.signing_key import SigningKey
 from coordinator.threads import in_compiler, in_database
@@ -60,7 +62,8 @@ class Health:
 class Publisher:
     """`now` reads the clock, in Unix seconds; `keys` are the config keys that this replica signs with.
 
-    `clock_fault`: why nothing is signed by that clock now, or nothing (leap.py).
+    `clock_fault`: why nothing is signed by that clock now, or nothing (leap.py). `standstill`: why nothing may be
+    signed from this database now, or nothing (keeper.py).
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Publisher:
         board: Board,
         now: Callable[[], float],
         clock_fault: Callable[[], str] = str,
+        standstill: Callable[[], str] = str,
     ) -> None:
         self._database = database
         self.keys = tuple(keys)
@@ -78,10 +82,12 @@ class Publisher:
         self._board = board
         self._now = now
         self.clock_fault = clock_fault
+        self._standstill = standstill
         self._backlog = Backlog()
         self._urgent: list[str] = []
         self._woken = trio.Event()
         self.health = Health()
+        self._resting = Resting(trio.current_time)
 
     def wake(self) -> None:
         """Something has changed: look now."""
@@ -90,6 +96,7 @@ class Publisher:
     def reconsider(self) -> None:
         """What stood in the way may be gone."""
         self.health.fault = self.health.outlook = ""
+        self._resting.clear()
         self.wake()
 
     async def published(self, node_id: str) -> None:
@@ -107,30 +114,33 @@ class Publisher:
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
                 _log.error("nothing published", reason=told(error))
+                await trio.sleep(TICK_S)  # whoever wakes us meanwhile
             with trio.move_on_after(TICK_S):
                 await self._woken.wait()
 
     async def _publish_due(self) -> None:
         round_s = self._settings.head_refresh_s / ROUNDS
         due = await in_compiler(backlog.due, self._database, self._now(), round_s=round_s, most=BATCH)
-        first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(due)]
-        self._urgent.clear()
         if not due:
             self.health.fault = ""  # what could not be published is not to be any more
-        waiting = [*first, *(node_id for node_id in due if node_id not in set(first))]
-        self.health.behind = len(waiting)
+        rested = self._resting.ready(due)
+        first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(rested)]
+        self._urgent.clear()
+        waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
+        self.health.behind = len(due)
         while waiting:
             chunk, waiting = waiting[:BATCH], waiting[BATCH:]
             if not await self._publish(chunk):
+                await trio.sleep(TICK_S)  # nor is this tried again at once
                 return
-            self.health.behind = len(waiting)
+            self.health.behind = len(waiting) + len(self._resting)
             if self._urgent:
                 return  # somebody waits: begin anew, with them first
 
     async def _publish(self, node_ids: Sequence[str]) -> bool:
         """Whether to go on."""
         now = self._now()
-        fault = self.clock_fault()  # asked after it was read: a leap in between is one
+        fault = self.clock_fault() or self._standstill()  # asked after it was read: a leap in between is one
         if fault:
             self._cannot(fault)
             return False
@@ -160,6 +170,10 @@ class Publisher:
             self.health.fault = ""
         for node_id, fault in batch.unsigned.items():
             self.health.failed[node_id] = {"head": fault}
+            is_known = self._resting.has_failed(node_id)
+            self._resting.failed(node_id)
+            if is_known:
+                continue
             if batch.drafts:
                 _log.error("not published", node=node_id, scope=HEAD, reason=str(fault))
             else:
@@ -178,8 +192,9 @@ class Publisher:
                 self.health.conflicts += 1
                 self._backlog.failed(each.node_id)
                 _log.info("changed or published by somebody else meanwhile", node=each.node_id, detail=refused.detail)
-                self.wake()
+                self._resting.outrun(each.node_id)
                 continue
+            self._resting.succeeded(each.node_id)
             self.health.published_heads += 1
             self.health.published_documents += len(each.documents)
             self._backlog.done(each.node_id)

@@ -9,7 +9,7 @@ it signed would lie below what nodes hold (rules X12).
     note        a claim that was not proven stands in the audit log, and nothing else happens
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import select, update
@@ -40,10 +40,14 @@ class Shown:
     bundle_version: int
 
 
-def reason(database: Database) -> str:
-    """What keeps everything from being signed, and the remedy; nothing where the state is sound."""
+def reason(database: Database, behind: Callable[[authority.Standing], str]) -> str:
+    """What keeps everything from being signed, and the remedy; nothing where the state is sound.
+
+    `behind`: why a state does not follow from what was seen here before, or nothing (running.py).
+    """
     with database.read() as transaction:
-        return reason_of(authority.standing(transaction))
+        found = authority.standing(transaction)
+    return reason_of(found) or behind(found)
 
 
 def reason_of(standing: authority.Standing) -> str:

@@ -20,7 +20,9 @@ from snapshot.roles import ROLES
 from snapshot.verify import Verified, verify
 
 
-def add_trust_bundle(database: Database, data: bytes, *, actor: str, now: float) -> TrustBundle:
+def add_trust_bundle(
+    database: Database, data: bytes, *, actor: str, now: float, despite_reports: bool = False
+) -> TrustBundle:
     """The next trust bundle; the first one is judged by the root keys that it lists, which the operator pins."""
     present, holder = _standpoint(database, "operator")
     if present is None:
@@ -34,7 +36,8 @@ def add_trust_bundle(database: Database, data: bytes, *, actor: str, now: float)
     epoch = verified.bundle.authority_epoch
     kept = _document(verified, tuple(sections.values()))
     with database.read() as transaction:
-        held_bundles.check_same(transaction, kept.config_version, kept.content_hash)
+        known = kept.config_version, kept.content_hash
+        held_bundles.check_same(transaction, *known, despite_reports=despite_reports)
     documents.add_trust_bundle(database, kept, announces_epoch=epoch, actor=actor, now=now)
     return verified.bundle
 

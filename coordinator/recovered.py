@@ -2,6 +2,7 @@
 
 from coordinator.compiler import Audience, Content
 from coordinator.situation import Allowed
+from snapshot.identifiers import Scope
 
 
 def governing(allowed: Allowed | None, declared: Content) -> Allowed | None:
@@ -13,6 +14,8 @@ def governing(allowed: Allowed | None, declared: Content) -> Allowed | None:
 
 def content_of(allowed: Allowed) -> Content:
     """What it went back to."""
-    target = allowed.held
-    audience = Audience(target.envelope.roles, target.envelope.organization_ids)
-    return Content(target.envelope.scope_type, audience, {name: target.read(name) for name in target.sections})
+    target, one = allowed.held, allowed.held.envelope
+    audience = Audience(one.roles, one.organization_ids)
+    return Content(
+        Scope(one.scope_type, one.scope_ids), audience, {name: target.read(name) for name in target.sections}
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from coordinator.forms import Fault, Path
 from coordinator.kinds import (
@@ -18,10 +19,12 @@ from coordinator.kinds import (
     Site,
     StorageEndpoint,
 )
-from coordinator.model import Key
+from coordinator.model import Key, MemberEntry, Subject
+from coordinator.views import is_assigned
 
 Found = tuple[Resource, Fault]
 DEFAULT_SITE = "default"
+MOST_SERVICES = 1_000  # each is a scope of the node, and a report names SCOPES_MAX of them
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,15 @@ class _Together:
     def sites(self) -> list[str]:
         """`init` makes the first; every other one is declared (rules K12)."""
         return sorted({DEFAULT_SITE, *(id_ for kind, id_ in self.resources if kind == Site.KIND)})
+
+    @cached_property
+    def services_of(self) -> Mapping[str, list[Service]]:
+        """By organization."""
+        found: dict[str, list[Service]] = {}
+        for each in self.resources.values():
+            if isinstance(each, Service):
+                found.setdefault(each.organization, []).append(each)
+        return found
 
     def has(self, kind: type[Resource], id_: str) -> bool:
         return (kind.KIND, id_) in self.resources
@@ -88,6 +100,19 @@ def _node(together: _Together, node: Node) -> Iterator[Fault]:
         yield from _known(together, Organization, organization, "organizations")
     if node.kind == "witness" and (node.roles or node.organizations):
         yield _fault("roles", "a witness has no roles and serves nobody", "remove them, or make it a data node")
+    told = _services_told(together, node)
+    if told > MOST_SERVICES:
+        remedy = f"at most {MOST_SERVICES}: narrow their runs_on, expose fewer, or split the node's organizations"
+        yield _fault("organizations", f"the node would be told of {told} services", remedy)
+
+
+def _services_told(together: _Together, node: Node) -> int:
+    """Counted one by one only where there are so many that it matters."""
+    found = [each for one in node.organizations for each in together.services_of.get(one, ())]
+    if len(found) <= MOST_SERVICES:
+        return len(found)
+    subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
+    return sum(is_assigned(each, subject) for each in found)
 
 
 def _service(together: _Together, service: Service) -> Iterator[Fault]:

@@ -86,6 +86,16 @@ EXPLANATIONS: dict[Code, Explanation] = {
     ),
     Code.ALREADY_INITIALISED: Explanation("There is a cluster in this database.", "Use it, or name another database."),
     Code.NO_STATE: Explanation("The database holds no cluster.", "holdfastctl init, or name the right database."),
+    Code.DATABASE_MISSING: Explanation(
+        "The keys of a cluster are on this machine, and its database is not: no empty one is made in its place.",
+        'holdfastctl restore FILE puts a backup back. Without one: operating.md, "The database is gone".',
+    ),
+    Code.BACKUP_FAILED: Explanation(
+        "The backup could not be made, or not be put back; nothing of it was left.", "Correct what the message names."
+    ),
+    Code.BACKUP_DAMAGED: Explanation(
+        "A backup is cut off, changed, or none: what it holds is not what its manifest says.", "Use another one."
+    ),
     Code.STALE_STATE: Explanation(
         "This replica works on a state that is no longer the latest one.",
         "Wait: it reloads by itself. If it stays, look at its log and at the database.",

@@ -1,6 +1,7 @@
 """What nodes report to hold, against what was ever published for them (rules K37, K41, X16).
 
     doubtful(transaction, claims)      of newly reported versions those that we have no record of, or another content
+    published(transaction, claims)     what was published under the versions that they name
     announced(transaction, node_ids)   what each node's head lists now
 
 A version that was published is found by its key, so a report that says nothing new costs nothing here.
@@ -40,7 +41,7 @@ def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, 
 
 
 def _doubtful_lines(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
-    found = _published(transaction, claims)
+    found = published(transaction, claims)
     last = _last(transaction, {claim[:2] for claim in claims if claim not in found})
     doubts = {}
     for claim in claims:
@@ -66,8 +67,8 @@ def _bundles(transaction: Transaction) -> Iterable[Mark]:
     return [Mark(row.authority_epoch, row.config_version, row.content_hash) for row in rows]
 
 
-def _published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Mark]:
-    """Under exactly these versions."""
+def published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Mark]:
+    """What was published for the node under exactly these versions."""
     table = schema.published
     columns = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
     wanted: dict[tuple[str, str, int, int], list[Claim]] = {}

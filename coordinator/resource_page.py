@@ -30,9 +30,12 @@ spec:
   Of those nothing is left out: a link that leads nowhere, a FIFO, a device, what may not be read and what is not UTF-8
   is an error, else `--prune` would delete what it declares.
 - An error names file, line, field and remedy, and nothing is applied while there is one.
-- A secret never stands in a file. Where a service needs one, write `{secret_ref: "<resolver>:<path>"}`: the node
-  resolves it. What looks like a password, a private key or a token is refused, by the same detector as on the nodes; so
-  are `query_grants`, `audit_authority`, `policy_mutations` and `user_directory`, which no node is ever given.
+- A secret never stands in a file. Where a service needs one, write `{secret_ref: "<resolver>:<path>"}`: the node is
+  told no more than that, and nothing on it resolves it; the service does, which knows the secret store. What looks like
+  a password, a private key or a token is refused, by the same detector as on the nodes; so are `query_grants`,
+  `audit_authority`, `policy_mutations` and `user_directory`, which no node is ever given.
+- Who on a node may read what it holds is not declared here: `[access]` in its own `agent.toml` names users and groups
+  of that machine, for whole scopes. It opens nothing to other nodes and hides no single section.
 - A *selector* chooses nodes: those named in `nodes`, and those that have one of `roles` and all of `labels` (of what is
   given). Left out where that is allowed, it chooses every node.
 """

@@ -26,6 +26,7 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
     with database.change(actor=actor, now=now) as transaction:
         _put_tombstone(transaction, node_id, Code.REVOKED, reason)
         _add(transaction, "node_ids", node_id, reason)
+        _end_shared_tokens(transaction, node_id)
         before = catalog.load(transaction)
         chosen = update(schema.nodes).where(schema.nodes.c.node_id == node_id)
         transaction.run(chosen.values(revoked_at=now, reason=bounded(reason)))
@@ -159,8 +160,16 @@ def _end_admission(transaction: Transaction, node_id: str) -> None:
     """Allowlist entry and tokens go in the same transaction (rules H-000-2, K54)."""
     transaction.run(delete(schema.allowlist).where(schema.allowlist.c.node_id == node_id))
     table = schema.tokens
-    its_own = (table.c.node_id == node_id) | (table.c.used_by == node_id)
+    alone = (table.c.used_by == node_id) & (table.c.uses == 1)
+    its_own = (table.c.node_id == node_id) | alone
     transaction.run(update(table).where(its_own, table.c.revoked_at.is_(None)).values(revoked_at=transaction.now))
+
+
+def _end_shared_tokens(transaction: Transaction, node_id: str) -> None:
+    """A token for several nodes lay on the disk of one that is believed no more: it lets nobody else in."""
+    table, uses = schema.tokens, schema.token_uses
+    brought = table.c.jti.in_(select(uses.c.jti).where(uses.c.node_id == node_id))
+    transaction.run(update(table).where(brought, table.c.revoked_at.is_(None)).values(revoked_at=transaction.now))
 
 
 def _add(transaction: Transaction, category: str, value: str, reason: str) -> None:

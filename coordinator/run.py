@@ -1,7 +1,8 @@
 """The daemon `holdfast-coordinator`: what is built, and what is started. Its nursery is the table of contents.
 
 servers    who may ask what: listeners.py
-publisher  collector  seen  keeper  door   documents out, reports in, what goes with time, operators from afar
+publisher  collector  seen  keeper   documents out, reports in, what goes with time
+door  reminder  lately               operators from afar, what ends, the fleet in numbers
 """
 
 import argparse
@@ -10,7 +11,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,21 +22,23 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from coordinator import (
-    authority,
     clock,
     configuration,
     custody,
     heartbeats,
     listeners,
+    lost_database,
+    own_certificate,
     replicas,
     signing_key,
     tokens,
 )
 from coordinator.collector import Collector
-from coordinator.configuration import Address, Configuration, file_of
+from coordinator.configuration import Configuration, file_of
 from coordinator.database import Database
 from coordinator.database_fault import first_line, told
 from coordinator.door import Door
+from coordinator.fleet_figures import Lately
 from coordinator.heartbeat_form import Heartbeat
 from coordinator.heartbeats import History
 from coordinator.keeper import Keeper
@@ -44,9 +47,11 @@ from coordinator.listeners import Transports
 from coordinator.merging import Answer
 from coordinator.metrics import Readiness
 from coordinator.pinning import Pins
+from coordinator.ports import Ports, bound_to
 from coordinator.publisher import Publisher
 from coordinator.refusal import Refused
-from coordinator.running import Coordinator, Shown
+from coordinator.reminder import Reminder
+from coordinator.running import Coordinator, Shown, Standstill
 from coordinator.seen import Seen
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from coordinator.threads import in_database
@@ -54,11 +59,12 @@ from coordinator.waiting import Board
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.contexts import Identity, alert_of, server_context
 from wire.limits import REMOTE
+from wire.listening import ListenError
 from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import Notifier
-from wire.unix import SocketError, unix_listener
+from wire.unix import SocketError, SocketFault, unix_listener
 from wire.version import VERSION
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
@@ -69,16 +75,6 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Ports:
-    """Where the TCP listeners are bound in the end (a configured port may be 0)."""
-
-    fleet: int
-    join: int
-    probes: int
-    operators: int | None = None
-
-
-@dataclass(frozen=True)
 class Daemon:
     """All parts, built and not yet started."""
 
@@ -86,45 +82,54 @@ class Daemon:
     coordinator: Coordinator
     keeper: Keeper
     door: Door
+    reminder: Reminder
+    lately: Lately
     readiness: Readiness
     servers: dict[str, Server]
     transports: Transports
 
     async def serve(self, *, task_status: "trio.TaskStatus[Ports]" = trio.TASK_STATUS_IGNORED) -> None:
-        """Until SIGTERM or SIGINT, or cancelled."""
-        notifier = Notifier()
+        """Until SIGTERM or SIGINT, or cancelled. SocketError, ListenError before anybody is let in."""
         at = self.configuration
         with (
             trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
-            unix_listener(at.admin_socket, mode=0o600) as admin,
+            unix_listener(at.admin_socket, mode=0o600, setting="[listen] admin_socket") as admin,
         ):
-            await self.keeper.look()
-            await self.door.look()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.coordinator.collector.run)
-                nursery.start_soon(self.coordinator.publisher.run)
-                nursery.start_soon(self.coordinator.seen.run)
-                nursery.start_soon(self.keeper.poll)
-                nursery.start_soon(self.keeper.trim)
-                nursery.start_soon(notifier.watchdog)
-                nursery.start_soon(self.door.keep, at.settings.store_polling_s)
-                bound = await self._bind()
-                for name, listener in {"admin": admin, **bound}.items():
-                    await nursery.start(self.servers[name].serve, listener)
-                self.readiness.started = True
-                notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
-                ports = Ports(**{name: _port(each) for name, each in bound.items()})
-                _log.info("serving", **vars(ports))
-                task_status.started(ports)
-                await self._until_ended(signals)
-                notifier.stopping()
-                await self._wind_down()
-                nursery.cancel_scope.cancel()
+            async with bound_to(at) as bound:
+                await self._serve_at({"admin": admin, **bound}, Ports.of(bound), signals, task_status)
 
-    async def _bind(self) -> dict[str, trio.SocketListener]:
-        at = self.configuration
-        places = {"fleet": at.fleet, "join": at.join, "probes": at.probes, "operators": at.admin}
-        return {name: await _listener(place) for name, place in places.items() if place is not None}
+    async def _serve_at(
+        self,
+        places: Mapping[str, trio.abc.Listener[trio.SocketStream]],
+        ports: Ports,
+        signals: AsyncIterator[int],
+        task_status: "trio.TaskStatus[Ports]",
+    ) -> None:
+        notifier = Notifier()
+        await self.keeper.look()
+        await self.door.look()
+        await self.reminder.remind()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.coordinator.collector.run)
+            nursery.start_soon(self.coordinator.publisher.run)
+            nursery.start_soon(self.coordinator.seen.run)
+            nursery.start_soon(self.keeper.poll)
+            nursery.start_soon(self.keeper.trim)
+            nursery.start_soon(self.keeper.note_refused_joins)
+            nursery.start_soon(self.reminder.poll)
+            nursery.start_soon(self.lately.run)
+            nursery.start_soon(notifier.watchdog)
+            nursery.start_soon(self.door.keep, self.configuration.settings.store_polling_s)
+            for name, listener in places.items():
+                await nursery.start(self.servers[name].serve, listener)
+            self.readiness.started = True
+            notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
+            _log.info("serving", **vars(ports))
+            task_status.started(ports)
+            await self._until_ended(signals)
+            notifier.stopping()
+            await self._wind_down()
+            nursery.cancel_scope.cancel()
 
     async def _until_ended(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
@@ -139,6 +144,7 @@ class Daemon:
         for server in self.servers.values():
             await server.wait_empty()
         await self.coordinator.seen.write()
+        await self.coordinator.refused_joins.flush(self.coordinator.database, self.coordinator.now())
 
     async def _reload(self) -> None:
         """Keys and certificates are read again: all of it is taken, or all stays as it is."""
@@ -146,6 +152,7 @@ class Daemon:
         try:
             keys, shown = _config_keys(at), _shown(at)
             certificate = Certificate.read(shown.der)
+            authorities = own_certificate.authorities(file_of(at.certificate))
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
         except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
             _log.error("not reloaded", reason=str(error))
@@ -156,9 +163,10 @@ class Daemon:
         for table in (coordinator.pins.table, self.door.table):
             table.add_own(shown.der)
         self.transports.show(shown)
-        coordinator.shown.certificate = certificate
+        coordinator.shown.certificate, coordinator.shown.authorities = certificate, authorities
         coordinator.publisher.keys = keys
         coordinator.publisher.wake()
+        await self.keeper.look()  # whoever asks now is told what holds for these keys
         _log.info("reloaded", keys=[key.key_id for key in keys])
 
 
@@ -168,12 +176,12 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     shown = _shown(at)
     table = PinTable([shown.der])
     token_key = _token_key(file_of(at.token_key))
-    with database.read() as transaction:
-        cluster_id = authority.standing(transaction).cluster_id
+    cluster_id = lost_database.standing(database, at).cluster_id
     _follow(database, at, shown, token_key, now())
     board = Board()
     leap = Leap(clock.now, clock.elapsed, min(HOLD_S, at.settings.head_refresh_s / 2))
-    publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault)
+    standstill = Standstill()
+    publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.reason)
     coordinator = Coordinator(
         cluster_id=cluster_id,
         coordinator_id=at.coordinator_id,
@@ -187,14 +195,18 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         seen=Seen(database, now),
         now=now,
         keys_directory=at.keys_directory.absolute(),
-        shown=Shown(Certificate.read(shown.der)),
+        shown=Shown(Certificate.read(shown.der), own_certificate.authorities(file_of(at.certificate))),
+        join_port=at.join.port,
+        node_authority=file_of(at.certificate).absolute().with_name(own_certificate.AUTHORITY),
+        standstill=standstill,
     )
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)
+    reminder, lately = Reminder(coordinator), Lately(coordinator)
     limits = replace(REMOTE, connections_each=at.connections_per_address)
     over = listeners.transports(coordinator, door, shown, limits)
-    servers = listeners.servers(coordinator, door, readiness, over, limits)
-    return Daemon(at, coordinator, Keeper(coordinator, readiness), door, readiness, servers, over)
+    servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
+    return Daemon(at, coordinator, Keeper(coordinator, readiness), door, reminder, lately, readiness, servers, over)
 
 
 def main() -> None:
@@ -220,7 +232,9 @@ def main() -> None:
     try:
         trio.run(daemon.serve, strict_exception_groups=True)
     except SocketError as error:
-        sys.exit(_said(error))
+        sys.exit(_said(error, COME_AGAIN if error.reason is SocketFault.IN_USE else WRONG_CONFIGURATION))
+    except ListenError as error:
+        sys.exit(_said(error, COME_AGAIN if error.may_pass else WRONG_CONFIGURATION))
     finally:
         daemon.coordinator.database.close()
 
@@ -234,10 +248,17 @@ def collect_seldom() -> None:
 
 
 def _opened(at: Configuration) -> Database:
-    """One coordinator for each SQLite file, and no schema newer than this program (rules P8)."""
+    """One coordinator for each SQLite file, and no schema newer than this program (rules P8). None is made here."""
+    lost_database.check(at)
     database = Database(at.database_url)
-    database.claim()
-    database.migrate()
+    try:
+        database.claim()
+        lost_database.check_tables(database, at)
+        database.migrate()
+        lost_database.standing(database, at)
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
@@ -251,15 +272,6 @@ def _recording(
         return await in_database(heartbeats.record, database, batch, now=now(), history=history)
 
     return record
-
-
-def _port(listener: trio.SocketListener) -> int:
-    return int(listener.socket.getsockname()[1])
-
-
-async def _listener(address: Address) -> trio.SocketListener:
-    listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=REMOTE.backlog)
-    return listeners[0]
 
 
 def _config_keys(at: Configuration) -> tuple[SigningKey, ...]:

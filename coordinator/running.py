@@ -9,12 +9,14 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator import authority
 from coordinator.collector import Collector
 from coordinator.database import Database
 from coordinator.database_fault import told
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Code, Refused
+from coordinator.refused_joins import RefusedJoins
 from coordinator.seen import Seen
 from coordinator.settings import Settings
 from coordinator.waiting import Board
@@ -56,13 +58,22 @@ class Standstill:
 
     reason: str = ""
     reading: trio.Lock = field(default_factory=trio.Lock)
+    known: authority.Standing | None = None  # the last state that followed from the one before (keeper.py)
+    is_behind: bool = False
+
+    def behind(self, found: authority.Standing) -> str:
+        """Why this state does not follow from the known one, or nothing; remembered until it does."""
+        reason = authority.went_back(found, self.known, is_behind=self.is_behind)
+        self.is_behind = bool(reason)
+        return reason
 
 
 @dataclass
 class Shown:
-    """The certificate that callers are shown, as it was read last."""
+    """The certificate that callers are shown, and the CAs that lie with it, as they were read last."""
 
     certificate: Certificate
+    authorities: tuple[Certificate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,11 @@ class Coordinator:
     now: Callable[[], float]
     keys_directory: Path  # where config keys are looked for, beside the credentials
     shown: Shown
+    join_port: int  # where nodes that are no members yet are let in
+    node_authority: Path  # the CA that they are given, where `init` has put it
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
+    refused_joins: RefusedJoins = field(default_factory=RefusedJoins)
 
     def alarm(self, name: str) -> None:
         self.alarms[name] = self.alarms.get(name, 0) + 1

@@ -141,6 +141,18 @@ tokens = Table(
     Column("used_at", Double),
     Column("used_by", Text),
     Column("used_certificate_sha256", Text),
+    Column("uses", Integer, nullable=False, server_default="1"),  # how many nodes it is for
+    Column("used", Integer, nullable=False, server_default="0"),
+    Column("nodes", Text),  # of a token for several: the ids that it lets in beside the allowlist (tokens.py)
+)
+
+token_uses = Table(  # of tokens for several nodes
+    "token_uses",
+    metadata,
+    Column("jti", Text, primary_key=True),
+    Column("node_id", Text, primary_key=True),
+    Column("certificate_sha256", Text, primary_key=True),
+    Column("at", Double, nullable=False),
 )
 
 used_nonces = Table(
@@ -283,6 +295,25 @@ node_status = Table(
     Column("recorded", Text, nullable=False),  # the highest mark ever reported for each scope: rules K41
     Column("acknowledged_event", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+)
+
+standing_refusals = Table(  # what a node does not take, and runs instead: standing_refusals.py
+    "standing_refusals",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("refused_epoch", BigInteger, nullable=False),
+    Column("refused_version", BigInteger, nullable=False),
+    Column("refused_hash", Text, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("running_epoch", BigInteger),
+    Column("running_version", BigInteger),
+    Column("running_hash", Text),
+    Column("renewed_at", Double, nullable=False),
+    Column("withheld", Text, nullable=False),
 )
 
 head_requests = Table(

@@ -20,33 +20,27 @@ class Settings:
     """Defaults are those of rules.md, section "Numbers"; units stand in the names."""
 
     poll_after_s: int = _number(15, 5, 300, "how long a node waits between head requests that are not held")
-    heartbeat_interval_s: int = _number(30, 5, 300, "how often a node reports")
+    heartbeat_interval_s: int = _number(30, 5, 300, "the interval of a node whose report does not say its own")
     head_lifetime_s: int = _number(1_800, 10, DAY, "the grace time: a node without a fresh head is degraded")
     short_lifetimes: bool = field(default=False, metadata={"about": "allow a head lifetime under 900 s"})
     snapshot_lifetime_s: int = _number(7 * DAY, HOUR, 30 * DAY, "how long a snapshot authorises")
     snapshot_refresh_s: int = _number(DAY, MINUTE, 30 * DAY, "when a snapshot is issued again")
-    trust_bundle_lifetime_s: int = _number(90 * DAY, 7 * DAY, 365 * DAY, "how long a trust bundle holds")
+    trust_bundle_lifetime_s: int = _number(365 * DAY, 7 * DAY, 730 * DAY, "how long a trust bundle holds")
     key_rollout_s: int = _number(30 * DAY, DAY, 365 * DAY, "how long a retiring key stays in the bundle")
     token_lifetime_s: int = _number(DAY, 10 * MINUTE, 7 * DAY, "how long a join token can be used")
     nonce_lifetime_s: int = _number(60, 10, 300, "how long the nonce of a join is good")
     joins_per_minute: int = _number(10, 1, 10_000, "join attempts for each source address")
-    certificate_lifetime_s: int = _number(4 * 365 * DAY, DAY, 10 * 365 * DAY, "of a node's own certificate")
-    certificate_renewal_percent: int = _number(80, 10, 95, "of its lifetime, then it is renewed")
-    trim_window_s: int = _number(30 * DAY, 8 * DAY, 365 * DAY, "a member unseen for so long is trimmed")
     increment_history_s: int = _number(7 * DAY, HOUR, 30 * DAY, "how far back increments are kept")
     increment_history_versions: int = _number(64, 1, 1_024, "and how many versions of a scope")
     baseline_data_members: int = _number(3, 1, 1_000, "data members that a healthy cluster has")
-    heartbeat_bytes: int = _number(64 << 10, 4 << 10, 1 << 20, "largest heartbeat")
-    request_body_bytes: int = _number(256 << 10, 64 << 10, 4 << 20, "largest request body of a node")
-    store_value_bytes: int = _number(4 << 20, 1 << 20, 16 << 20, "largest value in the store")
+    heartbeat_bytes: int = _number(1 << 20, 4 << 10, 4 << 20, "largest heartbeat")
     heartbeat_history_slots: int = _number(48, 1, 1_000, "past states kept for each node")
     heartbeat_history_slot_s: int = _number(300, 30, DAY, "the time that one past state stands for")
     event_history_s: int = _number(30 * DAY, DAY, 365 * DAY, "how long reported events are kept")
     audit_history_s: int = _number(365 * DAY, 30 * DAY, 3_650 * DAY, "how long audit rows are kept")
-    local_request_s: int = _number(15, 1, 300, "limit for a request on the admin socket")
-    watcher_restart_s: int = _number(5, 1, 300, "pause before a failed watcher starts again")
+    local_request_s: int = _number(15, 1, 300, "limit for an operator's request; `apply` and `publish` take longer")
+    backup_age_s: int = _number(7 * DAY, 0, 365 * DAY, "how old the newest backup may be; 0 where others watch that")
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")
-    peer_recovery_s: int = _number(15, 5, 300, "how often recovery from a peer is tried")
 
     def __post_init__(self) -> None:
         problems = [problem for each in fields(self) for problem in _out_of_range(each, self)]
@@ -100,10 +94,6 @@ def _at_odds(settings: Settings) -> list[str]:
         (
             settings.key_rollout_s >= settings.snapshot_lifetime_s,
             "key_rollout_s must be at least snapshot_lifetime_s",
-        ),
-        (
-            settings.trim_window_s >= settings.snapshot_lifetime_s + CLOCK_SKEW_S,
-            f"trim_window_s must be at least snapshot_lifetime_s + {CLOCK_SKEW_S}",
         ),
         (
             settings.head_lifetime_s <= settings.snapshot_lifetime_s,

@@ -5,7 +5,6 @@ Key files are opened without following links, and must be ours alone (threats D-
 
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from snapshot import signature
 
-CREDENTIALS_DIRECTORY = "CREDENTIALS_DIRECTORY"
 MOST_BYTES = 16 * 1024
 _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)
 
@@ -89,14 +87,6 @@ def from_pem(data: bytes, passphrase: bytes | None = None, *, name: str = "key")
 def from_file(path: Path, passphrase: bytes | None = None) -> SigningKey:
     """The key of a PEM file that is a plain file, ours, and closed to group and others."""
     return from_pem(_private_bytes(path), passphrase, name=str(path))
-
-
-def from_credential(name: str, environment: Mapping[str, str], passphrase: bytes | None = None) -> SigningKey:
-    """The key that the service manager has put into the service's credential directory."""
-    directory = environment.get(CREDENTIALS_DIRECTORY)
-    if not directory:
-        raise UnusableKeyError(f"{name}: no {CREDENTIALS_DIRECTORY}; start the service with LoadCredential={name}")
-    return from_file(Path(directory) / name, passphrase)
 
 
 def write_file(path: Path, key: SigningKey, passphrase: bytes | None = None) -> None:

@@ -29,7 +29,7 @@ from snapshot import envelope as envelopes
 from snapshot.bundle import SCOPE, TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import RECOVERY, SNAPSHOT, Envelope
-from snapshot.identifiers import format_time
+from snapshot.identifiers import format_time, parse_scope
 from snapshot.manifest import Entry, Recovery
 from snapshot.reasons import Rejected
 from snapshot.signature import pae, verify_signature
@@ -172,9 +172,9 @@ def for_bundle(extends: bytes, following: Trust, life: Lifetime) -> SigningReque
 def for_recovery(extends: bytes, node_id: str, scope: str, allowed: Recovery, life: Lifetime) -> SigningRequest:
     """The request for a permission to go back, over the container of the bundle that nodes hold."""
     present, opened = bundle_of(extends), _opened(extends)
-    scope_type, _, ids = scope.partition("/")
-    claims = _claims(opened.cluster_id, scope_type, allowed.from_config_version, present.authority_epoch, life)
-    about = replace(claims, subject_node_id=node_id, scope_ids=tuple(ids.split(",")) if ids else ())
+    of = parse_scope(scope)
+    claims = _claims(opened.cluster_id, of.type, allowed.from_config_version, present.authority_epoch, life)
+    about = replace(claims, subject_node_id=node_id, scope_ids=of.ids)
     trust = Trust.of(present)
     listed = ceremony.signers_of(trust, trust, life.issued_at)
     return _made(extends, about.envelope(RECOVERY), vars(allowed), listed, present.keys)

@@ -21,6 +21,7 @@ _SHOWN = 3  # of those that a problem names
 def follow(transaction: Transaction, made: Sequence[Change]) -> None:
     """Each declared site has a row with a generation of its own; each that is declared no more has none."""
     changed = [change for change in made if change.key[0] == Site.KIND]
+    generations = authority.site_generations(transaction) if changed else {}
     for change in changed:
         site_id = change.key[1]
         if site_id == DEFAULT_SITE or change.verb == "change":
@@ -29,9 +30,8 @@ def follow(transaction: Transaction, made: Sequence[Change]) -> None:
             transaction.run(insert(schema.sites).values(site_id=site_id, generation=1, created_at=transaction.now))
             transaction.audit("site.add", site_id, None, {"generation": 1})
         else:
-            gone = authority.site_generations(transaction)[site_id]
             transaction.run(delete(schema.sites).where(schema.sites.c.site_id == site_id))
-            transaction.audit("site.remove", site_id, {"generation": gone})
+            transaction.audit("site.remove", site_id, {"generation": generations[site_id]})
 
 
 def problems(transaction: Transaction, made: Sequence[Change]) -> Iterator[Problem]:
@@ -54,7 +54,7 @@ def _uses(site_id: str, now: float) -> Iterator[tuple[Select[tuple[str]], str, s
     yield members, "there stand", "holdfastctl nodes remove them"
     entries = select(allowlist.c.node_id).where(allowlist.c.site_id == site_id)
     yield entries, "there may join", "holdfastctl allow remove them"
-    unused = tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None) & (tokens.c.expires_at > now)
+    unused = (tokens.c.used < tokens.c.uses) & tokens.c.revoked_at.is_(None) & (tokens.c.expires_at > now)
     yield (
         select(tokens.c.jti).where(tokens.c.site_id == site_id, unused),
         "it is named by tokens",

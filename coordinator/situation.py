@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.engine import Row
 
-from coordinator import authority, objects, revoked, schema
+from coordinator import authority, objects, refusal_records, revoked, schema
 from coordinator.database import Transaction
 from coordinator.documents import SECTIONS, Entry, chunks
 from coordinator.heads import Basis, Pair, last_versions
 from coordinator.issue import Issue, Unpublishable
 from coordinator.settings import CLOCK_SKEW_S, Settings
 from coordinator.signing_key import SigningKey
+from coordinator.standing_refusals import Refusal
 from snapshot import bundle as bundles
 from snapshot import canonical, container, envelope, manifest
 from snapshot.bundle import TrustBundle
@@ -66,8 +67,18 @@ class Allowed:
 
 
 @dataclass(frozen=True)
+class Refusing:
+    """A refusal that stands, and what the node has instead: None where it has nothing, or that is not kept."""
+
+    refusal: Refusal
+    running: Held | None
+
+
+@dataclass(frozen=True)
 class Situation:
-    """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever."""
+    """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever.
+    `refusing`: by scope, what it does not take.
+    """
 
     node_id: str
     based_on: Basis
@@ -75,6 +86,7 @@ class Situation:
     held: Mapping[str, Held]
     last: Mapping[str, Pair]
     recoveries: Mapping[str, Allowed] = field(default_factory=dict)
+    refusing: Mapping[str, Refusing] = field(default_factory=dict)
 
 
 def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: Settings, now: float) -> Issue:
@@ -111,6 +123,13 @@ def latest_bundle(transaction: Transaction) -> tuple[Entry, TrustBundle] | None:
     return _entry(document), _parsed[signed]
 
 
+def first_bundle(transaction: Transaction) -> TrustBundle | None:
+    """The one that a node is given first: its roots are those that the node pins."""
+    table = schema.trust_bundles
+    row = transaction.row(select(table.c.snapshot_id).order_by(table.c.config_version).limit(1))
+    return None if row is None else _bundle(transaction, _rows(transaction, [row.snapshot_id])[row.snapshot_id])
+
+
 def trust_bundles(transaction: Transaction, most: int) -> list[TrustBundle]:
     """The last ones, the newest first."""
     return [_bundle(transaction, document) for document in _bundle_rows(transaction, most)]
@@ -143,6 +162,7 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
     held = _held(transaction, listings)
     last = last_versions(transaction, node_ids)
     recoveries = _recoveries(transaction, node_ids, last)
+    refusing = _refusing(transaction, node_ids)
     return {
         row.node_id: Situation(
             node_id=row.node_id,
@@ -151,6 +171,7 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
             held=held[row.node_id],
             last=last[row.node_id],
             recoveries=recoveries[row.node_id],
+            refusing=refusing.get(row.node_id, {}),
         )
         for row in rows
     }
@@ -181,6 +202,39 @@ def _held(transaction: Transaction, listings: Mapping[str, Mapping[str, Entry]])
 def _holding(entry: Entry, row: "Row[Any]", read: Read) -> Held:
     parsed = envelope.parse(bytes(row.envelope), SNAPSHOT)
     return Held(entry, parsed, manifest.parse_state(bytes(row.manifest)), read)
+
+
+def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusing]]:
+    """What a node has is looked up among what was published for it: a claim alone is nothing (rules S70)."""
+    refusals = refusal_records.of_nodes(transaction, node_ids)
+    lines = {
+        (node_id, scope, *refusal.running.pair)
+        for node_id, scopes in refusals.items()
+        for scope, refusal in scopes.items()
+        if refusal.running is not None
+    }
+    running = _published(transaction, lines)
+    rows, read = _rows(transaction, {entry.snapshot_id for entry in running.values()}), _reader(transaction)
+    found: dict[str, dict[str, Refusing]] = defaultdict(dict)
+    for node_id, scopes in refusals.items():
+        for scope, refusal in scopes.items():
+            entry = running.get((node_id, scope, *(refusal.running.pair if refusal.running else (0, 0))))
+            row = None if entry is None else rows.get(entry.snapshot_id)
+            held = None if entry is None or row is None else _holding(entry, row, read)
+            found[node_id][scope] = Refusing(refusal, held)
+    return found
+
+
+def _published(
+    transaction: Transaction, lines: Iterable[tuple[str, str, int, int]]
+) -> dict[tuple[str, str, int, int], Entry]:
+    table = schema.published
+    key = tuple_(table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
+    return {
+        (row.node_id, row.scope, row.authority_epoch, row.config_version): _entry(row)
+        for chunk in chunks(sorted(lines))
+        for row in transaction.rows(select(table).where(key.in_(chunk)))
+    }
 
 
 def _recoveries(

@@ -1,7 +1,7 @@
 """Where each entry of a scope comes from: what its value is made of, and why it is there (format.md 9). Pure.
 
-    origin(model, subject, scope_type, section, entry)    of one member of one section that the view holds
-    origins(model, node_id, scope_type)                   {section: {entry: Origin}}, of all of them
+    origin(model, subject, scope, section, entry)    of one member of one section that the view holds
+    origins(model, node_id, scope)                   {section: {entry: Origin}}, of all of them
 
 `sources` name everything that the value is written from, and nothing else: where the value changes while the entry
 stays, one of them has changed. A property test holds that against the views. What only decides whether the entry is
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from coordinator import peers, views
 from coordinator.kinds import Cluster, DegradedModePolicy, Node, QosPolicy, Route, Selector, Service, StorageEndpoint
 from coordinator.model import Kind, Model, Subject, selects
+from snapshot.identifiers import Scope
 
 MEMBER = "member"  # no declared resource: the entry of who has joined
 
@@ -34,18 +35,18 @@ class Origin:
     sources: tuple[Source, ...] = ()
 
 
-def origins(model: Model, node_id: str, scope_type: str) -> dict[str, dict[str, Origin]]:
+def origins(model: Model, node_id: str, scope: Scope) -> dict[str, dict[str, Origin]]:
     """KeyError as `views.sections`."""
     subject = model.subjects[node_id]
     return {
-        section: {entry: origin(model, subject, scope_type, section, entry) for entry in value}
-        for section, value in views.sections(model, node_id, scope_type).items()
+        section: {entry: origin(model, subject, scope, section, entry) for entry in value}
+        for section, value in views.sections(model, node_id, scope).items()
         if isinstance(value, dict)
     }
 
 
-def origin(model: Model, subject: Subject, scope_type: str, section: str, entry: str) -> Origin:
-    return _ORIGINS[scope_type](model, subject, section, entry)
+def origin(model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> Origin:
+    return _ORIGINS[scope.type](model, subject, section, entry)
 
 
 def _node_bootstrap(model: Model, subject: Subject, section: str, entry: str) -> Origin:

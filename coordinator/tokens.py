@@ -1,7 +1,9 @@
 """Join tokens: JWTs that only this project's coordinators read (rules K16, K25, K26; threats D-34, D-35, D-52).
 
-A token is good for one node at one site of one cluster, once, until it expires. The signature says who issued it; the
-record of its `jti` says whether it was used or revoked, on every replica at once.
+A token is good for one node at one site of one cluster, once, until it expires; one with a count for as many nodes,
+each bound to its certificate by its use. The signature says who issued it; the record of its `jti` says how often it
+was used, whom it lets in, and whether it was revoked, on every replica at once. Count and ids stand in the record and
+not in the token: an operator takes them back without finding the disks that it lies on.
 """
 
 import base64
@@ -23,6 +25,7 @@ from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer
 
 MAX_BYTES = 8 << 10
+MOST_USES = 10_000
 TYPE = "holdfast-join+jwt"
 
 _JTI = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -66,6 +69,14 @@ class Claims:
 
 
 @dataclass(frozen=True)
+class Several:
+    """For how many nodes a token is, and which ids it lets in beside the allowlist, as `gw-*`."""
+
+    uses: int = 1
+    nodes: str | None = None
+
+
+@dataclass(frozen=True)
 class TokenRecord:
     """What the database knows of an issued token."""
 
@@ -73,6 +84,14 @@ class TokenRecord:
     revoked: bool = False
     used_certificate_sha256: str | None = None
     used_by: str | None = None
+    uses: int = 1
+    used: int = 0
+    nodes: str | None = None
+    used_here: bool = False  # by the very node and certificate that bring it again
+
+    def lets_in(self, node_id: str) -> bool:
+        """Whether it stands for an entry of the allowlist: an operator has made it for ids of this kind (rules J17)."""
+        return self.nodes is not None and node_id.startswith(self.nodes.removesuffix("*"))
 
 
 def new_claims(cluster_id: str, site_id: str, *, now: float, lifetime_s: int, node_id: str | None = None) -> Claims:
@@ -84,6 +103,11 @@ def issue(claims: Claims, key: Ed25519PrivateKey) -> str:
     """The token's text. It is shown once and kept nowhere."""
     headers = {"typ": TYPE, "kid": key_id(key.public_key())}
     return jwt.api_jws.PyJWS().encode(canonical.dumps(claims.payload()), key, algorithm="EdDSA", headers=headers)
+
+
+def is_pattern(text: str) -> bool:
+    """`<beginning of ids>*`, as `gw-*`; never every id."""
+    return text.endswith("*") and len(text) > 1 and is_id(f"{text[:-1]}0")
 
 
 def key_id(key: Ed25519PublicKey) -> str:
@@ -130,6 +154,10 @@ def judge(claims: Claims, record: TokenRecord | None, *, node_id: str, certifica
         raise Refused(Code.BAD_TOKEN, f"token {claims.jti} is not valid before {claims.not_before}")
     if claims.node_id is not None and claims.node_id != node_id:
         raise Refused(Code.BAD_TOKEN, f"token {claims.jti} is bound to node {claims.node_id}")
+    if record.uses > 1:
+        if not record.used_here and record.used >= record.uses:
+            raise Refused(Code.TOKEN_USED, f"token {claims.jti} was used by {record.used} nodes, and is for no more")
+        return
     used_with = record.used_certificate_sha256
     if used_with is not None and (used_with, record.used_by) != (certificate_sha256, node_id):
         raise Refused(Code.TOKEN_USED, f"token {claims.jti} was used by {record.used_by}")

@@ -1,4 +1,10 @@
-"""What one node may know, scope type by scope type (seed 001 section 5; format.md 9, 10). Pure: model in, sections out.
+"""What one node may know, scope by scope (seed 001 section 5; format.md 9, 10). Pure: model in, sections out.
+
+    scopes(model, subject)            the scopes that are compiled for a member
+    sections(model, node_id, scope)   one of them: {name: JSON value}
+
+Services have a scope each, so that one of them is accepted, expires and is withdrawn by itself; of every other type
+there is one scope a node.
 
 The same model gives the same sections, in whatever order it was put together. Nothing of an organization that a node
 does not serve is in its views, no raw secret can be in the model, and peers are bounded. `trust_bundle` is not a view:
@@ -14,9 +20,12 @@ from coordinator import peers
 from coordinator.kinds import DegradedModePolicy, Route, Service
 from coordinator.model import Kind, Model, Subject, selects
 from coordinator.parts import split
+from snapshot.identifiers import Scope
 from snapshot.roles import allowed_scope_types
 
 Sections = dict[str, object]
+
+SERVICES = "service_assignment"
 
 # A witness holds these alone (rules J27), with the trust bundle.
 WITNESS_SCOPES = frozenset({"node_bootstrap", "degraded_mode_policy"})
@@ -35,20 +44,44 @@ def _scope_types(kind: str, roles: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(allowed_scope_types(roles) - {"trust_bundle"}))
 
 
-def sections(model: Model, node_id: str, scope_type: str) -> Sections:
-    """The sections of one scope for one member: {name: JSON value}.
+def scopes(model: Model, subject: Subject) -> tuple[Scope, ...]:
+    """The scopes that are compiled for this member, sorted."""
+    found: list[Scope] = []
+    for scope_type in scope_types(subject):
+        found += scopes_of_type(model, subject, scope_type)
+    return tuple(found)
 
-    KeyError for a node that is no member or a scope type that it may not hold.
-    """
+
+def scopes_of_type(model: Model, subject: Subject, scope_type: str) -> tuple[Scope, ...]:
+    """Those of a type that it may hold: one a service, else one."""
+    if scope_type == SERVICES:
+        return tuple(Scope(SERVICES, (service_id,)) for service_id in _assigned(model, subject))
+    return (Scope(scope_type),)
+
+
+def holds(model: Model, subject: Subject, scope: Scope) -> bool:
+    """Whether it is compiled for this member."""
+    if scope.type not in scope_types(subject):
+        return False
+    if scope.type != SERVICES:
+        return not scope.ids
+    service = model.services.get(scope.ids[0]) if len(scope.ids) == 1 else None
+    return service is not None and is_assigned(service, subject)
+
+
+def sections(model: Model, node_id: str, scope: Scope) -> Sections:
+    """KeyError for a node that is no member or a scope that it may not hold."""
     subject = model.subjects[node_id]
-    if scope_type not in scope_types(subject):
-        raise KeyError(f"{node_id} may not hold {scope_type}")
-    return _VIEWS[scope_type](model, subject)
+    if not holds(model, subject, scope):
+        raise KeyError(f"{node_id} may not hold {scope.name}")
+    if scope.type == SERVICES:
+        return _service(model, subject, model.services[scope.ids[0]])
+    return _VIEWS[scope.type](model, subject)
 
 
-def all_sections(model: Model, node_id: str) -> dict[str, Sections]:
-    """Every scope of one member, by scope type."""
-    return {scope_type: sections(model, node_id, scope_type) for scope_type in scope_types(model.subjects[node_id])}
+def all_sections(model: Model, node_id: str) -> dict[Scope, Sections]:
+    """Every scope of one member."""
+    return {scope: sections(model, node_id, scope) for scope in scopes(model, model.subjects[node_id])}
 
 
 def _node_bootstrap(model: Model, subject: Subject) -> Sections:
@@ -88,15 +121,20 @@ def _peer(peer: Subject) -> dict[str, object]:
     }
 
 
-def _service_assignment(model: Model, subject: Subject) -> Sections:
-    entries: dict[str, object] = {}
-    for organization in subject.organizations:
-        for service in model.services_of.get(organization, ()):
-            if runs(service, subject):
-                entries[service.id] = _once(model, "workload", service, _workload)
-            elif is_projected(service, subject):
-                entries[service.id] = _once(model, "projection", service, _projection)
-    return split("services", entries)
+def _assigned(model: Model, subject: Subject) -> tuple[str, ...]:
+    """The services that it runs or is shown. Asked at each renewal, so it is worked out once for a model."""
+    found = model.assigned.get(subject.node_id)
+    if found is None:
+        of_its_own = (each for one in subject.organizations for each in model.services_of.get(one, ()))
+        found = tuple(sorted(each.id for each in of_its_own if is_assigned(each, subject)))
+        model.assigned[subject.node_id] = found
+    return found
+
+
+def _service(model: Model, subject: Subject, service: Service) -> Sections:
+    if runs(service, subject):
+        return {"services": {service.id: _once(model, "workload", service, _workload)}}
+    return {"services": {service.id: _once(model, "projection", service, _projection)}}
 
 
 def _once(model: Model, what: str, resource: Kind, write: Callable[[Kind], object]) -> object:
@@ -111,6 +149,11 @@ def runs(service: Service, subject: Subject) -> bool:
     return (
         "egress_service" in subject.roles and subject.serves(service.organization) and selects(service.runs_on, subject)
     )
+
+
+def is_assigned(service: Service, subject: Subject) -> bool:
+    """Whether the node is told of a service at all."""
+    return runs(service, subject) or is_projected(service, subject)
 
 
 def is_projected(service: Service, subject: Subject) -> bool:
@@ -186,16 +229,17 @@ def _storage_directory(model: Model, subject: Subject) -> Sections:
 
 def _degraded_mode_policy(model: Model, subject: Subject) -> Sections:
     policy = degraded_policy(model, subject)
-    if policy is None:
-        return {}  # rules S58: as no policy
+    return {} if policy is None else {"policy": policy_value(policy)}  # rules S58: as no policy
+
+
+def policy_value(policy: DegradedModePolicy) -> dict[str, object]:
+    """As the node reads it."""
     return {
-        "policy": {
-            "allow": list(policy.allow),
-            "max_duration_s": policy.max_duration_s,
-            "route_ttl_s": policy.route_ttl_s,
-            "session_ttl_s": policy.session_ttl_s,
-            "allow_unconfirmed_start": policy.allow_unconfirmed_start,
-        }
+        "allow": list(policy.allow),
+        "max_duration_s": policy.max_duration_s,
+        "route_ttl_s": policy.route_ttl_s,
+        "session_ttl_s": policy.session_ttl_s,
+        "allow_unconfirmed_start": policy.allow_unconfirmed_start,
     }
 
 
@@ -207,7 +251,6 @@ _VIEWS: Mapping[str, Callable[[Model, Subject], Sections]] = {
     "node_bootstrap": _node_bootstrap,
     "node_runtime": _node_runtime,
     "peer_directory": _peer_directory,
-    "service_assignment": _service_assignment,
     "route_policy": _route_policy,
     "qos_policy": _qos_policy,
     "storage_directory": _storage_directory,

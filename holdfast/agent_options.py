@@ -5,13 +5,15 @@ Exit status: 0 done, 1 the answer is no (or there is a difference), 2 wrong usag
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound, Refused
+from holdfast.shown import shown_lines
+from holdfast.starting import wait_for
 
 # Whether it may be opened, the client finds out, and says what to do.
 PLACE = click.Path(path_type=Path, readable=False)
@@ -26,8 +28,11 @@ EXITS = (
 )
 
 
-def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
-    """A command's body that is given the client; errors become one line with the remedy, and an exit status."""
+def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> Callable[..., None]:
+    """A command's body that is given the client; errors become one line with the remedy, and an exit status.
+
+    `or_files`: where the agent has left files they answer at once in its place, and nobody waits for it.
+    """
 
     @click.option(
         "--socket",
@@ -43,6 +48,8 @@ def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def wrapped(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options
         try:
+            if not (or_files and (files / "index.json").exists()):
+                wait_for(socket_path)
             function(Client(socket_path, files), **given)
         except HoldfastError as error:
             fail(f"{error.code}: {error}" if isinstance(error, Refused) else str(error), _status_of(error))
@@ -50,14 +57,17 @@ def asks_the_agent(function: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+asks_the_agent_or_files = partial(asks_the_agent, or_files=True)
+
+
 def fail(text: str, status: int) -> NoReturn:
-    click.echo(f"holdfast: {text}", err=True)
+    click.echo(f"holdfast: {shown_lines(text)}", err=True)
     raise SystemExit(status)
 
 
 def note(text: str) -> None:
     """Beside the answer, which is on standard output."""
-    click.echo(f"holdfast: {text}", err=True)
+    click.echo(f"holdfast: {shown_lines(text)}", err=True)
 
 
 def _status_of(error: HoldfastError) -> int:

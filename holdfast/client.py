@@ -4,11 +4,14 @@
 
     client = Client()
     routes = client.get("route_policy", "routes").value
-    everything = {name: section.value for name, section in client.sections("route_policy")}
+    everything = client.get("route_policy").value           # {"routes": {...}}
     for change in client.watch("route_policy"):
         ...                                     # read again what change.scopes names
     if client.may("start_service", resource="web").allowed:
         ...
+
+Large maps are signed and kept in parts (`routes.2c`, `routes.3f`), and a reader need not know: by the map's own name
+`get` gives all of it, by a part's name the part as it was signed.
 
 While the agent is down, `get` and `watch` answer from the files that it left (/run/holdfast/active), and say so by
 `source == "files"`; their grade is then never better than `stale`. `may` and `status` have no such answer: they raise
@@ -18,12 +21,14 @@ AgentDown, and what `may` was asked about counts as not allowed. Every other ref
 import http.client
 import json
 import os
+import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -37,6 +42,7 @@ TIMEOUT_S = 15.0
 WAIT_S = 55
 LOOK_EVERY_S = 1.0
 PIECE_BYTES = 256 << 10
+_PART = re.compile(r"(.+)\.[0-9a-f]{2,}")
 
 
 class HoldfastError(Exception):
@@ -132,8 +138,41 @@ class Client:
 
     # ---- configuration
 
-    def get(self, scope: str, section: str, *, expired: bool = False) -> Section:
-        """A section. NotFound; Expired, unless `expired` asks for it all the same."""
+    def get(self, scope: str, section: str | None = None, *, expired: bool = False) -> Section:
+        """A section; without one, all of the scope as one object by section name. A map that is kept in parts is one
+        section, of one version. NotFound; Expired, unless `expired` asks for it all the same.
+        """
+        if section is None:
+            return self._all_in_one(scope, expired=expired)
+        try:
+            return self._section(scope, section, expired=expired)
+        except NotFound:
+            for name, parts in self.whole(scope, expired=expired):
+                if name == section:
+                    return joined(parts)
+            raise
+
+    def whole(self, scope: str, *, expired: bool = False) -> Iterator[tuple[str, Iterator[Section]]]:
+        """As `sections`, those that are parts of one map under its name: name, and the parts of it as they come."""
+        plain: set[str] = set()
+        sections = self.sections(scope, expired=expired)
+        for name, found in groupby(sections, lambda each: _map_of(each[0], each[1], plain)):
+            yield name, (section for _, section in found)
+
+    def _all_in_one(self, scope: str, *, expired: bool) -> Section:
+        every = {name: joined(parts) for name, parts in self.whole(scope, expired=expired)}
+        members = [_quoted(name) + b":" + each.data for name, each in every.items()]
+        known = [each.facts for each in every.values()] or [self._facts(scope, expired=expired)]
+        return Section(b"{" + b",".join(members) + b"}", known[0])
+
+    def _facts(self, scope: str, *, expired: bool) -> Facts:
+        try:
+            return self.request("GET", _scope_path(scope, expired=expired)).facts
+        except AgentDown:
+            with self._generation(scope, expired=expired) as (_, _, facts):
+                return facts
+
+    def _section(self, scope: str, section: str, *, expired: bool) -> Section:
         path = f"/v1/scopes/{quote(scope, safe='')}/sections/{quote(section, safe='')}"
         try:
             answer = self.request("GET", path + ("?expired=allow" if expired else ""))
@@ -142,10 +181,11 @@ class Client:
         return Section(answer.body, answer.facts)
 
     def sections(self, scope: str, *, expired: bool = False) -> Iterator[tuple[str, Section]]:
-        """Every section of one version, by name, one after the other: a large scope costs no more memory than its
-        largest section. As `get`; AgentDown also where the answer breaks off, and what came before it is not all.
+        """Every section of one version as it was signed, by name, one after the other: a large scope costs no more
+        memory than its largest section. As `get`; AgentDown also where the answer breaks off, and what came before it
+        is not all.
         """
-        path = f"/v1/scopes/{quote(scope, safe='')}" + ("?expired=allow" if expired else "")
+        path = _scope_path(scope, expired=expired)
         try:
             connection, response = self._asked("GET", path)
         except AgentDown:
@@ -213,7 +253,11 @@ class Client:
         resource: str | None = None,
         running_since: float | None = None,
     ) -> Permission:
-        """The gate of degraded mode. AgentDown counts as no."""
+        """The gate of degraded mode. AgentDown counts as no.
+
+        A service asks `continue_services` for itself (`resource`) at its start and again at `until`: the node goes by
+        what it has seen under a fresh head. `running_since` (Unix seconds) asks about one thing that was there then.
+        """
         asked: dict[str, object] = {"action": action, "scope": scope, "resource": resource}
         if running_since is not None:
             asked["running_since"] = datetime.fromtimestamp(int(running_since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -280,7 +324,7 @@ class Client:
         changed = {
             name: self._sections(index["scopes"].get(name))
             for name in sorted(before.keys() | index["scopes"].keys())
-            if (not scopes or name in scopes) and before.get(name) != index["scopes"].get(name)
+            if (not scopes or _is_named(name, scopes)) and before.get(name) != index["scopes"].get(name)
         }
         risen = after is None or index["generation"] > after
         return index, Change(index["generation"], changed, FROM_FILES) if changed and risen else None
@@ -310,8 +354,8 @@ class Client:
         with self._generation(scope, expired=expired) as (folder, path, facts):
             inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
             try:
-                for name in sorted(entry.name for entry in os.scandir(inside)):
-                    yield name.removesuffix(".json"), Section(_read_at(inside, name), facts)
+                for name in sorted(entry.name.removesuffix(".json") for entry in os.scandir(inside)):
+                    yield name, Section(_read_at(inside, f"{name}.json"), facts)
             finally:
                 os.close(inside)
 
@@ -362,6 +406,26 @@ class Answer:
             age_s=_number(self.headers.get("holdfast-age")),
             etag=self.headers.get("etag"),
         )
+
+
+def joined(parts: Iterable[Section]) -> Section:
+    """The parts of one map as one section, none of them parsed; what is no map is one part, and stays as it is."""
+    first, *others = parts
+    if not others:
+        return first
+    inside = [each.data[1:-1] for each in (first, *others) if each.data != b"{}"]
+    return Section(b"{" + b",".join(inside) + b"}", first.facts)
+
+
+def _map_of(name: str, section: Section, plain: set[str]) -> str:
+    """The name of the map that a section is a part of, else its own. `plain` remembers those: a section that has a
+    map's name itself comes before what would be its parts, and they stay what they are.
+    """
+    match = _PART.fullmatch(name)
+    if match is not None and match[1] not in plain and section.data[:1] == b"{":
+        return match[1]
+    plain.add(name)
+    return name
 
 
 class _Connection(http.client.HTTPConnection):
@@ -449,12 +513,25 @@ def _read_at(folder: int, path: str) -> bytes:
         return file.read()
 
 
+def _is_named(scope: str, among: tuple[str, ...]) -> bool:
+    """By itself, or by its type: `service_assignment` follows every service."""
+    return scope in among or ("/" in scope and scope.partition("/")[0] in among)
+
+
 def _why(path: Path, error: Exception | None = None) -> str:
     if isinstance(error, PermissionError):
         return f"{path} may not be opened: join the socket's group (usermod -aG holdfast USER)"
     if isinstance(error, TimeoutError):
         return f"the agent does not answer at {path}: see journalctl -u holdfast-agent"
     return f"the agent is not there at {path}: see systemctl status holdfast-agent"
+
+
+def _scope_path(scope: str, *, expired: bool) -> str:
+    return f"/v1/scopes/{quote(scope, safe='')}" + ("?expired=allow" if expired else "")
+
+
+def _quoted(name: str) -> bytes:
+    return json.JSONEncoder().encode(name).encode()
 
 
 def _number(text: str | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import click
 
 from holdfast.agent_options import NOT_WRITTEN, fail
+from holdfast.shown import usage_shown
 from wire.version import VERSION
 
 # Subcommand -> the module that holds it, under the name `command`.
@@ -26,6 +27,10 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        with usage_shown():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 

@@ -1,6 +1,6 @@
 """What a reader knows, from a file: the context of `holdfast verify` (protocol.md 5).
 
-    load        a Holder, and the kind of document that is asked for
+load        a Holder, and the kind of document that is asked for
 """
 
 import json

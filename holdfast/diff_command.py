@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,6 +10,7 @@ import click
 from holdfast import completion
 from holdfast.agent_options import EXITS, NO, asks_the_agent
 from holdfast.client import Client
+from holdfast.shown import shown
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -18,8 +19,9 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.argument("first", type=click.Choice(["active"]))
 @click.argument("other", type=click.Choice(["previous", "pending"]))
 @click.argument("scope", shell_complete=completion.scopes)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: both versions, and each section that differs.")
 @asks_the_agent
-def command(client: Client, first: str, other: str, scope: str) -> None:
+def command(client: Client, first: str, other: str, scope: str, as_json: bool) -> None:
     """Compare the active version of SCOPE with the one before it, or with the one that waits for its time.
 
     Removed lines (-) are of the older version. Exit 0 when they are the same, 1 when they differ.
@@ -27,21 +29,38 @@ def command(client: Client, first: str, other: str, scope: str) -> None:
     active = client.document(scope, expired=True, slot=first)
     held = client.document(scope, expired=True, slot=other)
     older, newer = (held, active) if other == "previous" else (active, held)
-    lines = list(_differences(older, newer))
-    for line in lines:
-        click.secho(line, fg=COLOURS.get(line[:1]), bold=line.startswith("section"))
-    raise SystemExit(NO if lines else 0)
+    differing = _differing(older, newer)
+    if as_json:
+        click.echo(json.dumps(_value(scope, older, newer, differing), indent=2, sort_keys=True))  # noqa: TID251 - an answer, no document
+    for line in () if as_json else _lines(older, newer, differing):
+        click.secho(shown(line), fg=COLOURS.get(line[:1]), bold=line.startswith("section"))
+    raise SystemExit(NO if differing else 0)
 
 
-def _differences(older: Mapping[str, Any], newer: Mapping[str, Any]) -> Iterator[str]:
-    versions = (_version(older), _version(newer))
+def _differing(older: Mapping[str, Any], newer: Mapping[str, Any]) -> list[str]:
     before, after = older["manifest"], newer["manifest"]
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) == after.get(name):
-            continue
+    return [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+
+
+def _lines(older: Mapping[str, Any], newer: Mapping[str, Any], differing: Sequence[str]) -> Iterator[str]:
+    versions = (_version(older), _version(newer))
+    for name in differing:
         yield f"section {name}"
         texts = (_text(older["sections"], name), _text(newer["sections"], name))
         yield from difflib.unified_diff(*texts, *versions, lineterm="", n=2)
+
+
+def _value(
+    scope: str, older: Mapping[str, Any], newer: Mapping[str, Any], differing: Sequence[str]
+) -> Mapping[str, object]:
+    """Only the version that has a section has a value of it."""
+    held = {"older": older, "newer": newer}
+    sections = {
+        name: {which: one["sections"][name] for which, one in held.items() if name in one["sections"]}
+        for name in differing
+    }
+    versions = {which: one["envelope"]["config_version"] for which, one in held.items()}
+    return {"scope": scope, "versions": versions, "sections": sections}
 
 
 def _version(document: Mapping[str, Any]) -> str:

@@ -1,8 +1,21 @@
-"""Spans of time in words that a person reads at a glance."""
+"""Spans of time in words that a person reads at a glance, and as one writes them on a command line."""
+
+import re
 
 from holdfast.client import unix_seconds
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+_WRITTEN = re.compile(r"([0-9]{1,9})(s|min|m|h|d)", re.ASCII)
+_LETTERS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def read(text: str) -> int:
+    """Seconds, of `72h`, `3d`, `90min`, `45s`; ValueError otherwise."""
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no span of time: write 72h, 3d, 90min or 45s")
+    return int(found[1]) * _LETTERS[found[2]]
 
 
 def in_words(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """`holdfast explain SCOPE`: where a scope comes from, why the last one was refused, what happens next and when."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, REFRESH_REQUIRED, meaning
+from holdfast.shown import shown
 
 Line = tuple[str, str]
 NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
@@ -17,8 +19,9 @@ NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None,
 
 @click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
 @click.argument("scope", shell_complete=completion.scopes)
+@click.option("--json", "as_json", is_flag=True, help="What it is said from, as one JSON object.")
 @asks_the_agent
-def command(client: Client, scope: str) -> None:
+def command(client: Client, scope: str, as_json: bool) -> None:
     """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""
     status = client.status()
     awaited = status.get("awaited", {})
@@ -26,17 +29,34 @@ def command(client: Client, scope: str) -> None:
     if report is None:
         known = ", ".join(sorted({*status["scopes"], *awaited})) or "none"
         fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
+    envelope, details = _envelope(client, scope), _details(client, scope)
+    if as_json:
+        value = _value(scope, report, status) | {"envelope": envelope or None, "rejections": details}
+        click.echo(json.dumps(value, indent=2, sort_keys=True))  # noqa: TID251 - an answer, no document
+        return
     now = unix_seconds(status["now"])
     click.secho(scope, bold=True)
     lines = [
-        *_holds(scope, report, _envelope(client, scope), now),
+        *_holds(scope, report, envelope, now),
         *_origin(status.get("origins", {}).get(scope), report),
-        *_refused(report["last_rejected"], _details(client, scope), now),
+        *_refused(report["last_rejected"], details, now),
         *_sources(status),
         *_next(scope, status, report, now),
     ]
     for name, text in lines:
-        click.echo(f"  {name:<14}{text}")
+        click.echo(f"  {name:<14}{shown(text)}")
+
+
+def _value(scope: str, report: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, object]:
+    """The status, as far as it is of this scope."""
+    return {
+        "scope": scope,
+        "report": report,
+        "origin": status.get("origins", {}).get(scope),
+        "awaited": status.get("awaited", {}).get(scope),
+        "refresh_required": scope in status.get("refresh_required", ()),
+        **{name: status.get(name) for name in ("now", "head", "fence", "sources")},
+    }
 
 
 def _envelope(client: Client, scope: str) -> Mapping[str, Any]:
@@ -69,7 +89,8 @@ def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], n
             whom = envelope["subject_node_id"]
             roles = ", ".join(envelope["roles"])
             yield "made for", f"every node with the role {roles}" if whom == "*" and roles else whom
-            yield "issued", f"{envelope['issued_at']}, {until(envelope['issued_at'], now)}"
+            dated = f"{until(envelope['issued_at'], now)}, dated up to 5 min back for clocks that are behind"
+            yield "issued", f"{envelope['issued_at']}, {dated}"
         yield "applied", f"{active['applied_at']}, {until(active['applied_at'], now)}"
     if report["previous"]:
         yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous {scope})"
@@ -84,9 +105,7 @@ def _origin(origin: Mapping[str, Any] | None, report: Mapping[str, Any]) -> Iter
         yield "came from", f"{origin['source']}, as {'an increment' if origin['kind'] == 'increment' else 'a whole'}"
 
 
-def _refused(
-    refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float
-) -> Iterator[Line]:
+def _refused(refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float) -> Iterator[Line]:
     if refused is None:
         return
     which = f"version {refused['config_version']} " if refused["config_version"] else ""

@@ -1,4 +1,4 @@
-"""`holdfast get`: one section of a scope, byte for byte, or all of them as one JSON object."""
+"""`holdfast get`: one section of a scope, or all of them as one JSON object; what is kept in parts is shown in one."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from dataclasses import asdict
 import click
 
 from holdfast import completion
-from holdfast.agent_options import EXITS, asks_the_agent, note
+from holdfast.agent_options import EXITS, asks_the_agent_or_files, note
 from holdfast.client import FROM_FILES, Client, Expired, Facts, Section
+from holdfast.shown import shown, shown_json
 from snapshot.identifiers import format_time
 
 SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
@@ -22,9 +23,12 @@ SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
     "--json", "as_json", is_flag=True, help="One JSON object, with version, expiry and grade beside the value."
 )
 @click.option("--expired", is_flag=True, help="Also when the scope has expired.")
-@asks_the_agent
+@asks_the_agent_or_files
 def command(client: Client, scope: str, section: str | None, names: bool, as_json: bool, expired: bool) -> None:
     """Print a section of an active scope as it was signed; without SECTION, all sections as one JSON object.
+
+    A map that is signed in parts, as routes in routes.2c and others, is one section here; a part's own
+    name gives it alone.
 
     All of it is of one version. It is printed as it comes, whatever its size: where the exit status is not 0, it is not
     whole. When the agent is down, the files that it left are read, and a note on standard error says so.
@@ -43,31 +47,45 @@ def _get(client: Client, scope: str, section: str | None, *, names: bool, as_jso
         _note(found.facts)
         _print(found, {"scope": scope, "section": section} if as_json else None)
     elif names:
-        for name, _ in client.sections(scope, expired=expired):
-            click.echo(name)
+        for name, _ in client.whole(scope, expired=expired):
+            click.echo(shown(name))
     else:
-        _print_all(client.sections(scope, expired=expired), scope, as_json=as_json)
+        _print_all(client.whole(scope, expired=expired), scope, as_json=as_json)
 
 
 def _print(found: Section, about: dict[str, object] | None) -> None:
     if about is None:
-        click.echo(found.data)
+        click.echo(shown_json(found.data))
     else:
-        click.echo(_opening(about | _known(found.facts)) + b',"value":' + found.data + b"}")
+        click.echo(_opening(about | _known(found.facts)) + b',"value":' + shown_json(found.data) + b"}")
 
 
-def _print_all(sections: Iterator[tuple[str, Section]], scope: str, *, as_json: bool) -> None:
+def _print_all(sections: Iterator[tuple[str, Iterator[Section]]], scope: str, *, as_json: bool) -> None:
     """As they come, none of them parsed."""
     between = b"{"
-    for name, section in sections:
+    for name, parts in sections:
+        first = next(parts)
         if between == b"{":
-            _note(section.facts)
+            _note(first.facts)
             if as_json:
-                between = _opening({"scope": scope} | _known(section.facts)) + b',"sections":{'
-        click.echo(between + _encoded(name) + b":" + section.data, nl=False)
+                between = _opening({"scope": scope} | _known(first.facts)) + b',"sections":{'
+        click.echo(between + _encoded(name) + b":", nl=False)
+        _print_parts(first, parts)
         between = b","
     end = b"{}" if between == b"{" else b"}"
     click.echo(end + b"}" if as_json and end == b"}" else end)
+
+
+def _print_parts(first: Section, others: Iterator[Section]) -> None:
+    """One value: the members of one part after those of the other."""
+    held = first.data
+    for part in others:
+        if len(held) > len(b"{}") and part.data != b"{}":
+            click.echo(shown_json(held[:-1]), nl=False)
+            held = b"," + part.data[1:]
+        elif held == b"{}":
+            held = part.data
+    click.echo(shown_json(held), nl=False)
 
 
 def _known(facts: Facts) -> dict[str, object]:

@@ -10,6 +10,7 @@ import click
 from holdfast.agent_options import EXITS, NO, asks_the_agent, note
 from holdfast.client import Client, Refused
 from holdfast.import_order import Carried, in_order
+from holdfast.shown import shown
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
@@ -52,15 +53,15 @@ def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bo
     except Refused as refused:
         if refused.status != UNPROCESSABLE:
             raise
-        note(("" if alone else f"{one.path}: ") + _explained(refused))
+        note(("" if alone else f"{shown(one.path)}: ") + _explained(refused))
         if as_json and not alone:
             _say_json(one, {"outcome": "refused", "reason": refused.code, "step": refused.step})
         return False
     if as_json:
         _say_json(one, outcome)
     else:
-        words = "  ".join(f"{name} {value}" for name, value in outcome.items())
-        click.echo(words if alone else f"{one.path}: {words}")
+        words = "  ".join(f"{name} {shown(value)}" for name, value in outcome.items())
+        click.echo(words if alone else f"{shown(one.path)}: {words}")
     return True
 
 
@@ -92,7 +93,7 @@ def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:
 
 def _explained(refused: Refused) -> str:
     where = "" if refused.step is None else f" at step {refused.step}"
-    text = f"refused{where}: {refused.code}: {refused}"
+    text = f"refused{where}: {shown(refused.code)}: {shown(refused)}"
     if refused.code in set(Reason):
         explanation = EXPLANATIONS[Reason(refused.code)]
         text += f"\n  meaning  {explanation.meaning}\n  to do    {explanation.remedy}"

@@ -3,6 +3,7 @@
 The agent joins, not this command: it holds the key. The token is never an argument, where every account could read it.
 """
 
+import json
 import os
 import pwd
 import sys
@@ -17,6 +18,7 @@ import click
 from agent.configuration import TOKEN_VARIABLE, ConfigurationError, Settings, load
 from agent.credentials import JOIN_TOKEN, credential
 from agent.token import TOKEN_BYTES, BadTokenFileError, parse_token, read_token
+from holdfast import join_by_file
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
 from holdfast.client import AgentDown, Client
 from holdfast.meanings import failure_text
@@ -26,36 +28,84 @@ EVERY_S = 0.5
 OUTSIDE = ("unenrolled", "joining")
 
 
-@click.command("join", epilog=EXITS, short_help="Join the cluster, with a token.")
+@click.command("join", epilog=EXITS, short_help="Join a cluster, by a join file or a token.")
 @click.option("--config", type=click.Path(path_type=Path), default=CONFIGURATION, show_default=True)
+@click.argument("join_file", required=False, metavar="[FILE]", type=click.Path(allow_dash=True, path_type=Path))
+@click.option("--node-id", metavar="ID",
+              help="With FILE: this node's id, where the file names none.  [default: its host name]")  # fmt: skip
+@click.option("--state-directory", type=click.Path(path_type=Path), metavar="DIR",
+              help="With FILE: the agent's, where agent.toml does not name a node yet.")  # fmt: skip
 @click.option("--token-file", type=click.Path(allow_dash=True, path_type=Path), help="The token; - for standard input.")
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Once it is a member, one JSON object that says so.")
 @asks_the_agent
-def command(client: Client, config: Path, token_file: Path | None, wait_s: int) -> None:
-    """Join the cluster that agent.toml names, with a token from a file or from standard input.
+def command(
+    client: Client,
+    config: Path,
+    join_file: Path | None,
+    node_id: str | None,
+    state_directory: Path | None,
+    token_file: Path | None,
+    wait_s: int,
+    as_json: bool,
+) -> None:
+    """Join a cluster: by FILE, which is what holdfastctl allow add --join-file has made; or by a token alone.
 
+    With FILE (0600, or - for standard input) nothing else is needed: the node's configuration, its CA and its token are
+    put in place, root keys are pinned, and the agent that runs takes them up. What stands in agent.toml stays.
+
+    Without FILE the node joins the cluster that agent.toml names, with a token from a file or from standard input.
     Without --token-file the token is the one that lies where the agent looks: coordinator.token_file of agent.toml,
     else the file that HOLDFAST_TOKEN_PATH names, /etc/holdfast/join.token, a systemd credential. Without any of them
     standard input is read. The token's file must be yours alone (0600). Run it as root, or as the agent's account. Exit
     0 once the node is a member, 1 when it is refused or the time is over; the agent goes on trying, and holdfast status
     says why.
     """
-    settings = _settings(config)
+    settings = _settings(config) if join_file is None else None
+    invited = None if join_file is None else join_by_file.read(join_file)
     before = _status(client)
     if before is not None and before["state"] not in OUTSIDE:
-        note(f"this node is a member of {before['cluster_id']} already ({before['state']}): nothing to do")
+        if invited is not None:
+            join_by_file.check_member(before, invited, node_id)
+        _say_member(before, as_json)
         return
-    place = settings.token_files()[0]
-    source = token_file or _lying_there(settings)
-    token = _token(source)
-    if source != place or not _is_the_agents(place, settings.node.state_directory):
-        _keep(token, place, settings.node.state_directory)
+    if invited is not None:
+        state = None if state_directory is None else state_directory.absolute()
+        place = join_by_file.put_in_place(config, invited, node_id, state)
+    else:
+        settings = settings or _settings(config)
+        _warn_of_first_use(config, settings)
+        place = _token_in_place(settings, token_file)
     if before is None:
         fail(
             f"the token is kept in {place}; the agent uses it when it starts: systemctl start holdfast-agent",
             AGENT_DOWN,
         )
-    _follow(client, before, place, wait_s)
+    joined = _followed(client, before, place, wait_s)
+    if as_json:
+        _say_json("joined", joined)
+    else:
+        click.echo(f"joined: {joined['node_id']} is a member of {joined['cluster_id']} ({joined['state']})")
+
+
+def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        _say_json("already_member", status)
+    note(f"this node is a member of {status['cluster_id']} already ({status['state']}): nothing to do")
+
+
+def _token_in_place(settings: Settings, token_file: Path | None) -> Path:
+    place = settings.token_files()[0]
+    source = token_file or _lying_there(settings)
+    token = _token(source)
+    if source != place or not _is_the_agents(place, settings.node.state_directory):
+        _keep(token, place, settings.node.state_directory)
+    return place
+
+
+def _say_json(outcome: str, status: Mapping[str, Any]) -> None:
+    about = {name: status[name] for name in ("node_id", "cluster_id", "state")}
+    click.echo(json.dumps({"outcome": outcome, **about}, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
 def _settings(config: Path) -> Settings:
@@ -66,6 +116,15 @@ def _settings(config: Path) -> Settings:
     if settings.coordinator is None:
         raise click.UsageError(f"{config} has a manual map and no [coordinator]: such a node joins nobody")
     return settings
+
+
+def _warn_of_first_use(config: Path, settings: Settings) -> None:
+    """What is trusted without a look is said before it is (threats D-19)."""
+    if not settings.trust.root_key_ids and settings.trust.bundle_file is None:
+        note(
+            f"WARNING: {config} pins no root keys ([trust] root_key_ids): those of the first answer are taken, "
+            "unseen and for good; holdfast status shows them until they are named there. A join file has them"
+        )
 
 
 def _lying_there(settings: Settings) -> Path | None:
@@ -125,8 +184,8 @@ def _status(client: Client) -> Mapping[str, Any] | None:
         return None
 
 
-def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int) -> None:
-    """Until it is a member, or was refused since `before`, or the time is over."""
+def _followed(client: Client, before: Mapping[str, Any], place: Path, wait_s: int) -> Mapping[str, Any]:
+    """The status once it is a member; it ends where it was refused since `before`, or the time is over."""
     said, tried = "", _tries(before)
     deadline = time.monotonic() + wait_s
     while True:
@@ -134,8 +193,7 @@ def _follow(client: Client, before: Mapping[str, Any], place: Path, wait_s: int)
         if status["state"] not in OUTSIDE:
             with suppress(OSError):  # a credential goes with its service
                 place.unlink()  # it is good for one join
-            click.echo(f"joined: {status['node_id']} is a member of {status['cluster_id']} ({status['state']})")
-            return
+            return status
         if _tries(status) > tried and (failure := status.get("join")) is not None:
             if failure["refused"]:
                 fail(f"refused: {failure_text(failure)}", NO)

@@ -25,8 +25,9 @@ def _running_since(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--scope", shell_complete=completion.scopes, help="The scope that the action rests on.")
 @click.option("--resource", help="The service, route, peer, endpoint or secret that it is about.")
 @click.option(
-    "--running-since", metavar="TIME", callback=_running_since, help="It has been running since YYYY-MM-DDTHH:MM:SSZ."
-)
+    "--running-since", metavar="TIME", callback=_running_since,
+    help="Ask about one that was there at YYYY-MM-DDTHH:MM:SSZ. Of services the node believes itself alone.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
 @asks_the_agent
 def command(
@@ -34,7 +35,8 @@ def command(
 ) -> None:
     """Ask whether this node may do ACTION now: exit 0 for yes, 1 for no.
 
-    For example start_service, open_session, open_route, add_peer, resolve_secret, continue_services.
+    For example continue_services, start_service, open_session, open_route, add_peer, resolve_secret. In an outage a
+    service may go on that the node has seen running while the head was fresh; else the answer is not_seen_running.
     """
     answer = client.may(action, scope=scope, resource=resource, running_since=running_since)
     if as_json:

@@ -9,22 +9,24 @@ from snapshot.remedies import EXPLANATIONS
 # The cause of a state -> what it means and what a person does (rules A2..A9).
 CAUSES = {
     "not_enrolled": "This node belongs to no cluster yet: get a token (holdfastctl tokens) and run holdfast join.",
-    "not_configured": "agent.toml names no cluster yet: fill in [node] and [coordinator], and restart holdfast-agent.",
+    "not_configured": "agent.toml names no cluster yet: holdfast join FILE, with a file of holdfastctl allow add.",
     "joining": "It is being admitted; holdfast status --watch shows when it is.",
     "no_bootstrap": "It is a member and waits for its first configuration: see holdfastctl nodes.",
     "no_head": "It is a member and waits for its first head, which says what it is to hold: see holdfastctl nodes.",
     "token_of_another_cluster": "The token is of another cluster: get one of this node's.",
-    "scope_expired": "A scope that the node cannot do without has expired: bring the coordinator back.",
+    "scope_expired": (
+        "A scope that the node is to hold has expired: bring the coordinator back. If it is there, a newer version "
+        "was refused, or none could be published: see what is said of the scope here, and holdfastctl fleet."
+    ),
     "no_degraded_policy": "The head has expired and no policy allows going on: bring the coordinator back.",
     "degraded_limit": "The time that the policy gives without a coordinator is over: bring it back.",
     "unconfirmed_start": "No coordinator was reached since the start, and the policy asks for that.",
     "clock_regressed": "The clock is behind what signed documents prove: set it right.",
-    "revoked_by_coordinator": "The coordinator says that this node is revoked: ask its operator.",
     "revoked": "This node was revoked. Once it is readmitted: holdfast store reset-identity, then holdfast join.",
     "node_behind": "The coordinator has recorded more than this node holds: it is fetching it again.",
     "store_regressed": "The store was put back: what is missing is fetched again.",
     "running_on_previous": "The active version was damaged, the one before serves: it is fetched again.",
-    "scope_missing": "A scope that the head lists has not arrived yet: holdfast explain names what was refused.",
+    "scope_missing": "A scope that the head lists has not arrived yet: holdfast explain SCOPE names what was refused.",
     "version_gap": "An increment did not fit: the full document is being fetched.",
     "head_expired": "No coordinator confirms the configuration any more; the policy says what goes on.",
 }
@@ -44,7 +46,7 @@ JOIN_REMEDIES = {
     "removed": "this node was removed: only an operator can admit it again",
     "bad_proof": "the proof of the key was not accepted: are the clocks right, and is there a proxy in between?",
     "not_ready": "the coordinator is not ready: see holdfastctl status there",
-    "too_many_requests": "too many joins from this address: it is tried again later",
+    "too_many_requests": "too many joins from this address, or documents at once: it is tried again later",
     "tls_failed": "the coordinator's certificate does not lead to coordinator.ca_file, or is for another name",
     "connect_failed": "nobody takes connections there: see coordinator.urls, the network and the coordinator",
     "timed_out": "nobody answers there in time: see coordinator.urls, the network and the coordinator",
@@ -54,6 +56,19 @@ JOIN_REMEDIES = {
     "bad_token_file": "put the token there as one line, for the agent's account alone (holdfast join does)",
     "bad_identity": "key and certificate do not go together: see the credential, else holdfast store reset-identity",
     "unusable_file": "put the file there, readable for the agent's account",
+    "store_full": "free space on the file system of the state directory: what is active stays active",
+}
+
+# What a node refuses by a bound of its own, beside format.md 7 (rules X26).
+NODES_OWN = {
+    "valid_from_too_far": (
+        "Its valid_from is more than seven days ahead: it is asked for again, seldom, and kept when it is near. "
+        "If nobody meant that, see who has the key that signed it: see Revoke in operating.md."
+    ),
+    "too_many_wait": (
+        "As much waits for its valid_from as this node keeps: it is asked for again, seldom. Very many such documents "
+        "are a sign that somebody else has a config key: see Revoke in operating.md."
+    ),
 }
 
 REFRESH_REQUIRED = (
@@ -61,9 +76,19 @@ REFRESH_REQUIRED = (
     "systemctl reload holdfast-agent"
 )
 
+FIRST_USE = "the root keys are those of the first answer, and nobody has confirmed them"
+FIRST_USE_REMEDY = (
+    "compare them with holdfastctl trust show; if they are the same, put them in agent.toml ([trust] root_key_ids, "
+    "in full in holdfast status --json) and restart the agent; if not, this node belongs to somebody else"
+)
+
 # Of the gate, where the state is not to blame (protocol.md 4).
 ANSWERS = {
     "not_in_policy": "The degraded_mode_policy does not allow it, or no active scope of this node names the resource.",
+    "not_seen_running": (
+        "This node has not seen the service running while the head was fresh, or its unit is not active now: "
+        "what never ran does not begin in an outage. Bring the coordinator back."
+    ),
     "signer_revoked": "The signer of the scope was revoked: a full document by another signer is needed.",
     "stale_epoch": "The scope is of an earlier authority epoch: a full document of the present one is needed.",
     "forbidden_in_degraded": "No node ever does this by itself: it is for the coordinator and its operators.",
@@ -82,7 +107,9 @@ def failure_text(failure: Mapping[str, Any]) -> str:
 def meaning(reason: str) -> str:
     """Of a rejection: what it means and what to do."""
     if reason == "validator_refused":
-        return f"{reason}. A service's validator did not accept it: holdfast explain shows what it said."
+        return f"{reason}. A service's validator did not accept it: holdfast explain SCOPE shows what it said."
+    if reason in NODES_OWN:
+        return f"{reason}. {NODES_OWN[reason]}"
     if reason not in set(Reason):
         return reason
     explanation = EXPLANATIONS[Reason(reason)]

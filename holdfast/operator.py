@@ -2,9 +2,11 @@
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import click
 
+from holdfast.shown import usage_shown
 from wire.version import VERSION
 
 # Subcommand -> the module that holds it, and its name there.
@@ -12,8 +14,11 @@ COMMANDS = {
     "allow": ("holdfast.operator_allow", "allow"),
     "apply": ("holdfast.operator_apply", "apply"),
     "audit": ("holdfast.operator_fleet", "audit"),
+    "backup": ("holdfast.operator_backup", "backup"),
     "coordinators": ("holdfast.operator_coordinators", "coordinators"),
     "diff": ("holdfast.operator_apply", "diff"),
+    "drill": ("holdfast.operator_drill", "drill"),
+    "due": ("holdfast.operator_due", "due"),
     "epoch": ("holdfast.operator_epoch", "epoch"),
     "explain": ("holdfast.operator_explain", "explain"),
     "fleet": ("holdfast.operator_fleet", "fleet"),
@@ -22,6 +27,8 @@ COMMANDS = {
     "operators": ("holdfast.operator_operators", "operators"),
     "publish": ("holdfast.operator_publish", "publish"),
     "recover": ("holdfast.operator_recover", "recover"),
+    "resources": ("holdfast.operator_resources", "resources"),
+    "restore": ("holdfast.operator_backup", "restore"),
     "revoke": ("holdfast.operator_revoke", "revoke"),
     "rotate": ("holdfast.operator_rotate", "rotate"),
     "show-certificate": ("holdfast.operator_certificate", "show_certificate"),
@@ -32,6 +39,10 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        with usage_shown():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 

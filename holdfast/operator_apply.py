@@ -9,6 +9,7 @@ from coordinator.resources import InvalidResources
 from holdfast import declared_files
 from holdfast import operator_output as output
 from holdfast.operator_socket import DIFFERENT, REFUSED, Asked, Failed, asks_the_coordinator, confirm
+from holdfast.shown import shown
 
 FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 
@@ -24,7 +25,8 @@ FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 def apply(asked: Asked, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool) -> None:
     """Show what the files change, ask, and change it in one transaction.
 
-    What was shown is what is done: if the state has moved meanwhile, nothing is.
+    What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
+    can be published now: it says what holds it back, and it goes out once that is gone.
     """
     body = {"files": read(places), "prune": prune, "drop_endpoints": drop_endpoints}
     plan = asked.post("apply", body={**body, "dry_run": True})
@@ -38,7 +40,17 @@ def apply(asked: Asked, places: tuple[Path, ...], prune: bool, drop_endpoints: b
         return
     confirm("Apply this?", yes=yes)
     done = asked.post("apply", body={**body, "based_on": plan["based_on"]})
-    asked.say(done, f"applied: {len(done['changes'])} changes, {len(done['touched'])} nodes get new configuration")
+    asked.say(done, _outcome(done))
+    if done["held_back"]:
+        raise SystemExit(DIFFERENT)
+
+
+def _outcome(done: dict[str, Any]) -> str:
+    changes, nodes = len(done["changes"]), len(done["touched"])
+    if done["held_back"]:
+        waiting = f"{nodes} nodes wait for their new configuration"
+        return f"applied: {changes} changes, and held back, {waiting}: {done['held_back']}; see holdfastctl status"
+    return f"applied: {changes} changes, {nodes} nodes get new configuration"
 
 
 @click.command()
@@ -81,7 +93,11 @@ def read(places: tuple[Path, ...]) -> dict[str, str]:
 
 def _render(plan: dict[str, Any]) -> None:
     for line in plan["lines"]:
-        click.echo(line)
+        click.echo(shown(line))
+    for warning in plan["warnings"]:
+        click.secho(f"warning: {shown(warning)}", fg="yellow", err=True)
+    if plan["held_back"]:
+        click.echo(f"holdfastctl: it would be held back: {shown(plan['held_back'])}", err=True)
 
 
 def _render_unpublished(answer: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""`holdfastctl show-certificate`: the coordinator's certificate, without network (rules K11, P15)."""
+"""`holdfastctl show-certificate`: the coordinator's certificate, and the CA that nodes are given for it.
+
+Without network (rules K11, P15).
+"""
 
 from pathlib import Path
 
@@ -7,7 +10,9 @@ import click
 from coordinator import configuration
 from holdfast import operator_output as output
 from holdfast.operator_socket import says_what_is_wrong
-from wire.certificate import BadCertificateError, Certificate, pem_to_der
+from wire.certificate import BadCertificateError, Certificate, names_as_issuer, pem_to_der
+
+_TITLES = {"file": "certificate", "authority": "CA for nodes"}
 
 
 @click.command("show-certificate")
@@ -17,14 +22,23 @@ from wire.certificate import BadCertificateError, Certificate, pem_to_der
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @says_what_is_wrong
 def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> None:
-    """The certificate that nodes are shown, and its fingerprint."""
+    """The certificate that nodes are shown, its fingerprint, and the CA file that they are given for it.
+
+    The CA is looked for beside the certificate, where init puts it. Another CA's file is not here: nodes are given
+    that one.
+    """
+    from coordinator.own_certificate import AUTHORITY  # noqa: PLC0415 - the network's library: no other command waits for it
+
     file = certificate or configuration.file_of(configuration.load(path).certificate)
     pem = file.read_bytes()
     try:
         found = Certificate.read(pem_to_der(pem))
     except BadCertificateError as error:
         raise click.UsageError(f"{file}: {error}") from None
-    answer = {
+    authority = _authority(file.absolute().with_name(AUTHORITY), found)
+    answer: dict[str, object] = {
+        "file": str(file.absolute()),
+        "authority": str(authority) if authority else None,
         "certificate": pem.decode("ascii", "replace"),
         "fingerprint": found.fingerprint,
         "names": list(found.names),
@@ -34,5 +48,15 @@ def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> Non
     if as_json:
         output.write_json(answer)
         return
-    output.facts((name.replace("_", " "), value) for name, value in answer.items() if name != "certificate")
-    click.echo(answer["certificate"], nl=False)
+    answer["authority"] = authority or f"not here: no {AUTHORITY} beside it has made it"
+    text = answer.pop("certificate")
+    output.facts((_TITLES.get(name, name.replace("_", " ")), value) for name, value in answer.items())
+    click.echo(text, nl=False)
+
+
+def _authority(place: Path, shown: Certificate) -> Path | None:
+    """The CA's file, where it is the one that has made the certificate."""
+    try:
+        return place if names_as_issuer(shown.der, pem_to_der(place.read_bytes())) else None
+    except (FileNotFoundError, BadCertificateError):
+        return None

@@ -9,7 +9,7 @@ from coordinator import configuration
 from coordinator.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
-from holdfast.operator_machine import set_up_here
+from holdfast.operator_machine import set_up_here, with_a_coordinators_libraries
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
@@ -40,7 +40,8 @@ def add(name: str, **given: object) -> None:
 
     Either all of it is there afterwards, or nothing.
     """
-    from holdfast import operator_founding  # noqa: PLC0415 - the database's library: no other command waits for it
+    with with_a_coordinators_libraries():
+        from holdfast import operator_founding  # noqa: PLC0415 - the database's library: no other command waits for it
 
     operator_founding.add_further({"coordinator_id": name, **given})
 
@@ -64,7 +65,8 @@ def remove(asked: Asked, name: str, yes: bool) -> None:
 @says_what_is_wrong
 def certificate(hosts: tuple[str, ...], ca: Path | None, path: Path, as_json: bool) -> None:
     """A new certificate for the coordinator of this machine, of the CA that nodes trust. It is shown after a reload."""
-    from coordinator import own_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+    with with_a_coordinators_libraries():
+        from coordinator import own_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
 
     at = configuration.load(path)
     for name in (at.certificate, at.key):

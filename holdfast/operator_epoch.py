@@ -2,7 +2,7 @@
 
 import click
 
-from holdfast.operator_signing import Signing, carry_out, root_key_options
+from holdfast.operator_signing import Signing, bundle_options, carry_out
 from holdfast.operator_socket import Asked, asks_the_coordinator
 
 
@@ -21,7 +21,7 @@ def show(asked: Asked) -> None:
 
 @epoch.command("raise")
 @click.option("--to", type=click.IntRange(2), help="[default: the next one]")
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def raise_(asked: Asked, to: int | None, signing: Signing) -> None:
     """Publish everything anew under a higher epoch.

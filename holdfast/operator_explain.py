@@ -44,7 +44,7 @@ STANDS = {
 def explain(
     asked: Asked, node_id: str, scope: str | None, section: str | None, most: int, places: tuple[Path, ...]
 ) -> None:
-    """Why a node is told what it is told: per scope type who grants it, what is published, what is about to change.
+    """Why a node is told what it is told: per scope who grants it, what is published, what is about to change.
 
     Of one SCOPE in whole: by which rule, which version, who signed it, what it says, from which declared resource
     each entry comes, and who holds it.
@@ -76,7 +76,7 @@ def _place(answer: dict[str, Any], places: Places) -> None:
 
 def _render_all(answer: dict[str, Any]) -> None:
     rows = [
-        (each["scope_type"], each["may_hold"], each["because"], _version(each["published"]), each["differs"] or "-")
+        (each["scope"], each["may_hold"], each["because"], _version(each["published"]), each["differs"] or "-")
         for each in answer["scopes"]
     ]
     output.table(("scope", "may hold", "because", "published", "about to change"), rows, nothing="no scopes")
@@ -91,7 +91,7 @@ def _render_value(answer: dict[str, Any]) -> None:
 
 
 def _render_one(answer: dict[str, Any]) -> None:
-    click.secho(f"{answer['node_id']} {answer['scope_type']}", bold=True)
+    click.secho(f"{answer['node_id']} {answer['scope']}", bold=True)
     output.facts([*_rule(answer), *_published(answer), *_who_holds(answer["holders"])])
     if answer["sections"]:
         click.echo()
@@ -164,7 +164,7 @@ def _version(one: dict[str, Any] | None) -> str:
 def _value(answer: dict[str, Any], section: dict[str, Any]) -> str:
     if section["is_shown"]:
         return json.dumps(section["value"], ensure_ascii=False)  # noqa: TID251 - an answer, no document
-    return f"holdfastctl explain {answer['node_id']} {answer['scope_type']} --section {section['name']}"
+    return f"holdfastctl explain {answer['node_id']} {answer['scope']} --section {section['name']}"
 
 
 def _name(entry: dict[str, Any]) -> str:

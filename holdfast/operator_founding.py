@@ -10,7 +10,7 @@ from typing import Any
 import click
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from coordinator import configuration, further, initialise
+from coordinator import configuration, further, initialise, starter
 from coordinator.database_fault import told
 from coordinator.initialise import Made, Wanted
 from coordinator.refusal import Refused
@@ -73,14 +73,19 @@ def _wanted(given: dict[str, object]) -> Wanted:
         database_url=database_url,
         passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
         configuration=None if path.exists() else (path, text),
+        declared=_declared(given, path),
         **{name: given[name] for name in names},  # type: ignore[arg-type]
     )
 
 
+def _declared(given: dict[str, object], configuration: Path) -> tuple[Path, str] | None:
+    """Beside the configuration. A folder that is there already is the operator's."""
+    path = configuration.absolute().parent / starter.FOLDER / starter.NAME
+    return None if path.parent.exists() else (path, starter.text(str(given["cluster_id"]), str(given["url"])))
+
+
 def configuration_text(given: dict[str, object], state: Path, database_url: str) -> str:
-    socket = given["admin_socket"] and Path(str(given["admin_socket"])).absolute()
-    wishes = {"admin": given["listen_admin"], "probes": given["listen_probes"], "admin_socket": socket}
-    further = "".join(f'{name} = "{value}"\n' for name, value in wishes.items() if value)
+    """Every listener stands in it, also those that are the daemon's own: a port that is taken can be found there."""
     return f"""\
 coordinator_id = "{given["coordinator_id"]}"
 
@@ -88,9 +93,15 @@ coordinator_id = "{given["coordinator_id"]}"
 url = "{database_url}"
 
 [listen]
+# Members, by their pinned certificates; and nodes that want to join.
 fleet = "{given["listen"]}"
 join = "{given["listen_join"]}"
-{further}
+# Probes and metrics for monitoring, over plain HTTP.
+probes = "{given["listen_probes"]}"
+# Operators: here by the Unix socket, and from elsewhere over TLS (empty: nobody).
+admin_socket = "{Path(str(given["admin_socket"])).absolute()}"
+admin = "{given["listen_admin"]}"
+
 [tls]
 certificate = "{state}/tls/server.pem"
 key = "{state}/tls/server-key.pem"
@@ -106,7 +117,8 @@ def _would_start(text: str) -> None:
     try:
         configuration.parse(text)
     except Refused as refused:
-        remedy = "correct the options: --listen, --listen-join, --listen-admin, --listen-probes, paths without quotes"
+        options = "--listen, --listen-join, --listen-probes, --admin-socket, --listen-admin"
+        remedy = f"correct the options: {options}, paths without quotes"
         raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
 
 
@@ -138,10 +150,12 @@ def _render(made: Made) -> None:
             ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
             ("CA for nodes", made.authority),
             ("configuration", made.configuration or "there already; not touched"),
+            ("first declared", made.declared or "there already; not touched"),
         ]
     )
     click.echo("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
-    click.echo("Next: systemctl start holdfast-coordinator, then holdfastctl allow add NODE")
+    folder = made.declared.parent if made.declared else "FILES"
+    click.echo(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
 
 
 def _render_further(made: further.Made) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from coordinator.ceremony import MOST_ROOTS
-from holdfast.operator_machine import set_up_here
+from holdfast.operator_machine import set_up_here, with_a_coordinators_libraries
 from holdfast.operator_signing import passphrase_option
 from holdfast.operator_socket import says_what_is_wrong
 from snapshot.signature import ALGORITHMS, ED25519
@@ -30,6 +30,7 @@ def init(**given: object) -> None:
 
     Either all of it is there afterwards, or nothing.
     """
-    from holdfast import operator_founding  # noqa: PLC0415 - the database's library: no other command waits for it
+    with with_a_coordinators_libraries():
+        from holdfast import operator_founding  # noqa: PLC0415 - the database's library: no other command waits for it
 
     operator_founding.found(given)

@@ -1,12 +1,14 @@
 """The options that say how a coordinator is set up on its machine: of `init`, and of `coordinators add`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from coordinator.configuration import DEFAULT_PATH
+from coordinator.configuration import DEFAULT_PATH, OPTIONAL
+from holdfast.operator_socket import REFUSED, Failed
 
 STATE = Path("/var/lib/holdfast-coordinator")
 
@@ -20,11 +22,23 @@ _OPTIONS = (
                  help="The coordinator's configuration, written if it is not there."),
     click.option("--listen", default="0.0.0.0:7443", show_default=True, help="For members."),
     click.option("--listen-join", default="0.0.0.0:7444", show_default=True, help="For nodes that want to join."),
-    click.option("--listen-admin", help="For operators from elsewhere. [default: nobody]"),
-    click.option("--listen-probes", help="For probes and metrics. [default: the daemon's own]"),
-    click.option("--admin-socket", type=_PATH, help="For operators here. [default: the daemon's own]"),
+    click.option("--listen-probes", default=OPTIONAL["listen", "probes"], show_default=True,
+                 help="For probes and metrics, over plain HTTP."),
+    click.option("--admin-socket", type=_PATH, default=OPTIONAL["listen", "admin_socket"], show_default=True,
+                 help="For operators here."),
+    click.option("--listen-admin", default="", help="For operators from elsewhere.  [default: nobody]"),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
 )  # fmt: skip
+
+
+@contextmanager
+def with_a_coordinators_libraries() -> Iterator[None]:
+    """An operator's machine need not have them; what makes a coordinator does."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        remedy = "on a coordinator's machine: apt install holdfast-coordinator, or pip install 'holdfast[coordinator]'"
+        raise Failed(f"this makes a coordinator and needs {error.name}; do it {remedy}", REFUSED) from None
 
 
 def set_up_here(function: Callable[..., Any]) -> Callable[..., Any]:

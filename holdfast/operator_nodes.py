@@ -4,8 +4,12 @@ from typing import Any
 
 import click
 
+from holdfast import operator_node
 from holdfast import operator_output as output
+from holdfast.operator_selection import selects_nodes
 from holdfast.operator_socket import Asked, asks_the_coordinator, confirm
+
+LATEST = 10  # events of one node, beside all the rest
 
 
 @click.group()
@@ -14,18 +18,21 @@ def nodes() -> None:
 
 
 @nodes.command("list")
+@selects_nodes
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
-    """Every member, revoked ones too."""
-    asked.show(asked.get("nodes"), _render_all)
+def list_(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | None) -> None:
+    """Every member, revoked ones too: how it is, which agent it runs, what it does not hold yet."""
+    found = list(asked.pages("nodes", site=site, label=labels, state=state))
+    asked.show({"nodes": found}, _render_all)
 
 
 @nodes.command()
 @click.argument("node_id")
 @asks_the_coordinator
 def show(asked: Asked, node_id: str) -> None:
-    """One member."""
-    asked.show(asked.get("nodes", node_id), lambda answer: output.facts(_facts(answer)))
+    """One member: what it is, what it holds, what it was like of late, and what it told last."""
+    answer = {**asked.get("nodes", node_id), **asked.get("nodes", node_id, "events", most=LATEST)}
+    asked.show(answer, operator_node.render)
 
 
 @nodes.command()
@@ -81,31 +88,32 @@ def _render_all(answer: dict[str, Any]) -> None:
             each["node_id"],
             each["kind"],
             each["site_id"],
-            _state(each),
+            each["state"],
+            each["why"] or "-",
+            each["agent_version"],
             output.time(each["last_seen"]),
-            each["generation"],
+            output.time(each["certificate_expires_at"]),
+            each["labels"],
         )
         for each in answer["nodes"]
     )
-    columns = ("node", "kind", "site", "state", "last seen", "generation")
-    output.table(columns, rows, nothing="no members; `holdfastctl allow add` lets one join")
+    columns = (
+        "node",
+        "kind",
+        "site",
+        "state",
+        "not as it should be",
+        "agent",
+        "last seen",
+        "certificate until",
+        "labels",
+    )
+    output.table(columns, rows, nothing="no such member; `holdfastctl allow add` lets one join")
 
 
 def _render_events(answer: dict[str, Any]) -> None:
     rows = ((each["at"], each["event"], each["scope"] or "-", each["detail"]) for each in answer["events"])
     output.table(("at", "what", "scope", "detail"), rows, nothing="the node has told of nothing yet")
-
-
-def _facts(answer: dict[str, Any]) -> list[tuple[str, object]]:
-    times = ("first_seen", "last_seen", "revoked_at")
-    return [
-        (name.replace("_", " "), output.time(value) if name in times and value else value)
-        for name, value in answer.items()
-    ]
-
-
-def _state(entry: dict[str, Any]) -> str:
-    return "member" if entry["revoked_at"] is None else "revoked"
 
 
 def _render_versions(answer: dict[str, Any]) -> None:

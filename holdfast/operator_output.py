@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.shown import shown
 from snapshot.identifiers import format_time
 
 PIPE_WIDTH = 240  # nothing is cut off where nobody looks at a screen
@@ -55,9 +56,9 @@ def text(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(text, value)) or "-"
         case dict():
-            return ", ".join(f"{name}={text(each)}" for name, each in value.items()) or "-"
+            return ", ".join(f"{shown(name)}={text(each)}" for name, each in value.items()) or "-"
         case _:
-            return str(value)
+            return shown(value)
 
 
 def time(seconds: float | None) -> str:

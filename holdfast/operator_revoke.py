@@ -8,7 +8,7 @@ import click
 from coordinator import custody, wishes
 from holdfast import operator_output as output
 from holdfast.operator_rotate import REQUESTS, keys_directory, whole_key_id
-from holdfast.operator_signing import Signing, carry_out, drafted, finish_with_key, root_key_options
+from holdfast.operator_signing import Signing, bundle_options, carry_out, drafted, finish_with_key
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm
 from snapshot.bundle import ACTIVE, CONFIG
 
@@ -83,7 +83,7 @@ def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - th
 @reason_option
 @click.option("--new-key-to", type=click.Path(path_type=Path), is_flag=False, flag_value=OWN,
               help="Add a new config key in the same bundle: to this directory, or the coordinator's own.")  # fmt: skip
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing: Signing) -> None:
     """A key in wrong hands.
@@ -133,4 +133,4 @@ def _by_bundle(asked: Asked, key_id: str, new_key_to: Path | None, signing: Sign
     directory = keys_directory(asked) if new_key_to == OWN else new_key_to
     new = custody.new_key()
     made.append(wishes.add(CONFIG, new.algorithm, new.public_key))
-    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": made}), CONFIG, new, directory)
+    finish_with_key(asked, signing, drafted(asked, signing, *REQUESTS, body={"wishes": made}), CONFIG, new, directory)

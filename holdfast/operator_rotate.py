@@ -7,7 +7,7 @@ import click
 
 from coordinator import custody, wishes
 from holdfast import operator_trust
-from holdfast.operator_signing import Signing, carry_out, drafted, finish_with_key, root_key_options
+from holdfast.operator_signing import Signing, bundle_options, carry_out, drafted, finish_with_key
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ALGORITHMS, ED25519
@@ -37,7 +37,7 @@ def status(asked: Asked) -> None:
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True)
 @click.option("--not-after", metavar="TIME", help="Its end, YYYY-MM-DDTHH:MM:SSZ.  [default: config 1 year, root 20]")
 @click.option("--scope-type", "scope_types", multiple=True, help="Of a config key: sign only this, and further ones.")
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def add(
     asked: Asked,
@@ -59,13 +59,14 @@ def add(
     directory = new_key_to or _keys_directory(asked, purpose)
     key = custody.new_key(algorithm)
     wish = wishes.add(purpose, key.algorithm, key.public_key, **more)
-    finish_with_key(asked, signing, drafted(asked, *REQUESTS, body={"wishes": [wish]}), purpose, key, directory)
+    request = drafted(asked, signing, *REQUESTS, body={"wishes": [wish]})
+    finish_with_key(asked, signing, request, purpose, key, directory)
 
 
 @rotate.command()
 @click.argument("key_id")
 @click.option("--early", is_flag=True, help="Before the date that `rotate status` gives.")
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def retire(asked: Asked, key_id: str, early: bool, signing: Signing) -> None:
     """An old key signs no more. What it has signed stays good for the time of key rollout.
@@ -81,7 +82,7 @@ def retire(asked: Asked, key_id: str, early: bool, signing: Signing) -> None:
 
 @rotate.command()
 @click.argument("key_id")
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def remove(asked: Asked, key_id: str, signing: Signing) -> None:
     """A key whose rollout is over leaves the bundle."""
@@ -92,7 +93,7 @@ def remove(asked: Asked, key_id: str, signing: Signing) -> None:
 @rotate.command()
 @click.argument("purpose", type=click.Choice([CONFIG, ROOT]))
 @click.argument("number", type=click.IntRange(1, 16))
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def threshold(asked: Asked, purpose: str, number: int, signing: Signing) -> None:
     """How many keys of a purpose have to sign."""

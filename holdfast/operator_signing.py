@@ -18,6 +18,7 @@ from coordinator import custody, signing_requests
 from coordinator.signing_key import SigningKey
 from coordinator.signing_requests import SigningRequest
 from holdfast.operator_socket import REFUSED, UNCONFIRMED, Asked, Failed, confirm
+from holdfast.shown import shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
 
@@ -26,12 +27,24 @@ FILE_SUFFIX = ".request.json"
 
 @dataclass(frozen=True)
 class Signing:
-    """How a request is to be signed: `keys` are key files or directories of them."""
+    """How a request is to be signed: `keys` are key files or directories of them. `despite_reports`: members that
+    report bundles which the coordinator does not know are not believed (held_bundles.py).
+    """
 
     keys: tuple[Path, ...]
     passphrase_files: tuple[Path, ...]
     request: Path | None
     yes: bool
+    despite_reports: bool = False
+
+
+def bundle_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The same of a command that makes a trust bundle."""
+    return click.option(
+        "--despite-reports",
+        is_flag=True,
+        help="After a restored backup: go on although members report later bundles, whose reports are false.",
+    )(root_key_options(function))
 
 
 def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -52,8 +65,16 @@ def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--yes", is_flag=True, help="Do not ask.")
     @wraps(function)
-    def wrapped(*arguments: Any, keys: Any, passphrase_files: Any, request: Any, yes: bool, **given: Any) -> None:  # noqa: ANN401 - as click hands them on
-        function(*arguments, signing=Signing(keys, passphrase_files, request, yes), **given)
+    def wrapped(
+        *arguments: object,
+        keys: tuple[Path, ...],
+        passphrase_files: tuple[Path, ...],
+        request: Path | None,
+        yes: bool,
+        despite_reports: bool = False,
+        **given: object,
+    ) -> None:
+        function(*arguments, signing=Signing(keys, passphrase_files, request, yes, despite_reports), **given)
 
     return wrapped
 
@@ -70,15 +91,22 @@ def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
 
 def carry_out(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> None:
     """Ask the coordinator for a request, and have it signed."""
-    finish(asked, signing, drafted(asked, *segments, body=body))
+    finish(asked, signing, drafted(asked, signing, *segments, body=body))
 
 
-def drafted(asked: Asked, *segments: str, body: dict[str, object]) -> SigningRequest:
+def drafted(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> SigningRequest:
     """The request, as the coordinator makes it from what stands in its database. Nothing is changed by it."""
-    request = signing_requests.read(asked.post(*segments, body=body)["request"])
+    answer = asked.post(*segments, body=body | _as_given(signing.despite_reports))
+    request = signing_requests.read(answer["request"])
     if not asked.as_json:
         describe(request)
+        for each in answer.get("reports", []):
+            click.echo(f"warning: {each['node_id']} reports trust bundle {each['version']}, unproven", err=True)
     return request
+
+
+def _as_given(despite_reports: bool) -> dict[str, object]:
+    return {"despite_reports": True} if despite_reports else {}
 
 
 def finish(asked: Asked, signing: Signing, request: SigningRequest) -> None:
@@ -87,7 +115,7 @@ def finish(asked: Asked, signing: Signing, request: SigningRequest) -> None:
         confirm(f"Sign {request.about}?", yes=signing.yes)
         request = sign(request, signing.keys, signing.passphrase_files)
     if request.is_complete():
-        bring_in(asked, request)
+        bring_in(asked, request, despite_reports=signing.despite_reports)
     else:
         _write_away(asked, signing, request)
 
@@ -128,21 +156,23 @@ def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequen
     return request
 
 
-def bring_in(asked: Asked, request: SigningRequest) -> None:
+def bring_in(asked: Asked, request: SigningRequest, *, despite_reports: bool = False) -> None:
     """Hand the signed document to the coordinator, which judges it as a node would."""
     where = "recoveries" if request.envelope.kind == RECOVERY else "trust"
-    asked.say(hand_in(asked, where, request.document().to_bytes()), f"done: {request.about}")
+    taken = hand_in(asked, where, request.document().to_bytes(), despite_reports=despite_reports)
+    asked.say(taken, f"done: {request.about}")
 
 
-def hand_in(asked: Asked, where: str, document: bytes) -> dict[str, Any]:
+def hand_in(asked: Asked, where: str, document: bytes, *, despite_reports: bool = False) -> dict[str, Any]:
     """A container, by the route that takes it; its answer."""
-    return asked.post(where, body={"document": base64.b64encode(document).decode()})
+    body: dict[str, object] = {"document": base64.b64encode(document).decode()}
+    return asked.post(where, body=body | _as_given(despite_reports))
 
 
-def describe(request: SigningRequest) -> None:
-    click.echo(request.about)
+def describe(request: SigningRequest, *, err: bool = False) -> None:
+    click.echo(shown(request.about), err=err)
     for line in request.changes():
-        click.echo(f"  {line}")
+        click.echo(f"  {shown(line)}", err=err)
 
 
 def missing(request: SigningRequest) -> str:

@@ -1,6 +1,6 @@
 """The coordinator as an operator asks it, and what a refusal says and does (docs/admin-api.md)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,8 @@ from coordinator.refusal import Refused
 from coordinator.signing_key import UnusableKeyError
 from holdfast import operator_output
 from holdfast.operator_place import Afar, Place, Socket, UnusablePlaceError
+from holdfast.shown import shown_lines
+from holdfast.starting import wait_for
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
 DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
@@ -42,7 +44,7 @@ class Failed(click.ClickException):
         self.code = code
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - as click has it
-        click.echo(f"holdfastctl: {self.message}", err=True)
+        click.echo(f"holdfastctl: {shown_lines(self.message)}", err=True)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ class Asked:
 
     def get(self, *segments: str, **query: object) -> dict[str, Any]:
         return self._ask("GET", segments, query=query)
+
+    def pages(self, name: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Every entry of a list that is told by pages, from the member of its name."""
+        after = None
+        while True:
+            answer = self.get(name, after=after, **query)
+            yield from answer[name]
+            after = answer["next"]
+            if after is None:
+                return
 
     def post(self, *segments: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         return self._ask("POST", segments, body=body or {})
@@ -84,7 +96,9 @@ class Asked:
         body: Mapping[str, object] | None = None,
     ) -> dict[str, Any]:
         path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
-        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        given: list[tuple[str, str | int | float | bool | None]] = [
+            (name, str(each)) for name, value in (query or {}).items() for each in _each(value)
+        ]
         try:
             with self.place.client() as client:
                 answer = client.request(method, path, params=given, json=body)
@@ -99,6 +113,13 @@ class Asked:
         if answer.is_success and isinstance(value, dict):
             return value
         raise _refusal(value if isinstance(value, dict) else {})
+
+
+def _each(value: object) -> Sequence[object]:
+    """A member of a query may stand there several times, once, or not at all."""
+    if value is None:
+        return ()
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
@@ -116,7 +137,10 @@ def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     @says_what_is_wrong
     def wrapped(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
-        function(Asked(_place(click.get_current_context(), socket), as_json), **given)
+        place = _place(click.get_current_context(), socket)
+        if isinstance(place, Socket):  # whoever starts a coordinator is on its machine
+            wait_for(place.path)
+        function(Asked(place, as_json), **given)
 
     return wrapped
 

@@ -1,6 +1,5 @@
 """`holdfastctl tokens`: what a node needs once, to join (rules K25, K26)."""
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 
 from holdfast import operator_output as output
+from holdfast.operator_join_file import facts_for_nodes, join_file_options, new_file, write
 from holdfast.operator_socket import Asked, asks_the_coordinator, confirm
 
 _UNITS = {"": 1, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -26,7 +26,7 @@ def lifetime(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 @click.group()
 def tokens() -> None:
-    """Join tokens: each is good for one node, once."""
+    """Join tokens: each is good for one node, once; or for as many as it says."""
 
 
 @tokens.command()
@@ -34,20 +34,39 @@ def tokens() -> None:
 @click.option("--site", "site_id", metavar="ID", help="To join this site.  [default: the node's own, else default]")
 @click.option("--lifetime", "lifetime_s", callback=lifetime, metavar="TIME", help="10min to 7d.  [default: 24h]")
 @click.option("--out", type=click.Path(path_type=Path), help="Write it to a new file (0600) and do not show it.")
+@click.option("--uses", type=click.IntRange(1, 10_000), help="For so many nodes of the site, each once.  [default: 1]")
+@click.option("--nodes", metavar="BEGIN*", help="Let in ids that begin so, as gw-*, without an entry for each.")
+@join_file_options
 @asks_the_coordinator
-def create(asked: Asked, out: Path | None, **given: object) -> None:
-    """A new token. It is shown once and kept nowhere: put it into /etc/holdfast/join.token on the node."""
-    descriptor = None if out is None else os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        answer = asked.post("tokens", body={name: value for name, value in given.items() if value is not None})
-    except BaseException:
-        if out is not None:
-            out.unlink()
-        raise
-    if descriptor is not None:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(answer.pop("token") + "\n")
-    asked.show(answer, lambda _: _render_one(answer, out))
+def create(
+    asked: Asked,
+    out: Path | None,
+    join_file: Path | None,
+    join_urls: tuple[str, ...],
+    node_ca: Path | None,
+    **given: object,
+) -> None:
+    """A new token. It is shown once and kept nowhere: put it into /etc/holdfast/join.token on the node.
+
+    For an image: --site S --uses N --nodes 'gw-*' --join-file FILE. Each of N nodes joins by the same file, under the
+    id that it has from its own configuration or host name. Without --nodes it has to be on the allowlist.
+    """
+    if out is not None and join_file is not None:
+        raise click.UsageError("--out and --join-file are two files for one token; give one of them")
+    body = {name: value for name, value in given.items() if value is not None}
+    file = out or join_file
+    if file is None:
+        answer = asked.post("tokens", body=body)
+    else:
+        with new_file(file) as opened:
+            facts = None if join_file is None else facts_for_nodes(asked, join_urls, node_ca)
+            answer = asked.post("tokens", body=body)
+            if facts is None:
+                opened.write(answer["token"] + "\n")
+            else:
+                write(opened, facts, answer)
+        del answer["token"]
+    asked.show(answer, lambda _: _render_one(answer, file))
 
 
 @tokens.command("list")
@@ -68,7 +87,7 @@ def revoke(asked: Asked, jti: str, yes: bool) -> None:
 
 
 def _render_one(answer: dict[str, Any], out: Path | None) -> None:
-    for_whom = f"{answer['node_id'] or 'any allowed node'} at {answer['site_id']}"
+    for_whom = f"{_whom(answer)} at {answer['site_id']}"
     click.echo(f"token {answer['jti']}, until {output.time(answer['expires_at'])}, for {for_whom}", err=True)
     click.echo(answer["token"] if out is None else str(out))
 
@@ -77,7 +96,7 @@ def _render(answer: dict[str, Any]) -> None:
     rows = (
         (
             each["jti"],
-            each["node_id"] or "any",
+            _whom(each),
             each["site_id"],
             _state(each),
             output.time(each["expires_at"]),
@@ -91,4 +110,13 @@ def _render(answer: dict[str, Any]) -> None:
 def _state(each: dict[str, Any]) -> str:
     if each["revoked_at"] is not None:
         return "revoked"
+    if each["uses"] > 1:
+        return f"{each['used']} of {each['uses']} used"
     return "unused" if each["used_by"] is None else f"used by {each['used_by']}"
+
+
+def _whom(each: dict[str, Any]) -> str:
+    if each["node_id"] is not None:
+        return str(each["node_id"])
+    beside = f" or {each['nodes']}" if each["nodes"] else ""
+    return f"any allowed node{beside}" if each["uses"] == 1 else f"{each['uses']} allowed nodes{beside}"

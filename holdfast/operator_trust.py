@@ -11,25 +11,29 @@ from cryptography.hazmat.primitives import serialization
 from coordinator import custody, signing_requests
 from coordinator.refusal import Refused
 from coordinator.signing_key import SigningKey, UnusableKeyError
+from coordinator.signing_requests import SigningRequest
 from holdfast import operator_output as output
 from holdfast.operator_signing import (
     Signing,
     ask_passphrase,
     bring_in,
+    bundle_options,
     carry_out,
     describe,
     hand_in,
     missing,
     passphrase_option,
     read_request,
-    root_key_options,
     sign,
     write_request,
 )
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.shown import shown
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import SUFFIX, ChunkParts
 from snapshot.signature import ALGORITHMS, ED25519
+
+in_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
 @click.group()
@@ -46,7 +50,7 @@ def show(asked: Asked) -> None:
 
 @trust.command("export-request")
 @click.option("--restore", nargs=2, multiple=True, metavar="CATEGORY VALUE", help="No longer revoke this.")
-@root_key_options
+@bundle_options
 @asks_the_coordinator
 def export_request(asked: Asked, restore: tuple[tuple[str, str], ...], signing: Signing) -> None:
     """The next bundle without another wish: a new lifetime, and what has been revoked meanwhile.
@@ -64,35 +68,54 @@ def export_request(asked: Asked, restore: tuple[tuple[str, str], ...], signing: 
 @passphrase_option
 @click.option("--out", type=click.Path(path_type=Path), help="Where the signed request goes.  [default: in place]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@in_json
 @says_what_is_wrong
 def sign_request(
-    request: Path, keys: tuple[Path, ...], passphrase_files: tuple[Path, ...], out: Path | None, yes: bool
+    request: Path,
+    keys: tuple[Path, ...],
+    passphrase_files: tuple[Path, ...],
+    out: Path | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Sign a request, on the machine where root keys are. It needs neither a coordinator nor a network."""
     asked_for = read_request(request)
-    describe(asked_for)
+    describe(asked_for, err=as_json)
     confirm(f"Sign {asked_for.about}?", yes=yes)
     signed = sign(asked_for, keys, passphrase_files)
     write_request(out or request, signed)
-    click.echo(f"signed: {out or request}; {missing(signed)}")
+    if as_json:
+        output.write_json({"request": str(out or request), **_known(signed)})
+    else:
+        click.echo(f"signed: {shown(out or request)}; {missing(signed)}")
 
 
 @trust.command("show-request")
 @click.argument("request", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@in_json
 @says_what_is_wrong
-def show_request(request: Path) -> None:
+def show_request(request: Path, as_json: bool) -> None:
     """What signing a request would do, and which signatures it has. It needs no coordinator."""
     found = read_request(request)
+    if as_json:
+        output.write_json({"request": str(request), **_known(found)})
+        return
     describe(found)
     for key_id in found.envelope.signers:
         click.echo(f"  {'signed' if key_id in found.signatures else 'asked '}  {key_id}")
     click.echo(missing(found))
 
 
+def _known(request: SigningRequest) -> dict[str, object]:
+    signed = {key_id: key_id in request.signatures for key_id in request.envelope.signers}
+    return {"about": request.about, "changes": request.changes(), "signed": signed, "missing": missing(request)}
+
+
 @trust.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--despite-reports", is_flag=True, help="Members that report other bundles of that number are wrong.")
 @asks_the_coordinator
-def import_files(asked: Asked, files: tuple[Path, ...]) -> None:
+def import_files(asked: Asked, files: tuple[Path, ...], despite_reports: bool) -> None:
     """Bring a signed request back, or bundles (.hfs) that a database from a backup does not know any more.
 
     Copies of a request that were signed on several machines are put together. Bundles are those of `trust export`; they
@@ -102,15 +125,15 @@ def import_files(asked: Asked, files: tuple[Path, ...]) -> None:
     if bundles and len(bundles) < len(files):
         raise Failed("requests and bundles are brought in one after the other; nothing was changed", REFUSED)
     if bundles:
-        _bring_bundles(asked, bundles)
+        _bring_bundles(asked, bundles, despite_reports=despite_reports)
         return
     request = read_request(files[0])
     for path in files[1:]:
         request = request.merged(read_request(path))
-    bring_in(asked, request)
+    bring_in(asked, request, despite_reports=despite_reports)
 
 
-def _bring_bundles(asked: Asked, paths: Sequence[Path]) -> None:
+def _bring_bundles(asked: Asked, paths: Sequence[Path], *, despite_reports: bool) -> None:
     """Those that are known already are passed over; of the others each is judged as its successor's base."""
     found = _by_version(paths)
     held = _held_since(asked, min(found))
@@ -119,7 +142,8 @@ def _bring_bundles(asked: Asked, paths: Sequence[Path]) -> None:
             remedy = "nothing was changed: find out which of them the nodes hold"
             raise Failed(f"conflict: the coordinator holds another bundle {version}; {remedy}", REFUSED)
     new = sorted(found.keys() - held.keys())
-    added = [hand_in(asked, "trust", found[version])["version"] for version in new]
+    taken = (hand_in(asked, "trust", found[version], despite_reports=despite_reports) for version in new)
+    added = [each["version"] for each in taken]
     asked.say({"added": added}, f"added: {', '.join(map(str, added)) or 'nothing: all are here already'}")
 
 
@@ -160,13 +184,19 @@ def _version_of(path: Path, data: bytes) -> int:
 @click.option("--to", type=click.Path(path_type=Path), required=True, help="The directory that the key is put into.")
 @click.option("--encrypt", is_flag=True, help="Under a passphrase, from --passphrase-file or asked for.")
 @passphrase_option
+@in_json
 @says_what_is_wrong
-def new_key(purpose: str, algorithm: str, to: Path, encrypt: bool, passphrase_files: tuple[Path, ...]) -> None:
+def new_key(
+    purpose: str, algorithm: str, to: Path, encrypt: bool, passphrase_files: tuple[Path, ...], as_json: bool
+) -> None:
     """Make a key where it is to stay; its public half, beside it, goes to the coordinator (`rotate add`)."""
     path, key = made_key(purpose, to, new_passphrase(encrypt, passphrase_files), algorithm)
     public = path.with_suffix(".pub.pem")
     public.write_bytes(public_pem(key))
-    click.echo(f"{key.key_id}\n  private  {path}\n  public   {public}")
+    if as_json:
+        output.write_json({"key_id": key.key_id, "private": str(path), "public": str(public)})
+    else:
+        click.echo(f"{key.key_id}\n  private  {path}\n  public   {public}")
 
 
 @trust.command("export")

@@ -1,5 +1,6 @@
 """`holdfast store reset-identity`: the node's key and membership end, what it must not forget stays (rules L13, A9)."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ STOP = "stop the agent first: systemctl stop holdfast-agent.socket holdfast-agen
 @click.command("reset-identity", epilog=EXITS, short_help="End this node's identity; it joins anew with a token.")
 @options
 @click.option("--yes", "typed", metavar="NODE_ID", help="Do not ask: this node is meant.")
-def command(root: str, cluster: str, typed: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="What has ended, as JSON; the question is on standard error.")
+def command(root: str, cluster: str, typed: str | None, as_json: bool) -> None:
     """End this node's identity: its private key is destroyed, its membership is over, its scopes are let go.
 
     The agent must not run. Asks for the node id to be typed. The pinned root keys, the trust bundle, the floors of what
@@ -40,17 +42,23 @@ def command(root: str, cluster: str, typed: str | None) -> None:
     with _held(path) as held, _opened(held, name) as store:
         former = identity_reset.look(store)
         if not former.exists:
-            click.echo(f"no identity is left in {path}: the node joins with a token, holdfast join")
+            nothing = f"no identity is left in {path}: the node joins with a token, holdfast join"
+            click.echo(_json(former, is_reset=False) if as_json else nothing)
             return
         if not former.node_id:
             raise StoreError(StoreFault.STORE_CORRUPT, f"nothing in {store.paths.identity} says whose it is")
-        click.echo(_told(former, name))
-        _confirm(former.node_id, typed)
+        click.echo(_told(former, name), err=as_json)
+        _confirm(former.node_id, typed, err=as_json)
         try:
             identity_reset.reset(store, held.disk, former, now=wall_clock())
         except OSError as error:
             raise refusal(error) from error
-    click.echo(_next(former))
+    click.echo(_json(former, is_reset=True) if as_json else _next(former))
+
+
+def _json(former: "Identity", *, is_reset: bool) -> str:
+    about = {"node_id": former.node_id, "certificate_sha256": former.fingerprint, "scopes": list(former.scopes)}
+    return json.JSONEncoder(sort_keys=True).encode({"reset": is_reset, **about, "revoked": former.revoked})
 
 
 def _held(path: Path) -> Root:
@@ -69,9 +77,9 @@ def _opened(root: Root, cluster: str) -> Store:
     return Store.open(root, cluster, now=wall_clock(), map_bytes=max(MAP_BYTES, 2 * size))
 
 
-def _confirm(node_id: str, typed: str | None) -> None:
+def _confirm(node_id: str, typed: str | None, *, err: bool) -> None:
     if typed is None:
-        click.echo("Type the node id to go on: ", nl=False)
+        click.echo("Type the node id to go on: ", nl=False, err=err)
         sys.stdout.flush()
         typed = sys.stdin.readline().strip()
     if typed != node_id:

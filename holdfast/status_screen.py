@@ -10,7 +10,9 @@ from rich.text import Text
 
 from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
-from holdfast.meanings import CAUSES, REFRESH_REQUIRED, failure_text, meaning
+from holdfast.meanings import CAUSES, FIRST_USE, FIRST_USE_REMEDY, REFRESH_REQUIRED, failure_text, meaning
+from holdfast.shown import shown
+from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
 from store.errors import REMEDY as STORE_REMEDY
 
@@ -37,7 +39,7 @@ def screen(status: Status, now: float) -> RenderableType:
     problems = list(problems_of(status, now))
     if problems:
         parts += [Text(), Text("To look at", style="bold")]
-        parts += [Padding(Text(f"- {problem}"), (0, 0, 0, 2)) for problem in problems]
+        parts += [Padding(Text(f"- {shown(problem)}"), (0, 0, 0, 2)) for problem in problems]
     return Group(*parts)
 
 
@@ -58,8 +60,11 @@ def _freshness(status: Status, now: float) -> Text:
     manual = any(source["kind"] == "manual" for source in status.get("sources", ()))
     who = "by its manual map" if manual else "by the coordinator" if grade == "fresh" else "by a coordinator"
     said = f"confirmed {who}" if grade == "fresh" else f"not confirmed {who} any more"
+    style = GRADES[grade]
+    if grade == "fresh" and status.get("rollback_check") == "unconfirmed":
+        said, style = f"not confirmed {who} since the start", GRADES["stale"]
     return Text.assemble(
-        (said, GRADES[grade]), f"  head {head['generation']}, ",
+        (said, style), f"  head {head['generation']}, ",
         f"{'expires' if grade == 'fresh' else 'expired'} {until(head['expires_at'], now)}",
     )  # fmt: skip
 
@@ -96,7 +101,7 @@ def _services(status: Status) -> Table:
         ready = Text("yes", style="green") if service["ready"] else Text(f"no, {service['reason']}", style="red")
         told = service["told_generation"]
         said = "-" if told is None else f"{told}{'' if service['up_to_date'] else ', behind'}"
-        answer = Text(service["answer"], style="" if service["answer_ok"] is not False else "red")
+        answer = Text(shown(service["answer"]), style="" if service["answer_ok"] is not False else "red")
         table.add_row(name, ready, said, answer)
     return table
 
@@ -116,19 +121,28 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
         )
     cause = status.get("fence") or status.get("cause")
     if cause and (failure is None or cause in CAUSES):
-        yield f"{cause}: {CAUSES.get(cause, 'see holdfast explain and the journal of holdfast-agent')}"
-    for name, scope in status["scopes"].items():
-        yield from _problems_of_scope(name, _active(name, status), scope["last_rejected"], now)
+        yield f"{cause}: {CAUSES.get(cause, 'see the journal of holdfast-agent')}"
+    yield from _problems_of_roots(status.get("roots"))
+    for name in status["scopes"]:
+        yield from _problems_of_scope(name, status, now)
     for name in status.get("refresh_required", ()):
         yield f"{name}: {REFRESH_REQUIRED}"
     yield from _problems_of_sources(status.get("sources", ()))
     for name, service in status["services"].items():
-        if service["answer_ok"] is False:
+        if service.get("outcome") == "not_running":
+            yield f"{name} did not run when it was told: systemctl status of its unit; its start reads what is active"
+        elif service["answer_ok"] is False:
             yield f"{name} could not be told: {service['answer']}"
     if fault := status.get("store", {}).get("fault"):
         yield f"{fault}: {STORE_REMEDY.get(fault, 'see the journal of holdfast-agent')}"
+    yield from _problems_of_ends(status.get("ends", ()), now)
     if status["files"]["error"]:
         yield f"the files are not up to date: {status['files']['error']}"
+
+
+def _problems_of_roots(roots: Mapping[str, Any] | None) -> Iterator[str]:
+    if roots is not None and not roots["confirmed"]:
+        yield f"{FIRST_USE}: {', '.join(map(short, roots['root_key_ids']))}; {FIRST_USE_REMEDY}"
 
 
 def _problems_of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -138,19 +152,40 @@ def _problems_of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{source['url']} ({source['kind']}): {source['error']}; {again}"
 
 
+def _problems_of_ends(ends: Iterable[Mapping[str, Any]], now: float) -> Iterator[str]:
+    for each in ends:
+        if each["urgency"] in (Urgency.SOON, Urgency.ENDED):
+            what = f"{each['what'].replace('_', ' ')} {short(each['name'])}"
+            verb = "has ended" if each["urgency"] == Urgency.ENDED else "ends"
+            yield f"{what} {verb} {until(each['ends'], now)}: {each['then']}; {each['remedy']}"
+
+
 def _not_joined(status: Status) -> str:
     return "not a member yet" if status["state"] in ("unenrolled", "joining") else "it speaks to no coordinator"
 
 
-def _problems_of_scope(
-    name: str, active: Mapping[str, Any] | None, refused: Mapping[str, Any] | None, now: float
-) -> Iterator[str]:
-    if refused and not _superseded(active, refused):
+def _problems_of_scope(name: str, status: Status, now: float) -> Iterator[str]:
+    active, refused = _active(name, status), status["scopes"][name]["last_rejected"]
+    standing = status.get("refused", {}).get(name)
+    if standing is not None:
+        yield _refused(standing, refused, now)
+    elif refused and not _superseded(active, refused):
         yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
     if not active:
         yield f"{name} is not active: holdfast explain {name}"
     elif name != HEAD and active["grade"] == "expired":
         yield f"{name} has expired: nothing new is authorised on it until it is renewed"
+
+
+def _refused(one: Mapping[str, Any], last: Mapping[str, Any] | None, now: float) -> str:
+    """Since when, by whom, and until when it goes on with what."""
+    words = f"{one['scope']} has refused {one['refused']} since {one['since']} ({one['reason']} by {one['source']}), "
+    if one["runs"] is None:
+        words += "and runs nothing of it"
+    else:
+        verb = "expired" if unix_seconds(one["expires_at"]) <= now else "EXPIRES SOON:" if one["soon"] else "good until"
+        words += f"runs {one['runs']}, {verb} {one['expires_at']}"
+    return f"{words}: {meaning(last['reason'])}" if last else words
 
 
 def _superseded(active: Mapping[str, Any] | None, refused: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from holdfast import reset_identity_command
+from holdfast.shown import shown, shown_json
 from holdfast.store_root import entered, options
 from snapshot import container
 from snapshot.identifiers import format_time, is_section_name
@@ -45,7 +46,7 @@ def check_command(root: str, cluster: str, as_json: bool) -> None:
     count = 0
     for fault in check(path, name):
         count += 1
-        click.echo(_json(vars(fault)) if as_json else str(fault))
+        click.echo(_json(vars(fault)) if as_json else shown(fault))
     if not as_json:
         click.echo(f"{name}: {count} faults" if count else f"{name}: no fault")
     raise SystemExit(1 if count else 0)
@@ -78,15 +79,22 @@ def list_command(root: str, cluster: str, as_json: bool) -> None:
 @click.argument("scope", required=False)
 @click.option("--section", help="Print the bytes of this section.")
 @click.option("--journal", type=int, help="Print that many of the last events.")
-def show_command(root: str, cluster: str, scope: str | None, section: str | None, journal: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show_command(
+    root: str, cluster: str, scope: str | None, section: str | None, journal: int | None, as_json: bool
+) -> None:
     """One scope in full, one section's bytes, or the journal."""
     if scope is None and journal is None:
         raise click.UsageError("name a SCOPE, or give --journal N")
     with _look(root, cluster) as view:
+        if as_json:
+            click.echo(_json(_whole(view, scope, section, journal)))
+            return
         for event in view.events(journal or 0):
-            click.echo(f"{event.sequence}  {format_time(event.at)}  {event.event}  {event.scope}  {event.detail}")
+            words = shown(f"{event.event}  {event.scope}  {event.detail}")
+            click.echo(f"{event.sequence}  {format_time(event.at)}  {words}")
         if scope is not None and section is not None:
-            click.echo(_section(_active(view, scope), section), nl=False)
+            click.echo(shown_json(_section(_active(view, scope), section)), nl=False)
         elif scope is not None:
             _show(view, scope)
 
@@ -95,7 +103,8 @@ def show_command(root: str, cluster: str, scope: str | None, section: str | None
 @options
 @click.argument("scope")
 @click.argument("target", type=click.Path(path_type=Path))
-def export_command(root: str, cluster: str, scope: str, target: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Say in JSON what was written.")
+def export_command(root: str, cluster: str, scope: str, target: Path, as_json: bool) -> None:
     """Write the active document to TARGET: a container for a name that ends in .hfs, else a new directory of sections.
 
     After an increment there is no container of the whole state: its sections can be had.
@@ -110,7 +119,8 @@ def export_command(root: str, cluster: str, scope: str, target: Path) -> None:
             raise StoreError(StoreFault.NOT_FOUND, detail)
         files = _container(held) if target.suffix == container.SUFFIX else _sections(held)
         _write(start / target, files)
-    click.echo(f"{scope} {held.envelope.snapshot_id}: {target}")
+    written = {"scope": scope, "snapshot_id": held.envelope.snapshot_id, "target": str(target)}
+    click.echo(_json(written) if as_json else f"{scope} {held.envelope.snapshot_id}: {shown(target)}")
 
 
 # ---- what is printed
@@ -136,9 +146,30 @@ def _row(view: View, record: ScopeRecord) -> dict[str, str]:
     }
 
 
+def _whole(view: View, scope: str | None, section: str | None, journal: int | None) -> dict[str, object]:
+    """What was asked for, and no more."""
+    found: dict[str, object] = {}
+    if journal is not None:
+        found["journal"] = [vars(event) | {"at": format_time(event.at)} for event in view.events(journal)]
+    if scope is not None and section is not None:
+        found |= {"scope": scope, "section": section, "value": json.loads(_section(_active(view, scope), section))}
+    elif scope is not None:
+        held = _active(view, scope)
+        found |= {name.replace(" ", "_"): text for name, text in _lines(view, scope, held).items()}
+        found["sections"] = {name: {"size": each.size, "sha256": each.sha256} for name, each in held.sections.items()}
+    return found
+
+
 def _show(view: View, scope: str) -> None:
-    record = view.reading.scope(scope)
     held = _active(view, scope)
+    for name, text in _lines(view, scope, held).items():
+        click.echo(f"{name + ':':15} {shown(text)}")
+    for section, entry in held.sections.items():
+        click.echo(f"  {section}  {entry.size} bytes  {entry.sha256}")
+
+
+def _lines(view: View, scope: str, held: StoredDocument) -> dict[str, str]:
+    record = view.reading.scope(scope)
     floor = view.floors.scopes.get(scope)
     previous = view.reading.previous(scope)
     lines = {
@@ -157,10 +188,7 @@ def _show(view: View, scope: str) -> None:
     refusal = view.last_rejection(scope)
     if refusal is not None:
         lines["last refused"] = f"{format_time(refusal.at)}  step {refusal.step}: {refusal.reason}  {refusal.detail}"
-    for name, text in lines.items():
-        click.echo(f"{name + ':':15} {text}")
-    for section, entry in held.sections.items():
-        click.echo(f"  {section}  {entry.size} bytes  {entry.sha256}")
+    return lines
 
 
 def _active(view: View, scope: str) -> StoredDocument:
@@ -214,7 +242,7 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
             with (target / name if name else target).open("xb") as file:
                 file.write(data)
     except OSError as error:
-        click.echo(f"holdfast store: {target}: {error.strerror}", err=True)
+        click.echo(f"holdfast store: {shown(target)}: {error.strerror}", err=True)
         raise SystemExit(2) from error
 
 

@@ -12,6 +12,7 @@ import click
 
 from holdfast.clock import wall_clock
 from holdfast.context import BadContext, chunks, load
+from holdfast.shown import shown
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
 from snapshot.identifiers import format_time, parse_time
@@ -113,9 +114,9 @@ def _passed(file: str, verdict: Verdict) -> Report:
 
 def _render(report: Report, now: float) -> None:
     click.secho(report.verdict.upper().replace("_", " "), fg=COLOURS[report.verdict], bold=True, nl=False)
-    click.echo(f"  {report.document}")
+    click.echo(f"  {shown(report.document)}")
     for name, value in _lines(report):
-        click.echo(f"  {name:<16}{value}")
+        click.echo(f"  {name:<16}{shown(value)}")
     click.echo(f"  {'judged at':<16}{format_time(now)}\n")
 
 

@@ -5,8 +5,9 @@ import json
 import click
 
 from holdfast import completion
-from holdfast.agent_options import EXITS, asks_the_agent
+from holdfast.agent_options import EXITS, asks_the_agent_or_files
 from holdfast.client import AgentDown, Change, Client, NotFound
+from holdfast.shown import shown
 
 
 @click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
@@ -14,7 +15,7 @@ from holdfast.client import AgentDown, Change, Client, NotFound
 @click.option("--after", type=click.IntRange(0), help="Begin with what has changed since this generation.")
 @click.option("--count", type=click.IntRange(1), help="End after so many changes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a change.")
-@asks_the_agent
+@asks_the_agent_or_files
 def command(client: Client, scopes: tuple[str, ...], after: int | None, count: int | None, as_json: bool) -> None:
     """Print which scopes and sections change, as they do; of all scopes that may be read, without SCOPE.
 
@@ -46,6 +47,6 @@ def _print(change: Change, *, as_json: bool) -> None:
         click.echo(json.dumps(value))  # noqa: TID251 - a report, no document
         return
     for scope, sections in sorted(change.scopes.items()):
-        click.echo(f"{change.generation}  {scope}  {' '.join(sections) or '(gone)'}")
+        click.echo(f"{change.generation}  {scope}  {shown(' '.join(sections)) or '(gone)'}")
     if not change.scopes:
         click.echo(f"{change.generation}  ({change.source})")

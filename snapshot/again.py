@@ -1,7 +1,7 @@
 """What is active is judged again at every start (format.md 7, last part of the table's details; threats D-26).
 
-    judge_again     the standing of a kept document now; Rejected means damage (rules L34)
-    is_accepted     step 9 for what is active: the accepted version, or one that a kept recovery allows
+judge_again     the standing of a kept document now; Rejected means damage (rules L34)
+is_accepted     step 9 for what is active: the accepted version, or one that a kept recovery allows
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from snapshot import envelope, intake, manifest, trust
 from snapshot.case import Case, digest_is, reject
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
-from snapshot.holder import Holder
+from snapshot.holder import Holder, Mark
 from snapshot.manifest import Recovery
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import cluster_is_ours, epoch_is_not_stale, scope_is_within_what_we_may_hold
@@ -72,7 +72,7 @@ AT_START: tuple[Callable[[Case], None], ...] = (
 
 
 def is_accepted(kept: KeptDocument, holder: Holder, recoveries: Sequence[bytes] = ()) -> bool:
-    """Whether what is active is the scope's accepted version, or stands below it by a recovery that is kept.
+    """Whether what is active is the scope's accepted version, or stands below it by a recovery, taken or kept.
 
     The recovery was judged when it was used, and its root key may be gone since: only what it says is read again.
     """
@@ -80,6 +80,8 @@ def is_accepted(kept: KeptDocument, holder: Holder, recoveries: Sequence[bytes] 
     mark = holder.marks.get(document.scope)
     if mark is None or document.version == mark.version:
         return mark is not None and document.state_hash == mark.content_hash
+    if holder.returned.get(document.scope) == Mark(*document.version, document.state_hash):
+        return True
     wanted = (mark.config_version, document.config_version, document.state_hash)
     said = [_said(container, document.scope, holder) for container in recoveries]
     return any(r and (r.from_config_version, r.to_config_version, r.to_content_hash) == wanted for r in said)

@@ -165,4 +165,3 @@ def _authority_epoch(value: object) -> int:
     members = closed(value, {"authority_epoch": is_integer}, "/authority")
     epoch = members["authority_epoch"]
     return epoch if isinstance(epoch, int) else MAX_INTEGER
-

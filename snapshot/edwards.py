@@ -85,4 +85,3 @@ def _multiplied(factor: int, point: _Point) -> _Point:
         point = _added(point, point)
         factor >>= 1
     return product
-

@@ -128,9 +128,7 @@ def _members(data: bytes, limits: Limits) -> dict[str, object]:
 
 def _refuse_other_schema(version: object) -> None:
     if type(version) is int and version != SCHEMA_VERSION:
-        raise Rejected(
-            1, Reason.UNSUPPORTED_SCHEMA, expected=SCHEMA_VERSION, found=version, where="schema_version"
-        )
+        raise Rejected(1, Reason.UNSUPPORTED_SCHEMA, expected=SCHEMA_VERSION, found=version, where="schema_version")
 
 
 def _refuse_unless_closed(members: Mapping[str, object], form: Mapping[str, object]) -> None:

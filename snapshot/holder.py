@@ -66,6 +66,7 @@ class Holder:
     revocations: Revocations = field(default_factory=Revocations)
     # Scopes whose accepted content was lost: the same version with the same content is taken again (threats C04).
     lost: frozenset[str] = frozenset()
+    # By scope, what a recovery has led to below the mark: that is taken again, and not what was given up (rules S87).
+    returned: Mapping[str, Mark] = field(default_factory=dict)
     clock_synchronised: bool = True
     limits: Limits = DEFAULT
-

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 MAX_INTEGER = 2**53 - 1
 
@@ -21,6 +22,8 @@ SCOPE_TYPES = (
 )
 # Role data that one document may bring to many nodes (format.md 7, step 3).
 SHAREABLE = frozenset(SCOPE_TYPES) - {"node_bootstrap", "node_runtime", "service_assignment"}
+# Of these each thing has a scope of its own, by its id: none has just the name of the type.
+ONE_EACH = frozenset({"service_assignment"})
 HEAD = "head"
 
 MAX_SCOPE_IDS = 64
@@ -113,17 +116,34 @@ def _text_of(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Scope(NamedTuple):
+    """What one line of versions is about: a scope type, and the ids that tell its scopes apart, sorted and unique."""
+
+    type: str
+    ids: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As it is written in heads, in addresses and in databases."""
+        return scope_name(self.type, self.ids)
+
+
 def scope_name(scope_type: str, scope_ids: Iterable[str] = ()) -> str:
     ids = ",".join(scope_ids)
     return f"{scope_type}/{ids}" if ids else scope_type
 
 
-def parse_scope(text: object) -> tuple[str, tuple[str, ...]]:
-    """The scope type (of right form, perhaps unknown) and the sorted, unique ids; ValueError otherwise."""
+def stands_for(asked: str, scope: str) -> bool:
+    """Whether this scope is meant: by its name, or by a type of ONE_EACH, which alone means all of its scopes."""
+    return asked == scope or (asked in ONE_EACH and scope.startswith(f"{asked}/"))
+
+
+def parse_scope(text: object) -> Scope:
+    """Of a type of right form, perhaps unknown, with sorted, unique ids; ValueError otherwise."""
     if not isinstance(text, str):
         raise ValueError("a scope is a string")
     scope_type, slash, rest = text.partition("/")
     ids = rest.split(",") if slash else []
     if not is_id(scope_type) or not is_sorted_set(ids, is_id, MAX_SCOPE_IDS):
         raise ValueError("not a scope_type, or scope_type/ and sorted ids joined by commas")
-    return scope_type, tuple(ids)
+    return Scope(scope_type, tuple(ids))

@@ -59,6 +59,17 @@ class Revocations:
     service_ids: frozenset[str] = frozenset()
     endpoints: frozenset[str] = frozenset()
 
+    def with_bundle(self, bundle: "Revocations") -> "Revocations":
+        """A head's with a trust bundle's: what either takes away; what an expired head revoked stays revoked."""
+        return Revocations(
+            self.version,
+            self.key_ids,
+            bundle.node_ids | self.node_ids,
+            bundle.role_assignments | self.role_assignments,
+            bundle.service_ids | self.service_ids,
+            bundle.endpoints | self.endpoints,
+        )
+
 
 @dataclass(frozen=True)
 class Head:

@@ -1,9 +1,9 @@
 """Signatures of format.md 6: what is signed, and strict verification.
 
-    pae, pae_of_type    the bytes that are signed (DSSE version 1)
-    verify_signature    one signature by one public key
-    load_public_key     a key that may verify, or BadKey
-    key_id              the name of a key
+pae, pae_of_type    the bytes that are signed (DSSE version 1)
+verify_signature    one signature by one public key
+load_public_key     a key that may verify, or BadKey
+key_id              the name of a key
 """
 
 import hashlib

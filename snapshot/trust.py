@@ -51,9 +51,7 @@ class Authority:
 
     def _verifies(self, key_id: str, envelope: Envelope, opening: Opening) -> bool:
         record, signature = self.keys[key_id], dict(opening.signatures)[key_id]
-        return verify_signature(
-            record.algorithm, record.public_key, pae(envelope.kind, opening.envelope), signature
-        )
+        return verify_signature(record.algorithm, record.public_key, pae(envelope.kind, opening.envelope), signature)
 
 
 def authority_over(envelope: Envelope, holder: Holder, now: float) -> Authority:

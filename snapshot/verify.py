@@ -252,6 +252,7 @@ def enough_signatures_count(case: Case) -> None:
 def content_is_what_was_signed(case: Case) -> None:
     """Reads the manifest, and every section once."""
     intake.read_manifest(case, case.parts.manifest())
+    _revocations_do_not_go_back(case)
     sizes = [entry.size for entry in case.carried.values()]
     for data, (name, entry) in zip(case.parts.sections(sizes), case.carried.items(), strict=True):
         if len(data) != entry.size or not digest_is(data, entry.sha256):
@@ -259,6 +260,13 @@ def content_is_what_was_signed(case: Case) -> None:
         intake.take_section(case, name, data)
     if case.is_bundle:
         intake.take_bundle(case)
+
+
+def _revocations_do_not_go_back(case: Case) -> None:
+    """Of step 9, and met as soon as it can be: an expired head that goes back is a rollback, and no late one (T24)."""
+    if case.head and case.head.revocations.version < case.holder.revocations.version:
+        least = f"{case.holder.revocations.version} or later"
+        reject(9, Reason.ROLLBACK, least, case.head.revocations.version, "revocations")
 
 
 # 7
@@ -335,9 +343,6 @@ def version_is_newer(case: Case) -> None:
         held = f"{active.envelope.config_version} {active.content_hash}" if active else "no active document"
         wanted = f"the base {case.envelope.base_config_version} {case.envelope.base_content_hash}"
         reject(9, Reason.BASE_MISMATCH, wanted, held, "base_config_version")
-    if case.head and case.head.revocations.version < case.holder.revocations.version:
-        least = f"{case.holder.revocations.version} or later"
-        reject(9, Reason.ROLLBACK, least, case.head.revocations.version, "revocations")
 
 
 def _compare_with_mark(case: Case) -> None:
@@ -349,10 +354,26 @@ def _compare_with_mark(case: Case) -> None:
             reject(9, Reason.VERSION_CONFLICT, mark.content_hash, document.state_hash, "content_hash")
         if document.scope not in case.holder.lost:
             raise _AlreadyAppliedError
-    elif document.version < mark.version:
+        _is_not_given_up(case)
+    elif document.version < mark.version and not _is_taken_again(case):
         case.recovery = _recovery_for(case, mark)
         if case.recovery is None:
             reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
+
+
+def _is_not_given_up(case: Case) -> None:
+    """What a recovery has left behind does not come back because its successor was lost (rules S87)."""
+    returned = case.holder.returned.get(case.envelope.scope)
+    if returned is not None:
+        wanted = f"{returned.version}, to which a recovery led, or later"
+        reject(9, Reason.ROLLBACK, wanted, f"{case.envelope.version}, which was given up", "config_version")
+
+
+def _is_taken_again(case: Case) -> bool:
+    """What a recovery has led to and was lost since; its nonce is spent, and this is no second step back."""
+    scope = case.envelope.scope
+    returned = case.holder.returned.get(scope) if scope in case.holder.lost else None
+    return returned == Mark(*case.envelope.version, case.envelope.state_hash)
 
 
 def _bundle_is_next(case: Case) -> None:

@@ -79,21 +79,27 @@ def of_verified(verified: Verified) -> Promotion:
 
 
 def swap(
-    transaction: Transaction, promotions: Sequence[Promotion], now: float, event: str, parsed: Parsed | None = None
+    transaction: Transaction,
+    promotions: Sequence[Promotion],
+    floors: FloorRecord,
+    now: float,
+    event: str,
+    parsed: Parsed | None = None,
 ) -> int:
     """Put everything that the promotions change; returns the new generation. Nothing is durable before the commit.
 
-    `parsed` gives documents that the caller has read already, so that a large manifest is not read again.
+    `floors` say what recoveries have led to. `parsed` gives documents that the caller has read already, so that a large
+    manifest is not read again.
     """
     parsed = parsed or (lambda _: None)
     for promotion in promotions:
-        _refuse_conflict(transaction, promotion, parsed)
+        _refuse_conflict(transaction, promotion, floors, parsed)
         _require_sections(transaction, promotion, parsed)
     news = not all(_repeats_the_head(transaction, promotion, parsed) for promotion in promotions)
     generation = meta.read(transaction).generation + news
     meta.change(transaction, generation=generation)
     for promotion in promotions:
-        _promote(transaction, promotion, generation, now)
+        _promote(transaction, promotion, generation, now, parsed)
         journal.append(transaction, event, now, promotion.scope, _in_words(promotion))
     return generation
 
@@ -107,8 +113,9 @@ def _repeats_the_head(transaction: Transaction, promotion: Promotion, parsed: Pa
     return (before.scopes, before.revocations) == (after.scopes, after.revocations)
 
 
-def _promote(transaction: Transaction, promotion: Promotion, generation: int, now: float) -> None:
+def _promote(transaction: Transaction, promotion: Promotion, generation: int, now: float, parsed: Parsed) -> None:
     before = scope_record(transaction, promotion.scope) or ScopeRecord(promotion.scope)
+    previous = _previous_after(transaction, before, promotion, parsed)
     blobs.put(transaction, promotion.manifest_bytes)
     blobs.put(transaction, promotion.state_bytes)
     digest = put_document(transaction, promotion.record)
@@ -118,7 +125,7 @@ def _promote(transaction: Transaction, promotion: Promotion, generation: int, no
         ScopeRecord(
             scope=promotion.scope,
             active=digest,
-            previous=before.active if before.active != digest else before.previous,
+            previous=previous,
             accepted=digest,
             epoch=mark.authority_epoch,
             version=mark.config_version,
@@ -136,6 +143,23 @@ def _promote(transaction: Transaction, promotion: Promotion, generation: int, no
     pending.discard_promoted(transaction, promotion.scope, digest)
 
 
+def _previous_after(
+    transaction: Transaction, before: ScopeRecord, promotion: Promotion, parsed: Parsed
+) -> bytes | None:
+    """The last *other* content, so that there is something to fall back to: a renewal of equal content is none, nor is
+    an active that cannot be read. What a recovery leaves was given up, and must not serve again (rules S87, L34).
+    """
+    if promotion.nonce:
+        return None
+    if before.active is None:
+        return before.previous
+    try:
+        held = parsed(before.active) or document(transaction, before.active, partial(blobs.get, transaction))
+    except StoreError:
+        return before.previous
+    return before.previous if held.content_hash == promotion.record.content_hash else before.active
+
+
 def _higher(before: ScopeRecord, promotion: Promotion) -> Mark:
     """The mark stays where a recovery went below it (rules S87)."""
     if before.mark is not None and before.order > promotion.envelope.version:
@@ -143,16 +167,21 @@ def _higher(before: ScopeRecord, promotion: Promotion) -> Mark:
     return promotion.mark
 
 
-def _refuse_conflict(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> None:
+def _refuse_conflict(transaction: Transaction, promotion: Promotion, floors: FloorRecord, parsed: Parsed) -> None:
     """What is active is what the document was verified against, or nothing is swapped (rules L28)."""
     record = scope_record(transaction, promotion.scope)
-    if record is not None and promotion.envelope.version < record.order and not promotion.nonce:
+    floor = floors.scopes.get(promotion.scope)
+    returned = floor.returned if floor is not None else None
+    is_again = record is not None and is_lost(record) and returned == promotion.mark
+    if record is not None and promotion.envelope.version < record.order and not promotion.nonce and not is_again:
         raise StoreError(
             StoreFault.CONFLICT, f"{promotion.scope}: {promotion.envelope.version} is below {record.order}"
         )
     if record is not None and promotion.envelope.version == record.order:
         if not is_lost(record):
             raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} is accepted already")
+        if returned is not None:
+            raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} was given up by a recovery")
         if record.content_hash != promotion.record.content_hash:
             raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} was accepted with other content")
     if promotion.record.kind == INCREMENT:
@@ -217,10 +246,9 @@ def bundle_facts(bundle: TrustBundle) -> BundleFacts:
 
 
 def _scope_floor(present: ScopeFloor | None, promotion: Promotion) -> ScopeFloor:
-    mark = promotion.mark
     if present is not None and present.order > promotion.envelope.version:
-        mark = present.mark
-    return ScopeFloor(mark, name_of(promotion.digest))
+        return ScopeFloor(present.mark, name_of(promotion.digest), promotion.mark)
+    return ScopeFloor(promotion.mark, name_of(promotion.digest))
 
 
 def _time_floor(

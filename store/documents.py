@@ -12,7 +12,6 @@ from typing import Self, TypeVar
 from snapshot import envelope as envelopes
 from snapshot import manifest as manifests
 from snapshot.envelope import INCREMENT, Envelope
-from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.limits import MIB, Limits
 from snapshot.manifest import Change, Entry
@@ -177,10 +176,6 @@ class Reading:
     def blob(self, digest: bytes) -> bytes:
         return blobs.get(self._transaction, digest)
 
-    def changed_since(self, generation: int) -> tuple[str, ...]:
-        """The scopes that were activated or withdrawn after that generation."""
-        return tuple(sorted(name for name, record in self.scopes().items() if record.generation > generation))
-
     def lost(self) -> frozenset[str]:
         """Scopes whose accepted content is not what serves: damaged, withdrawn, or of a lost store (threats C04)."""
         return frozenset(name for name, record in self.scopes().items() if is_lost(record))
@@ -220,10 +215,6 @@ def scope_records(transaction: Transaction) -> Iterator[ScopeRecord]:
 
 def put_scope(transaction: Transaction, record: ScopeRecord) -> None:
     transaction.put("scopes", scope_key(record.scope), pack(record))
-
-
-def mark_of(record: ScopeRecord | None) -> Mark | None:
-    return record.mark if record else None
 
 
 def state_of(data: bytes, what: str) -> dict[str, Entry]:

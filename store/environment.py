@@ -2,6 +2,7 @@
 
     read        a consistent read transaction, closed at the end of the block
     write       a write transaction: committed at the end of the block, or aborted with a StoreError
+    Room        how much of the map a write may fill: what scopes bring never takes what the repair needs
 
 Neither may cross an `await`, nor change threads (rules L26, M4).
 """
@@ -9,6 +10,7 @@ Neither may cross an `await`, nor change threads (rules L26, M4).
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +21,8 @@ from store.errors import StoreError, StoreFault
 
 MIB, GIB = 1 << 20, 1 << 30
 MAP_BYTES = 4 * GIB  # rules, Numbers
+# Heads (three of 4 MiB), trust bundles (three of 1 MiB), recoveries, and the bounded books: journal, rejections, rows.
+REPAIR_BYTES = 64 * MIB
 
 # rules L5 names trust, snapshots, peers, routes, services, health, updates.
 DATABASES = (
@@ -52,6 +56,18 @@ FLAGS: dict[str, Any] = {
 }
 
 
+class Room(Enum):
+    """What a write is for, and so how full it may leave the store (rules L35).
+
+    Whoever signs scopes can fill `SCOPES`, and nothing else: the head and the trust bundle that take his key away
+    still fit, and so does every small record on the way there. `GARBAGE` is for deleting, which wants pages first.
+    """
+
+    SCOPES = "scopes"
+    REPAIR = "repair"
+    GARBAGE = "garbage"
+
+
 class Environment:
     """One open environment. Not for two threads to write at once: the second waits, the same one is refused."""
 
@@ -69,7 +85,7 @@ class Environment:
         try:
             self.lmdb = lmdb.open(
                 str(self.path),
-                map_size=self.map_bytes + self.reserve_bytes,
+                map_size=self.map_bytes + REPAIR_BYTES + self.reserve_bytes,
                 max_dbs=MAX_DATABASES,
                 max_readers=MAX_READERS,
                 readonly=self.readonly,
@@ -99,7 +115,7 @@ class Environment:
 
     @property
     def reserve_bytes(self) -> int:
-        """Room beyond the map that only garbage collection may use: to delete, LMDB needs pages first."""
+        """Room beyond the others that only garbage collection may use."""
         return max(MIB, self.map_bytes // 16)
 
     def close(self) -> None:
@@ -121,20 +137,23 @@ class Environment:
             raise refusal(error) from error
 
     @contextlib.contextmanager
-    def write(self, *, into_reserve: bool = False) -> Iterator["Transaction"]:
+    def write(self, room: Room = Room.REPAIR) -> Iterator["Transaction"]:
         """What the block puts is durable when it ends, or nothing is and StoreError says why."""
         if self._writer == threading.get_ident():
             raise RuntimeError("a write transaction inside another one would hang for ever (rules M3)")
         with self._writing:
             self._writer = threading.get_ident()
             try:
-                with self._transaction(None if into_reserve else self.map_bytes) as transaction:
+                with self._transaction(self._most_bytes(room)) as transaction:
                     yield transaction
                     transaction.refuse_full()
             except (lmdb.Error, OSError) as error:
                 raise refusal(error) from error
             finally:
                 self._writer = None
+
+    def _most_bytes(self, room: Room) -> int | None:
+        return {Room.SCOPES: self.map_bytes, Room.REPAIR: self.map_bytes + REPAIR_BYTES, Room.GARBAGE: None}[room]
 
     @contextlib.contextmanager
     def _transaction(self, most_bytes: int | None) -> Iterator["Transaction"]:
@@ -214,9 +233,9 @@ class Transaction:
         return int(pages * stats[0]["psize"])
 
     def refuse_full(self) -> None:
-        """StoreError store_full when what was put goes into the reserve; asked before every commit."""
+        """StoreError store_full when what was put goes beyond its room; asked before every commit."""
         if self._most_bytes is not None and (used := self.used_bytes()) > self._most_bytes:
-            raise StoreError(StoreFault.STORE_FULL, f"{used} bytes are in use, the map has {self._most_bytes}")
+            raise StoreError(StoreFault.STORE_FULL, f"{used} bytes are in use, {self._most_bytes} may be")
 
     def count(self, database: str) -> int:
         return int(self.lmdb.stat(self._databases[database])["entries"])
@@ -237,7 +256,3 @@ class Transaction:
         cursor = self.lmdb.cursor(db=self._databases[database])
         if cursor.set_range(after) if after else cursor.first():
             yield from cursor.iternext(keys=True, values=False)
-
-    def last_key(self, database: str) -> bytes | None:
-        cursor = self.lmdb.cursor(db=self._databases[database])
-        return cursor.key() if cursor.last() else None

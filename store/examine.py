@@ -1,7 +1,7 @@
 """What is wrong inside an environment: every fault, found by reading all of it.
 
-    examine           all, every blob hashed; in a child process (`store.check`), which damage may kill
-    examine_records   what the records say, once a child has walked all of it (`store.probe`)
+examine           all, every blob hashed; in a child process (`store.check`), which damage may kill
+examine_records   what the records say, once a child has walked all of it (`store.probe`)
 """
 
 from collections.abc import Iterator

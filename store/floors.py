@@ -22,10 +22,15 @@ NAMES = "a.rec", "b.rec"
 
 @dataclass(frozen=True)
 class ScopeFloor:
-    """The highest accepted mark of a scope, and the envelope that was activated last."""
+    """The highest accepted mark of a scope, and the envelope that was activated last.
+
+    `returned`: what that envelope is where a recovery led below the mark (rules S87). Without it a node whose store is
+    lost afterwards would take the version at the mark again, which was given up, and refuse the one that it had.
+    """
 
     mark: Mark
     envelope_hash: str
+    returned: Mark | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -212,19 +217,31 @@ def _from_payload(sequence: int, payload: dict) -> FloorRecord:  # type: ignore[
 
 
 def _scope_payload(floor: ScopeFloor) -> dict[str, object]:
+    """Files of before have no `returned`, and readers of before pass over it."""
+    returned = {"returned": _mark_payload(floor.returned)} if floor.returned is not None else {}
+    return {**_mark_payload(floor.mark), "envelope_hash": floor.envelope_hash, **returned}
+
+
+def _mark_payload(mark: Mark) -> dict[str, object]:
     return {
-        "authority_epoch": floor.mark.authority_epoch,
-        "config_version": floor.mark.config_version,
-        "content_hash": floor.mark.content_hash,
-        "envelope_hash": floor.envelope_hash,
+        "authority_epoch": mark.authority_epoch,
+        "config_version": mark.config_version,
+        "content_hash": mark.content_hash,
     }
 
 
 def _scope_floor(payload: Mapping[str, object]) -> ScopeFloor:
+    returned = payload.get("returned")
+    if returned is not None and not isinstance(returned, Mapping):
+        raise TypeError("returned is a mark")
+    return ScopeFloor(_mark(payload), str(payload["envelope_hash"]), _mark(returned) if returned is not None else None)
+
+
+def _mark(payload: Mapping[str, object]) -> Mark:
     epoch, version = payload["authority_epoch"], payload["config_version"]
     if type(epoch) is not int or type(version) is not int:
         raise TypeError("epoch and version are integers")
-    return ScopeFloor(Mark(epoch, version, str(payload["content_hash"])), str(payload["envelope_hash"]))
+    return Mark(epoch, version, str(payload["content_hash"]))
 
 
 def _activating_payload(entry: Activating) -> dict[str, object]:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from store import blobs, pending
 from store.documents import document, scope_records
-from store.environment import Environment, Transaction
+from store.environment import Environment, Room, Transaction
 from store.errors import StoreError
 
 SWEPT_AT_ONCE = 1000
@@ -53,7 +53,7 @@ class Collector:
             self._mark_one(self._cycle)
             return Step(0, 0, done=False)
         try:
-            with self._environment.write(into_reserve=True) as transaction:
+            with self._environment.write(Room.GARBAGE) as transaction:
                 step = self._sweep(transaction, self._cycle, most)
         except BaseException:
             self._end()

@@ -30,6 +30,7 @@ _NUMBER_SIZE = 8  # of a page number, which a long value's node has in place of 
 
 Node = tuple[int, int, int, int]
 
+
 class PageFaultError(Exception):
     """The pages do not hold together; the text says where."""
 

@@ -3,6 +3,10 @@
 One slot for each scope receives; one more may hold a snapshot that waits for its `valid_from` (rules X26). A
 download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
 batches, so a document of any size passes in bounded memory; what was flushed survives a crash.
+
+Slots are counted, and what waits is, in number and bytes: a key that signs scopes could fill any of them. What takes
+that key away again (trust bundle, recovery, head) has slots and bytes that no scope can take (`PendingRecord.repair`).
+Rejected: one count for all, with the oldest evicted: what waits was verified, and a newer lie would throw it out.
 """
 
 import struct
@@ -11,20 +15,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot.container import End, ManifestRead, Opening, SectionRead
-from snapshot.limits import Limits
+from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store import blobs, meta
-from store.environment import Environment, Transaction
+from store.environment import Environment, Room, Transaction
 from store.errors import StoreError, StoreFault
 from store.records import PendingRecord, name_of, pack, scope_key, unpack
 
 if TYPE_CHECKING:
     from snapshot.verify import Verified
 
-Write = Callable[[Callable[[Transaction], None]], None]  # a change, made in one transaction
+Write = Callable[[Callable[[Transaction], None], Room], None]  # a change, made in one transaction
 
 FLUSH_BYTES = 4 << 20
 MOST_SLOTS = 1024
+MOST_WAITING = MOST_SLOTS // 2
+WAITING_SHARE = 4  # of the map, one part in so many
+REPAIR_SLOTS = 64  # beyond the others, for trust bundles, recoveries and heads
+REPAIR_SECTION_BYTES = 2 * MIB  # a bundle has at most 1 MiB, the others have none
 
 _TABLE = "pending"
 _SLOT = struct.Struct(">Q")
@@ -73,10 +81,13 @@ class Pending:
         self._environment = environment
         self._write = write
         self._limits = limits
+        self._content_bytes = REPAIR_SECTION_BYTES if record.repair else limits.content_bytes
         self._unflushed = _Unflushed()
         self._digests: set[bytes] = set()  # of this process, to keep nothing twice
         self._manifest = b""
         self._kept_rows = 0
+        self._before = record.size  # what it held when it was opened
+        self._beside = 0  # envelope and manifest
         self._size = 0
         self._dirty = True
         self._reserved = 0
@@ -130,18 +141,23 @@ class Pending:
         """Everything handed over so far is durable when this returns."""
         if not self._dirty and not self._unflushed.size and not self._unflushed.sections:
             return
-        self._write(self._put)
+        self._write(self._put, self._room)
         self._written()
+
+    @property
+    def _room(self) -> Room:
+        return Room.REPAIR if self.record.repair else Room.SCOPES
 
     def _put(self, transaction: Transaction) -> None:
         """Put what is unflushed; `_written` follows once the transaction is committed."""
-        self._reserved = self.slot if self.slot is not None else begin(transaction, self.scope)
+        self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
         if self._manifest:
+            self._beside = len(self.record.envelope) + len(self._manifest)
             self.record = replace(self.record, manifest=blobs.put(transaction, self._manifest))
         first = self.record.sections
         self._put_rows(transaction, _SECTION, first, self._unflushed.sections)
         self._put_rows(transaction, _KEPT, self._kept_rows, self._unflushed.kept)
-        record = replace(self.record, sections=first + len(self._unflushed.sections))
+        record = self._with_what_was_unflushed()
         transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
 
     def _put_rows(self, transaction: Transaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
@@ -149,9 +165,13 @@ class Pending:
             blobs.put_known(transaction, digest, data)
             transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
 
+    def _with_what_was_unflushed(self) -> PendingRecord:
+        sections = self.record.sections + len(self._unflushed.sections)
+        return replace(self.record, sections=sections, size=self._before + self._beside + self._size)
+
     def _written(self) -> None:
         self.slot = self._reserved
-        self.record = replace(self.record, sections=self.record.sections + len(self._unflushed.sections))
+        self.record = self._with_what_was_unflushed()
         self._kept_rows += len(self._unflushed.kept)
         self._unflushed = _Unflushed()
         self._manifest = b""
@@ -167,8 +187,8 @@ class Pending:
         self._digests.add(blob.digest)
         self._size += len(blob.data)
         # Received bytes and, apart from them, the results of patches: each at most the content limit.
-        if self._size > 2 * self._limits.content_bytes:
-            raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most 2 x {self._limits.content_bytes} bytes")
+        if self._size > 2 * self._content_bytes:
+            raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most 2 x {self._content_bytes} bytes")
         self._unflushed.add(blob, kept=kept)
         if self._unflushed.size >= FLUSH_BYTES:
             self.flush()
@@ -186,9 +206,11 @@ class Pending:
         return PendingParts(self._environment, self.slot, self.record)
 
     def wait(self, until: int) -> None:
-        """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26)."""
+        """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26). StoreError
+        too_large where too many wait already, or too much.
+        """
         self._change(waiting_until=until)
-        self._write(self._put_in_waiting)
+        self._write(self._put_in_waiting, self._room)
         self._written()
 
     def _put_in_waiting(self, transaction: Transaction) -> None:
@@ -196,14 +218,24 @@ class Pending:
         before = transaction.get(_TABLE, _WAITING + scope_key(self.scope))
         if before is not None and before != _SLOT.pack(self._reserved):
             forget(transaction, _SLOT.unpack(before)[0])
+        if not self.record.repair:
+            self._refuse_too_many(transaction)
         transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self._reserved))
         _release(transaction, _RECEIVING, self.scope, self._reserved)
+
+    def _refuse_too_many(self, transaction: Transaction) -> None:
+        waiting = [record for _, record in _headers(transaction, _WAITING) if record.scope != self.scope]
+        most_bytes = self._environment.map_bytes // WAITING_SHARE
+        if len(waiting) >= MOST_WAITING:
+            raise StoreError(StoreFault.TOO_LARGE, f"at most {MOST_WAITING} documents wait")
+        if sum(record.size for record in waiting) + self.record.size > most_bytes:
+            raise StoreError(StoreFault.TOO_LARGE, f"what waits for its time has at most {most_bytes} bytes")
 
     def drop(self) -> None:
         """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
         self._unflushed, slot = _Unflushed(), self.slot
         if slot is not None:
-            self._write(lambda transaction: discard(transaction, self.scope, slot))
+            self._write(lambda transaction: discard(transaction, self.scope, slot), Room.REPAIR)
 
 
 class PendingParts:
@@ -266,16 +298,19 @@ def waiting(environment: Environment) -> dict[str, Waiting]:
         }
 
 
-def begin(transaction: Transaction, scope: str) -> int:
+def begin(transaction: Transaction, record: PendingRecord) -> int:
     """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
-    before = transaction.get(_TABLE, _RECEIVING + scope_key(scope))
+    receiving = _RECEIVING + scope_key(record.scope)
+    before = transaction.get(_TABLE, receiving)
     if before is not None:
         forget(transaction, _SLOT.unpack(before)[0])
-    if sum(1 for _ in headers(transaction)) >= MOST_SLOTS:
-        raise StoreError(StoreFault.TOO_LARGE, f"at most {MOST_SLOTS} pending slots")
+        transaction.delete(_TABLE, receiving)
+    most = MOST_SLOTS + REPAIR_SLOTS if record.repair else MOST_SLOTS
+    if sum(1 for prefix in (_RECEIVING, _WAITING) for _ in transaction.items(_TABLE, prefix)) >= most:
+        raise StoreError(StoreFault.TOO_LARGE, f"at most {most} pending slots")
     slot = meta.read(transaction).next_slot
     meta.change(transaction, next_slot=slot + 1)
-    transaction.put(_TABLE, _RECEIVING + scope_key(scope), _SLOT.pack(slot))
+    transaction.put(_TABLE, receiving, _SLOT.pack(slot))
     return slot
 
 

@@ -5,13 +5,15 @@ hold            a floor above the store stays: the store was put back, or is new
 floor_of_store  the floors, raised by what the store has accepted
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from snapshot import envelope as envelopes
+from snapshot.holder import Mark
 from store import blobs, meta, pending, trust
 from store.activation import Promotion, swap
-from store.documents import document, known_good, put_scope, scope_record, scope_records, state_after
+from store.documents import document, is_lost, known_good, put_scope, scope_record, scope_records, state_after
 from store.environment import Transaction
 from store.errors import StoreError, StoreFault
 from store.floors import Activating, FloorRecord, ScopeFloor
@@ -25,7 +27,7 @@ def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> t
         return ()
     try:
         promotions = [_promotion(transaction, entry) for entry in record.activating]
-        swap(transaction, promotions, now, Happened.ROLLED_FORWARD)
+        swap(transaction, promotions, record, now, Happened.ROLLED_FORWARD)
     except StoreError as error:
         if error.fault is StoreFault.STORE_FULL:
             raise
@@ -132,13 +134,33 @@ def floor_of_store(transaction: Transaction, floors: FloorRecord) -> FloorRecord
             continue
         present = scopes.get(record.scope)
         if present is None or record.order >= present.order:
-            scopes[record.scope] = ScopeFloor(record.mark, name_of(record.accepted))
+            same = present is not None and record.order == present.order
+            returned = present.returned if present is not None and same else None
+            scopes[record.scope] = ScopeFloor(record.mark, name_of(record.accepted), returned)
     return replace(
         floors,
         generation=max(own.generation, floors.generation),
         scopes=scopes,
         used_nonces=floors.used_nonces | frozenset(trust.nonces(transaction)),
     )
+
+
+def with_returned(transaction: Transaction, floors: FloorRecord) -> FloorRecord:
+    """The floors, with what recoveries have led to: files that were written before they said so do not have it."""
+    scopes = dict(floors.scopes)
+    with suppress(StoreError):  # what cannot be read is damage, which is met where it is looked for
+        for scope in {recovery.scope for recovery in trust.recoveries(transaction)} & scopes.keys():
+            scopes[scope] = replace(scopes[scope], returned=_returned(transaction, scope, scopes[scope]))
+    return replace(floors, scopes=scopes)
+
+
+def _returned(transaction: Transaction, scope: str, floor: ScopeFloor) -> Mark | None:
+    """What serves below the mark because a recovery has led there."""
+    record = scope_record(transaction, scope)
+    if floor.returned is not None or record is None or record.active is None or is_lost(record):
+        return floor.returned
+    held = document(transaction, record.active, partial(blobs.get, transaction))
+    return Mark(*held.version, held.content_hash) if floor.order == record.order > held.version else None
 
 
 def behind_store(transaction: Transaction, floors: FloorRecord) -> list[str]:

@@ -90,7 +90,10 @@ class ScopeRecord:
 
 @dataclass(frozen=True)
 class PendingRecord:
-    """A slot: a document being received, or received whole (`sealed`); `waiting` for its `valid_from`."""
+    """A slot: a document being received, or received whole (`sealed`); `waiting` for its `valid_from`.
+
+    `size`: of all that it holds. `repair`: a trust bundle, a recovery or a head, in the room that is kept for them.
+    """
 
     scope: str
     envelope: bytes = b""
@@ -100,6 +103,8 @@ class PendingRecord:
     sealed: bool = False
     waiting_until: int = 0
     received_at: float = 0.0
+    size: int = 0
+    repair: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,9 @@ class Rejection:
     snapshot_id: str = ""
     config_version: int = 0
     source: str = ""
+    content_hash: str = ""
+    running: str = ""  # the content hash of what was active
+    since: float = 0.0  # when this content was refused first, with the same one active
 
 
 @dataclass(frozen=True)

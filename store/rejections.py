@@ -11,7 +11,7 @@ from snapshot.container import Opening
 from snapshot.reasons import safe_text
 from store import journal, meta
 from store.documents import scope_record
-from store.environment import Environment, Transaction
+from store.environment import Environment, Room, Transaction
 from store.journal import Happened
 from store.records import DocumentRecord, Evidence, Rejection, pack, scope_key, unpack
 
@@ -45,7 +45,7 @@ class Rejections:
 
     def keep_evidence(self, scope: str, refused: Opening, manifest: bytes, at: float) -> None:
         """Another document of the accepted version: both are kept, the last 8 times (rules X16)."""
-        with self._environment.write() as transaction:
+        with self._environment.write(Room.SCOPES) as transaction:
             present = scope_record(transaction, scope)
             accepted = transaction.get("snapshots", present.accepted) if present and present.accepted else None
             held = unpack(DocumentRecord, accepted) if accepted else None
@@ -69,7 +69,7 @@ class Rejections:
 
 def record(transaction: Transaction, rejection: Rejection) -> None:
     """Keep one refusal. The scope's own records are not touched: active, mark and trust stay byte for byte."""
-    bounded = replace(rejection, detail=safe_text(rejection.detail), source=safe_text(rejection.source))
+    bounded = _since(transaction, rejection)
     count = meta.read(transaction).rejections
     transaction.put(_TABLE, RING_PREFIX + _SLOT.pack(count % RING), pack(bounded))
     if transaction.get("scopes", scope_key(bounded.scope)) is not None:
@@ -77,6 +77,21 @@ def record(transaction: Transaction, rejection: Rejection) -> None:
     meta.change(transaction, rejections=count + 1)
     text = f"step {bounded.step}: {bounded.reason}; {bounded.detail}"
     journal.append(transaction, Happened.REJECTED, bounded.at, bounded.scope, text)
+
+
+def _since(transaction: Transaction, rejection: Rejection) -> Rejection:
+    """With what is active, and the time at which the same content was refused first in its place."""
+    present = scope_record(transaction, rejection.scope)
+    running = present.content_hash if present is not None and present.active is not None else ""
+    made = replace(rejection, detail=safe_text(rejection.detail), source=safe_text(rejection.source))
+    made = replace(made, running=running, since=rejection.at)
+    before = last(transaction, rejection.scope)
+    is_same = before is not None and bool(made.content_hash) and _contents(before) == _contents(made)
+    return replace(made, since=before.since) if before is not None and is_same else made
+
+
+def _contents(rejection: Rejection) -> tuple[str, str]:
+    return rejection.content_hash, rejection.running
 
 
 def ring(transaction: Transaction) -> list[Rejection]:

@@ -23,7 +23,7 @@ from store.metapage import FileState, inspect
 from store.migration import FORMAT, STEPS, migrate, require_known
 from store.probe import Findings, probe
 from store.quarantine import set_aside
-from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward
+from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, with_returned
 from store.timefloor import TimeFloor
 
 
@@ -160,7 +160,7 @@ def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enr
         with environment.write() as transaction:
             _reconcile(transaction, work, floors)
     with environment.read() as transaction:
-        effective = with_minimum(floor_of_store(transaction, floors.record), enrolled)
+        effective = with_minimum(with_returned(transaction, floor_of_store(transaction, floors.record)), enrolled)
     _write_floors(floors, effective)
 
 

@@ -14,19 +14,20 @@ Synchronous and for one writing thread; reads may come from any. Nothing here re
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
-from snapshot.envelope import RECOVERY
+from snapshot.envelope import RECOVERY, SNAPSHOT
 from snapshot.holder import Mark
+from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
 from snapshot.verify import Verified
-from store import activation, blobs, enrolment, fallback, meta, pending, reconcile, trust
+from store import activation, blobs, enrolment, fallback, leftovers, meta, pending, reconcile, trust
 from store.activation import BundleFacts
 from store.disk import refusal
 from store.documents import Reading, StoredDocument, document, put_scope, scope_record
 from store.enrolment import Enrolment
-from store.environment import MAP_BYTES, Environment, Transaction
+from store.environment import MAP_BYTES, Environment, Room, Transaction
 from store.errors import StoreError, StoreFault
 from store.floors import FloorRecord, Floors
 from store.garbage import Collector
@@ -45,6 +46,7 @@ from store.watch import Change, Watch
 T = TypeVar("T")
 
 MOST_PARSED = 256
+REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stolen key away
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Standing:
     recoveries: tuple[bytes, ...]
     used_nonces: frozenset[str]
     lost: frozenset[str]
+    returned: Mapping[str, Mark] = field(default_factory=dict)
 
 
 class Store:
@@ -152,6 +155,7 @@ class Store:
                 trust.containers(transaction),
                 floors.used_nonces,
                 reading.lost(),
+                {scope: floor.returned for scope, floor in floors.scopes.items() if floor.returned is not None},
             )
 
     def get(self, content_hash: str) -> bytes:
@@ -160,7 +164,7 @@ class Store:
 
     def set(self, data: bytes) -> str:
         """Keep bytes durably under their hash. Garbage unless a document or slot refers to them."""
-        return name_of(self._write(lambda transaction: blobs.put(transaction, data)))
+        return name_of(self._write(lambda transaction: blobs.put(transaction, data), Room.SCOPES))
 
     def table(self, name: Name) -> Table:
         return Table(self._environment, name)
@@ -171,11 +175,11 @@ class Store:
 
     # ---- pending
 
-    def receive(self, scope: str, *, now: float, limits: Limits = DEFAULT) -> Pending:
+    def receive(self, scope: str, *, now: float, limits: Limits = DEFAULT, kind: str = SNAPSHOT) -> Pending:
         """A fresh slot. An activation that the floors name is finished first, so that its slot is not lost."""
         if self.unfinished:
             self.resume(now)
-        return self._opened(None, PendingRecord(scope), limits)
+        return self._opened(None, PendingRecord(scope, repair=scope in REPAIR_SCOPES or kind == RECOVERY), limits)
 
     def pending(self) -> list[Held]:
         with self._environment.read() as transaction:
@@ -191,11 +195,6 @@ class Store:
             found = pending.find(transaction, scope, digest_named(envelope_hash))
         return self._opened(found[0], found[1], limits) if found else None
 
-    def discard_pending(self, scope: str) -> None:
-        """Every slot of a scope goes, whatever it holds."""
-        self._slots.pop(scope, None)
-        self._write(lambda transaction: pending.discard_scope(transaction, scope))
-
     def _opened(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
         opened = Pending(self._environment, self._write, slot, record, limits)
         self._slots[record.scope] = opened
@@ -203,12 +202,9 @@ class Store:
 
     # ---- changing what is active
 
-    def activate(
-        self, *verified: Verified, now: float, boot: Boot, expected: Mapping[str, str | None] | None = None
-    ) -> int:
+    def activate(self, *verified: Verified, now: float, boot: Boot) -> int:
         """Make one or several documents active, all or none; returns the new generation.
 
-        `expected` names for a scope the envelope hash that must be active now (None: nothing), as compare-and-swap.
         StoreError: conflict, not_durable, store_full, store_io; then active, previous and marks are as before, and
         if only the last step failed, `unfinished` is true and `resume` finishes it.
         """
@@ -220,8 +216,10 @@ class Store:
             self._seal(one, now)
 
         def swap(transaction: Transaction) -> int:
-            _refuse_unexpected(transaction, expected or {})
-            generation = activation.swap(transaction, promotions, now, Happened.APPLIED, self._parsed)
+            generation = activation.swap(
+                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._parsed
+            )
+            leftovers.leave(transaction, verified)
             ceiling = facts or self._bundle_facts(transaction)
             record = activation.raised(self._floors.record, promotions, generation, ceiling, boot)
             meta.write_floor(transaction, record)
@@ -229,18 +227,12 @@ class Store:
             self._raise_floors(record)
             return generation
 
-        generation = self._write(swap)
+        is_repair = all(one.scope in REPAIR_SCOPES for one in verified)
+        generation = self._write(swap, Room.REPAIR if is_repair else Room.SCOPES)
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
         return self._changed(generation, tuple(promotion.scope for promotion in promotions))
-
-    def compare_and_swap(self, expected: Mapping[str, str | None], *verified: Verified, now: float, boot: Boot) -> int:
-        """`activate`, if exactly the expected envelopes are active; absent (None) differs from any. Conflict if not."""
-        missing = {one.scope for one in verified} - set(expected)
-        if missing:
-            raise StoreError(StoreFault.CONFLICT, f"nothing is said of what is expected in {sorted(missing)}")
-        return self.activate(*verified, now=now, boot=boot, expected=expected)
 
     @property
     def unfinished(self) -> bool:
@@ -339,15 +331,15 @@ class Store:
 
     # ---- inside
 
-    def _write(self, change: Callable[[Transaction], T]) -> T:
+    def _write(self, change: Callable[[Transaction], T], room: Room = Room.REPAIR) -> T:
         """One transaction. When it finds no room, garbage goes and it is tried once more (rules L35)."""
         try:
-            with self._environment.write() as transaction:
+            with self._environment.write(room) as transaction:
                 return change(transaction)
         except StoreError as error:
             if error.fault is not StoreFault.STORE_FULL or not self._made_room():
                 raise
-        with self._environment.write() as transaction:
+        with self._environment.write(room) as transaction:
             return change(transaction)
 
     def _made_room(self) -> bool:
@@ -355,7 +347,7 @@ class Store:
             if not self.garbage.run().removed:
                 return False
             # LMDB gives the pages that a transaction freed to the next but one.
-            with self._environment.write(into_reserve=True) as transaction:
+            with self._environment.write(Room.GARBAGE) as transaction:
                 meta.change(transaction)
         except StoreError:
             return False
@@ -409,11 +401,3 @@ class Store:
     def _blob(self, digest: bytes) -> bytes:
         with self._environment.read() as transaction:
             return blobs.get(transaction, digest)
-
-
-def _refuse_unexpected(transaction: Transaction, expected: Mapping[str, str | None]) -> None:
-    for scope, envelope_hash in expected.items():
-        record = scope_record(transaction, scope)
-        active = name_of(record.active) if record and record.active else None
-        if active != envelope_hash:
-            raise StoreError(StoreFault.CONFLICT, f"{scope}: {active} is active, expected was {envelope_hash}")

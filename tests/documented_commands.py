@@ -47,7 +47,10 @@ def fault(call: str, *, whole: bool = True) -> str:
 
 def _descend(found: click.Command, words: list[str]) -> tuple[click.Command, list[str]]:
     while isinstance(found, click.Group) and words and words not in (["--help"], ["-h"]):
-        _, words, _ = found.make_parser(click.Context(found)).parse_args(list(words))
+        _, rest, _ = found.make_parser(click.Context(found)).parse_args(list(words))
+        if not rest:
+            break  # a group that is a command, too
+        words = rest
         inner = found.get_command(click.Context(found), words[0])
         if inner is None:
             raise click.UsageError(f"there is no {words[0]}")
@@ -61,7 +64,7 @@ def _judged(found: click.Command, words: list[str]) -> str:
     values, surplus, _ = found.make_parser(click.Context(found)).parse_args(list(words))
     if surplus:
         return f"surplus: {surplus}"
-    if isinstance(found, click.Group):
+    if isinstance(found, click.Group) and not (found.invoke_without_command and words):
         return "a group is no command"
     # What is not given is None, an empty tuple or a mark of click's own, by its version.
     missing = [each.name for each in found.params if each.required and not _is_given(values.get(each.name))]

@@ -55,6 +55,15 @@ def every(found: click.Command, name: str):
             yield from every(found.get_command(click.Context(found), inner), f"{name} {inner}")
 
 
+def test_every_command_that_answers_has_an_answer_for_scripts():
+    """operating.md: `--json`."""
+    commands = [pair for name, program in PROGRAMS.items() for pair in every(program, name)]
+    leaves = {name: found for name, found in commands if not isinstance(found, click.Group)}
+    assert len(leaves) > 50
+    without = {name for name, found in leaves.items() if not any("--json" in each.opts for each in found.params)}
+    assert without == set()
+
+
 def test_nothing_can_be_forced():
     """rules P12: there is no such path; what needs more rights asks for root keys, and stands in the audit log"""
     commands = [pair for name, program in PROGRAMS.items() for pair in every(program, name)]

@@ -1,4 +1,4 @@
-"""When to ask again: exponential back-off with full jitter after the cap, and what the other end asked for.
+"""When to ask again: a floor under every retry, above it exponential back-off with full jitter.
 
 Pure: chance is an argument, and whoever waits reads the clock.
 """
@@ -6,6 +6,7 @@ Pure: chance is an argument, and whoever waits reads the clock.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+LEAST_S = 1.0  # nothing is tried twice within this for one cause, whatever else is computed, heard or asked for
 BASE_S = 1.0
 CAP_S = 300.0
 
@@ -20,11 +21,13 @@ class BackOff:
     failures: int = 0
 
     def failed(self, retry_after_s: float | None = None) -> float:
-        """Counts a failure; the seconds to wait. Never less than the other end asked for, and spread above that."""
+        """Counts a failure; the seconds to wait. Never less than the floor, nor than the other end asked for, and
+        spread above that: callers that failed together do not all come back at the floor.
+        """
         # 2**60 s is beyond every cap; more would only be a large number.
-        ceiling = min(self.cap_s, self.base_s * 2 ** min(self.failures, 60))
+        ceiling = min(self.cap_s - LEAST_S, self.base_s * 2 ** min(self.failures, 60))
         self.failures += 1
-        return (retry_after_s or 0.0) + self.uniform(0, ceiling)
+        return max(LEAST_S, retry_after_s or 0.0) + self.uniform(0, max(0.0, ceiling))
 
     def succeeded(self) -> None:
         self.failures = 0

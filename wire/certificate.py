@@ -2,13 +2,14 @@
 
 make_identity      a node's key and self-signed certificate (rules K48)
 make_authority     a coordinator's own CA; `issue_server` a server certificate of it
-Certificate.read   what a certificate says, for pins and for people
+Certificate.read   what a certificate says, for pins and for people; `names_as_issuer` whose it is
 prove, is_proven   possession of the key, in a join (rules J3)
 """
 
 import base64
 import hashlib
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ BACKDATED_S = 3600
 JOIN_TYPE = "application/vnd.holdfast.join.v1+json"
 PROOF_TEXT_MAX = 256
 
+_PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion)
 
 
@@ -92,6 +94,31 @@ def pem_to_der(pem: bytes) -> bytes:
         return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
     except _UNREADABLE as error:
         raise BadCertificateError("not a readable certificate (PEM)") from error
+
+
+def names_as_issuer(der: bytes, authority_der: bytes) -> bool:
+    """Whether a certificate says of itself that this CA has made it, by name and key: for people to read.
+
+    (`verify_directly_issued_by` is not in Debian 12's library.)
+    """
+    try:
+        made, authority = x509.load_der_x509_certificate(der), x509.load_der_x509_certificate(authority_der)
+        named = made.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+        held = x509.SubjectKeyIdentifier.from_public_key(authority.public_key()).digest
+    except (*_UNREADABLE, x509.ExtensionNotFound):
+        return False
+    return made.issuer == authority.subject and named == held
+
+
+def pem_chain_to_der(pem: bytes) -> list[bytes]:
+    """Every certificate of a PEM file, in its order. (`load_pem_x509_certificates` is not in Debian 12's library.)"""
+    try:
+        found = [x509.load_pem_x509_certificate(block) for block in _PEM_BLOCK.findall(pem)]
+    except _UNREADABLE as error:
+        raise BadCertificateError("not readable certificates (PEM)") from error
+    if not found:
+        raise BadCertificateError("no certificate (PEM)")
+    return [each.public_bytes(serialization.Encoding.DER) for each in found]
 
 
 def make_identity(

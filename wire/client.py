@@ -27,6 +27,7 @@ from wire.messages import ERROR_BYTES, ErrorBody
 from wire.pieces import Pieces
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
+NAMES_S = 2.0  # for DNS, where the last working address is known: the rest of connecting is for that one
 KEPT_EACH = 2
 LOCAL_HOST = "localhost"
 
@@ -181,17 +182,17 @@ class HttpsConnector:
         raise ClientError(ClientFault.TIMED_OUT, f"no connection to {place} in time")
 
     async def _addresses(self, endpoint: Endpoint) -> list[str]:
-        """DNS is asked each time; the last working address comes first, and serves when DNS is down (rules K50)."""
+        """DNS is asked each time; the last working address comes first, and serves when DNS is down or silent (K50)."""
         last = self._last_working.get(endpoint)
-        try:
-            addresses = await endpoint.resolve()
-        except BadEndpointError as error:
-            raise ClientError(ClientFault.BAD_ENDPOINT, str(error)) from error
-        except OSError as error:
-            if last is None:
-                raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint.host}: {error}") from error
-            return [last]
-        return sorted(addresses, key=lambda address: address != last)
+        if last is None:
+            return await _resolved(endpoint)
+        with trio.move_on_after(NAMES_S):
+            try:
+                return sorted(await _resolved(endpoint), key=lambda address: address != last)
+            except ClientError as error:
+                if error.reason is ClientFault.BAD_ENDPOINT:
+                    raise
+        return [last]
 
     async def _connect(self, endpoint: Endpoint, address: str) -> Connected:
         try:
@@ -224,6 +225,15 @@ class HttpsConnector:
             return ClientError(ClientFault.PEER_PIN_MISMATCH, f"{endpoint} showed another certificate than its own")
         fault = ClientFault.TLS_FAILED if is_tls(error) else ClientFault.CONNECT_FAILED
         return ClientError(fault, f"{endpoint}: {alert_of(error)}")
+
+
+async def _resolved(endpoint: Endpoint) -> list[str]:
+    try:
+        return await endpoint.resolve()
+    except BadEndpointError as error:
+        raise ClientError(ClientFault.BAD_ENDPOINT, str(error)) from error
+    except OSError as error:
+        raise ClientError(ClientFault.CONNECT_FAILED, f"{endpoint.host}: {error}") from error
 
 
 class UnixConnector:

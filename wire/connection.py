@@ -4,6 +4,10 @@ One cancel scope serves the whole connection: no request costs a task, a scope o
 it ends the connection: the deadline of a phase, a caller who has gone, a pin taken away, a listener that stops. What
 is then said to the caller follows from the cause and the phase (`_last_words`). A deadline is a number here, which the
 listener looks at each second (server.py): moving a timer twice for each request cost a fifth of all the work.
+
+Room (the gate, a route's turns) is for making an answer, not for sending it: else sixteen slow links keep documents
+from a fleet. What is on its way is bounded by its caller's share (`Route.each`), by a least rate, and in all by
+`sending_bytes`, so that memory is: beyond that an answer keeps its room until it is sent.
 """
 
 import contextlib
@@ -16,6 +20,7 @@ import structlog
 import trio
 
 from wire.answer import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
+from wire.limits import Tally
 from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Route
@@ -23,9 +28,11 @@ from wire.service import Service
 from wire.target import BadTarget, Target
 
 PIECE_BYTES = 65536
+RATE_WINDOW_BYTES = 256 * 1024
 DRAIN_BYTES = 256 * 1024
 DRAIN_S = 5.0
 FAREWELL_S = 1.0
+SHARE_RETRY_S = 5
 log = structlog.get_logger(__name__)
 
 
@@ -67,6 +74,7 @@ class Connection:
         self._watched = False
         self._caller_gone = False
         self._slot: Route | None = None
+        self._share: Tally | None = None
         self._length: int | None = None
         self._ambiguous = False
 
@@ -207,7 +215,7 @@ class Connection:
             return
         if name == b"origin":
             raise HttpError(403, "forbidden_origin", "no web page may ask here")
-        if value.partition(b":")[0].decode("latin-1") not in hosts:
+        if _without_port(value) not in hosts:
             raise HttpError(421, "misdirected_request", f"use one of these hosts: {', '.join(sorted(hosts))}")
 
     async def _admit(self, route: Route) -> None:
@@ -218,7 +226,16 @@ class Connection:
             seconds = route.rate.refused(caller, trio.current_time())
             if seconds is not None:
                 raise HttpError(429, "too_many_requests", "too many of these requests", retry_after=seconds)
+        self._take_share(route)
         await self._take_slot(route)
+
+    def _take_share(self, route: Route) -> None:
+        """Before any waiting in line: who has more places there than others would have more turns."""
+        if route.each is None:
+            return
+        if not route.each.take(self.peer.name):
+            raise HttpError(429, "too_many_requests", "too many of these at once", retry_after=SHARE_RETRY_S)
+        self._share = route.each
 
     async def _take_slot(self, route: Route) -> None:
         gate, turns = self._service.gate, self._service.turns_of(route)
@@ -232,6 +249,12 @@ class Connection:
             gate.occupy(1)
 
     def _release(self) -> None:
+        self._give_room_back()
+        if self._share is not None:
+            self._share.give_back(self.peer.name)
+            self._share = None
+
+    def _give_room_back(self) -> None:
         if self._slot is not None:
             self._occupy(-1)
             self._slot = None
@@ -268,7 +291,9 @@ class Connection:
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
     async def _continue(self) -> None:
+        due = self._due
         await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        self._due = due  # that of the request
 
     @contextlib.contextmanager
     def waiting(self, *, yields: bool) -> Iterator[None]:
@@ -308,7 +333,8 @@ class Connection:
         self._phase = Phase.ANSWER
         without_body = without_body or response.status in NO_BODY
         if isinstance(body, bytes):
-            await self._send_whole(start, b"" if without_body else body)
+            with self._sending(len(body)):
+                await self._send_whole(start, b"" if without_body else body)
         else:
             await self._send_stream(start, body, without_body=without_body)
         self._service.statistics.answered += 1
@@ -317,6 +343,19 @@ class Connection:
         lines = lines_of(response.headers)
         start = self._http.send(start_of(response.status, framing))
         return (start or b"")[:-2] + lines + b"\r\n"
+
+    @contextlib.contextmanager
+    def _sending(self, size: int) -> Iterator[None]:
+        service = self._service
+        if service.sending + size > self._limits.sending_bytes:
+            yield
+            return
+        self._give_room_back()
+        service.sending += size
+        try:
+            yield
+        finally:
+            service.sending -= size
 
     async def _send_whole(self, start: bytes, body: bytes) -> None:
         data = self._http.send(h11.Data(data=body)) if body else b""
@@ -335,19 +374,17 @@ class Connection:
     async def _write_piece(self, data: bytes | None) -> None:
         """Between the pieces of a stream it is the handler's affair how long it waits."""
         if data:
-            self._due = trio.current_time() + self._limits.stall_s
             await self._write(data)
             self._due = math.inf
 
     async def _write(self, data: bytes) -> None:
-        """What is short goes under the request's deadline; of the rest each piece must be taken in `stall_s`."""
+        """On average at the least rate; the kernel tells only now and then what was taken, hence the window."""
+        rate, begun = self._limits.least_rate, trio.current_time()
+        patience = self._limits.stall_s + min(len(data), RATE_WINDOW_BYTES) / rate
         try:
-            if len(data) <= PIECE_BYTES:
-                await self._stream.send_all(data)
-                return
             view = memoryview(data)
             for start in range(0, len(view), PIECE_BYTES):
-                self._due = trio.current_time() + self._limits.stall_s
+                self._due = min(trio.current_time(), begun + start / rate) + patience
                 await self._stream.send_all(view[start : start + PIECE_BYTES])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise CallerGoneError from error
@@ -427,3 +464,10 @@ class Connection:
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):
             await self._stream.aclose()
+
+
+def _without_port(value: bytes) -> str:
+    """Of a Host header; an IPv6 address has colons of its own, inside brackets."""
+    host = value.decode("latin-1")
+    name, bracket, _ = host.partition("]")
+    return f"{name}]" if bracket else name.partition(":")[0]

@@ -14,7 +14,9 @@ class ListenerLimits:
     handshake_s: float = 5.0
     idle_s: float = 75.0
     head_s: float = 15.0
-    stall_s: float = 30.0  # one piece of an answer not taken, or of a body not sent
+    stall_s: float = 30.0  # nothing of an answer taken, or of a body sent
+    least_rate: int = 512  # bytes of an answer a second, on average: a satellite link of 8 kbit/s has nearly twice that
+    sending_bytes: int = 256 << 20  # of answers on their way without room of their own (connection.py)
     head_bytes: int = 16 * 1024
     body_bytes: int = 256 * 1024
     deadline_s: float = 30.0  # from the end of the head until the handler has answered
@@ -25,7 +27,15 @@ class ListenerLimits:
 
 # threats D-51, and the rows "local request" and "request body" of the rules' numbers. Of operators' connections
 # strangers can have no more than `handshakes`: the rest is for whoever is pinned, also behind the same address.
-LOCAL = ListenerLimits(connections=64, connections_each=16, head_s=15, body_bytes=64 * 1024, deadline_s=15, backlog=64)
+LOCAL = ListenerLimits(
+    connections=64,
+    connections_each=16,
+    head_s=15,
+    least_rate=8 * 1024,
+    body_bytes=64 * 1024,
+    deadline_s=15,
+    backlog=64,
+)
 REMOTE = ListenerLimits()
 ADMIN = ListenerLimits(
     connections=128, connections_each=64, handshakes=32, body_bytes=64 * 1024, deadline_s=15, backlog=64

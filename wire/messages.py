@@ -41,11 +41,14 @@ SMALL_BYTES = 64 * 1024
 ERROR_BYTES = 256 * 1024
 LAST_STEP = 12  # format.md 7
 PROBLEMS_MAX = 1024
-HEARTBEAT_BYTES = 64 * 1024
+HEARTBEAT_BYTES = 1 << 20  # a node with a thousand services says of each what it has: some 700 bytes
+JOURNAL_BYTES = 64 * 1024  # of a report with events, while there is less else in it
+JOURNAL_LEAST_BYTES = 16 * 1024
 CERTIFICATE_BYTES = 8 * 1024
 DOCUMENT_BYTES = 16 << 20
 DOCUMENTS_MAX = 256  # the steps of one walk over trust bundles (format.md 8)
-SCOPES_MAX = 256
+INTERVAL_MOST_S = 3600  # between two reports, as a node says it
+SCOPES_MAX = 1024
 EVENTS_MAX = 1024
 # What a node says of itself (rules A1..A9, J40), and of how old a document is.
 STATES = ("unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked")
@@ -253,10 +256,12 @@ class Heartbeat(Message):
     trust_bundle_version: int = member(integer())
     counters: Mapping[str, int] = member(table(NAME, integer(), 256))
     journal: tuple[Event, ...] = member(array(record(Event), EVENTS_MAX))
+    interval_s: int | None = member(integer(1, INTERVAL_MOST_S), default=None)
 
     def with_journal(self, events: Iterable[Event]) -> "Heartbeat":
         """With as many of the events, oldest first, as the message has room for."""
-        room = HEARTBEAT_BYTES - len(replace(self, journal=()).to_bytes())
+        size = len(replace(self, journal=()).to_bytes())
+        room = min(max(JOURNAL_BYTES - size, JOURNAL_LEAST_BYTES), HEARTBEAT_BYTES - size)
         fitting: list[Event] = []
         for event in events:
             room -= len(event.to_bytes()) + 1
@@ -275,6 +280,8 @@ class Recorded(Message):
 @message
 class HeartbeatAnswer(Message):
     """`directives` is always empty in version 1."""
+
+    MOST_BYTES: ClassVar[int] = HEARTBEAT_BYTES
 
     generation: int = member(integer())
     acknowledged_event: int = member(integer())

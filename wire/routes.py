@@ -7,6 +7,7 @@ slash, no doubled slash (threats N11).
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from wire.limits import Tally
 from wire.peer import PinState
 from wire.request import HttpError, Request, Response
 from wire.shedding import Concern, Rate
@@ -24,6 +25,8 @@ class Route:
     wait for their turn.
     `states` are the pinned nodes who are answered; others get `revoked` or `removed` before a handler runs.
     `rate` is asked for each caller's address.
+    `each` counts what is worked on and what is on its way for each caller: a node, an operator, a uid or an address.
+    It may be shared by several routes.
     """
 
     method: str
@@ -36,6 +39,7 @@ class Route:
     line: int = 0
     states: frozenset[PinState] = ACTIVE_ONLY
     rate: Rate | None = None
+    each: Tally | None = None
     segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

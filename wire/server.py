@@ -64,7 +64,7 @@ class Transport(Protocol):
 
 
 class Server:
-    """`hosts`: the only Host headers that are answered, for local sockets (threats U12)."""
+    """`hosts`: the only Host headers that are answered, for local listeners (threats U12)."""
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class Service:
     gone: GoneWatch = field(default_factory=GoneWatch)
     statistics: Statistics = field(default_factory=Statistics)
     turns: dict[Route, Turns] = field(default_factory=dict)
+    sending: int = 0  # bytes of answers that hold no room
     stopping: bool = False
 
     def turns_of(self, route: Route) -> Turns | None:

@@ -1,5 +1,6 @@
 """What systemd and its services say to each other: readiness, the watchdog, sockets passed in. No library needed."""
 
+import fcntl
 import os
 import socket
 from collections.abc import Mapping, MutableMapping
@@ -7,6 +8,10 @@ from collections.abc import Mapping, MutableMapping
 import trio
 
 FIRST_PASSED = 3
+_HIGH = 32  # where copies lie, out of the way of what is passed
+
+# Name and descriptor of a copy of each passed socket: they outlive their listener, for `give_back_sockets`.
+_kept: list[tuple[str, int]] = []
 
 
 class Notifier:
@@ -62,8 +67,19 @@ def passed_sockets(environment: MutableMapping[str, str] = os.environ) -> dict[s
     for offset in range(count):
         os.set_inheritable(FIRST_PASSED + offset, False)
         name = names[offset] if offset < len(names) and names[offset] else f"passed-{offset}"
+        _kept.append((name, fcntl.fcntl(FIRST_PASSED + offset, fcntl.F_DUPFD_CLOEXEC, _HIGH)))
         passed[name] = socket.socket(fileno=FIRST_PASSED + offset)
     return passed
+
+
+def give_back_sockets(environment: MutableMapping[str, str] = os.environ) -> None:
+    """For the program that this process becomes, as they were passed."""
+    if not _kept:
+        return
+    for offset, (_, descriptor) in enumerate(_kept):
+        os.dup2(descriptor, FIRST_PASSED + offset, inheritable=True)
+    environment["LISTEN_PID"], environment["LISTEN_FDS"] = str(os.getpid()), str(len(_kept))
+    environment["LISTEN_FDNAMES"] = ":".join(name for name, _ in _kept)
 
 
 def _watchdog_interval_s(environment: Mapping[str, str]) -> float | None:

@@ -55,26 +55,23 @@ class SocketError(CannotBeMadeError):
 
 @contextmanager
 def unix_listener(
-    path: Path, *, mode: int = 0o660, group: int | None = None, backlog: int = 64
+    path: Path, *, mode: int = 0o660, group: int | None = None, backlog: int = 64, setting: str = ""
 ) -> Iterator[LastingListener]:
     """A listening socket at `path`, of `mode` and `group` (a gid) from its first moment; removed at the end.
 
     The directory must exist, be ours or root's, and not writable by others. What stands at `path` is replaced only
     under our lock (`<path>.lock`), and only when it is a socket, ours, and nobody answers there (threats D-51). Taken
-    away meanwhile, it is made anew with the same care.
+    away meanwhile, it is made anew with the same care. `setting` names the path, for whoever has to mend it.
     """
-    if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        raise SocketError(
-            SocketFault.PATH_TOO_LONG,
-            f"the socket path {path} has more than {MAX_PATH_BYTES} bytes: configure a shorter one",
-        )
     lock = _Lock(path)
 
     def make() -> socket.socket:
-        _check_directory(path.parent)
-        lock.hold()
-        _check_old(path)
-        return _bound(path, mode, group, backlog)
+        with _naming(setting):
+            _check_length(path)
+            _check_directory(path.parent)
+            lock.hold()
+            _check_old(path)
+            return _bound(path, mode, group, backlog)
 
     try:
         with LastingListener(path, make(), make) as listener:
@@ -130,6 +127,22 @@ class UnixTransport:
 
     async def follow(self) -> None:
         """There is nothing to follow."""
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    try:
+        yield
+    except SocketError as error:
+        raise SocketError(error.reason, f"{error} (the path is {setting})" if setting else str(error)) from None
+
+
+def _check_length(path: Path) -> None:
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise SocketError(
+            SocketFault.PATH_TOO_LONG,
+            f"the socket path {path} has more than {MAX_PATH_BYTES} bytes: configure a shorter one",
+        )
 
 
 def _check_directory(directory: Path) -> None:

@@ -16,7 +16,7 @@ JOIN_S = 180
 # Of degraded mode on the ingress node: short enough to be seen running out.
 BOUNDS_S = {"max_duration_s": 600, "route_ttl_s": 300, "session_ttl_s": 15}
 EVERY_NODE = {"degraded_mode_policy", "node_bootstrap", "node_runtime", "trust_bundle"}
-SCOPES = {  # what the one role of each lets it hold
+SCOPE_TYPES = {  # what the one role of each lets it hold
     INGRESS: EVERY_NODE | {"route_policy", "service_assignment", "storage_directory"},
     EGRESS: EVERY_NODE | {"route_policy", "service_assignment", "storage_directory"},
     CORE: EVERY_NODE | {"route_policy", "qos_policy", "peer_directory", "storage_directory"},
@@ -30,7 +30,7 @@ def a_cluster_is_made(world: World) -> None:
     coordinator.start()
     world.screen.did("holdfast-coordinator --config coordinator.toml &")
     _until_it_answers(world)
-    members = coordinator.ask("fleet")["members"]
+    members = len(coordinator.ask("nodes", "list")["nodes"])
     world.proof.that("a cluster was made, with no members yet", members == 0, members)
     kept_in = coordinator.database.read_bytes()[:15]
     world.proof.that("its coordinator keeps it in SQLite", kept_in == b"SQLite format 3", kept_in)
@@ -71,9 +71,9 @@ def three_nodes_join(world: World) -> None:
     world.screen.did("holdfast join --token-file join.token      # on the node; and so the others")
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
         world.proof.wait("three nodes are active", lambda: _hold_their_scopes(world), JOIN_S, world.states)
-    held = {node.node_id: set(node.versions()) for node in nodes}
+    held = {node.node_id: node.scope_types() for node in nodes}
     claim = "ingress, egress_service and core_mesh joined; each holds the scopes of its role, and no others"
-    world.proof.that(claim, held == SCOPES, held)
+    world.proof.that(claim, held == SCOPE_TYPES, held)
     _only_members_are_let_in(world)
 
 
@@ -105,7 +105,7 @@ def _joins(world: World, node: Node) -> None:
 
 def _hold_their_scopes(world: World) -> bool:
     active = all(node.status().get("state") == "active" for node in world.all_nodes)
-    return active and all(set(world.nodes[name].versions()) >= scopes for name, scopes in SCOPES.items())
+    return active and all(world.nodes[name].scope_types() >= types for name, types in SCOPE_TYPES.items())
 
 
 def _only_members_are_let_in(world: World) -> None:
@@ -116,5 +116,5 @@ def _only_members_are_let_in(world: World) -> None:
     others = stranger.knocks(port, ca_file), stranger.knocks(port, ca_file, forged)
     claim = "mutual TLS: a member's certificate is answered; none, or a forged one in its name, is not"
     world.proof.that(claim, member.startswith("HTTP/1.1") and not any(others), (member, *others))
-    members = world.coordinator.ask("fleet")["members"]
+    members = len(world.coordinator.ask("nodes", "list")["nodes"])
     world.proof.that(f"the coordinator has {members} members", members == len(world.nodes), members)

@@ -6,6 +6,7 @@ from examples.demo.coordinator import Coordinator
 from examples.demo.world import AMSTERDAM, CORE, EGRESS, FRANKFURT, INGRESS, INTRANET, PORTAL, World
 
 ARRIVES_S = 180
+SERVICE = "service_assignment/aurora-intranet"
 
 
 def a_route_comes(world: World) -> None:
@@ -22,16 +23,16 @@ def a_route_comes(world: World) -> None:
 
 
 def a_service_moves(world: World) -> None:
-    held = world.egress.version("service_assignment")
+    held = world.egress.version(SERVICE)
     world.stream.expected = None
     printed = world.coordinator.change("3-a-service-moves.yaml", frankfurt=world.frankfurt)
     world.screen.did("holdfastctl apply -f 3-a-service-moves.yaml", printed, lines=9)
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
         _wait_for(world, INTRANET, FRANKFURT)
         world.stream.expected = FRANKFURT
-        _wait_for_version(world, EGRESS, "service_assignment", held)
+        _wait_for_version(world, EGRESS, SERVICE, held)
     world.proof.that("the service moved: the intranet answers from Frankfurt", True)
-    assigned = world.egress.entries("service_assignment")
+    assigned = world.egress.entries(SERVICE)
     told = assigned.get("aurora-intranet", {})
     world.proof.that(f"{EGRESS} is told to run it: {told.get('workload')}", "workload" in told, assigned)
 

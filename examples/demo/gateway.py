@@ -11,7 +11,7 @@ from examples.gateway.gateway import nginx_configuration
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "gateway"
 PYTHON_GATEWAY = EXAMPLE / "python_gateway.py"
-SCOPES = ["route_policy", "service_assignment"]
+SCOPES = ["route_policy", "service_assignment/*"]
 NAME = "gateway"
 
 

@@ -121,6 +121,10 @@ class Node:
         scopes = self.status().get("scopes", {})
         return {name: int(each["active"]["config_version"]) for name, each in scopes.items() if each["active"]}
 
+    def scope_types(self) -> set[str]:
+        """Of all that is active: a service has a scope of its own, `service_assignment/<id>`."""
+        return {name.partition("/")[0] for name in self.versions()}
+
     def served(self, scope: str) -> dict[str, bytes]:
         """What the agent answers to whoever asks for a scope: its sections."""
         return {name: section.data for name, section in self._client.sections(scope)}
@@ -139,7 +143,7 @@ class Node:
     def entries(self, scope: str) -> dict[str, Any]:
         """What services on the node read: the scope's entries by id, from the files."""
         found: dict[str, Any] = {}
-        for path in (self.files / scope).glob("*.json"):
+        for path in (self.files / scope.replace("/", "@")).glob("*.json"):
             found |= json.loads(path.read_bytes())
         return found
 

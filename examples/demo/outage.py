@@ -20,7 +20,7 @@ MORE_S = 60  # than it takes: a machine that has other work
 GOES_BY_S = 3  # enough to see that what is left becomes less
 CLOCK_S = 2  # seconds are counted in whole ones; less than GOES_BY_S
 SERVICE, ROUTE = "aurora-intranet", "aurora-portal"
-SCOPES = ("route_policy", "service_assignment")
+SCOPES = ("route_policy", f"service_assignment/{SERVICE}")
 QUESTIONS: tuple[tuple[str, str], ...] = (
     ("continue_services", SERVICE),
     ("preserve_routes", ROUTE),

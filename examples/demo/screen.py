@@ -15,7 +15,7 @@ from rich.text import Text
 from examples.demo.node import Node
 
 WIDTH = 110  # where nobody says how wide it is
-WIDE = 102  # columns of the table with names beside it; else they stand above
+WIDE = 105  # columns of the table with names beside it; else they stand above
 LOW = 12  # lines beside the table
 GOOD, DOUBTFUL, BAD = "green", "yellow", "red"
 STYLES = {"active": GOOD, "degraded": DOUBTFUL, "fenced": BAD, "fresh": GOOD, "stale": DOUBTFUL, "expired": BAD}
@@ -133,15 +133,16 @@ def _rows(status: dict[str, Any], quiet: Sequence[str]) -> Iterator[tuple[str | 
     for name, scope in status["scopes"].items():
         if name in quiet:
             continue
+        shown = name.replace("service_assignment/", "service ")  # the table fits 80 columns
         active, refused = scope["active"], scope["last_rejected"]
         superseded = active and refused and active["applied_at"] > refused["at"]
         why = refused["reason"] if refused and not superseded else ""
         if active:
             version = f"{active['authority_epoch']}.{active['config_version']}"
             age = span(-_until(active["applied_at"]))
-            yield (name, version, age, _left(active["expires_at"]), _grade(active["grade"]), why)
+            yield (shown, version, age, _left(active["expires_at"]), _grade(active["grade"]), why)
         else:
-            yield (name, "-", "", "", "", why)
+            yield (shown, "-", "", "", "", why)
 
 
 def _grade(grade: str) -> Text:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,9 @@ def main() -> None:
 
 def entrances(files: Path, listen: str) -> Iterator[Entrance]:
     """Those of the gateway that listens there, in the order of the routes' ids. `files`: as /run/holdfast/active."""
-    services = section(files, "service_assignment")
+    services = entries(files.glob("service_assignment@*"))
     own_port = int(listen.rpartition(":")[2])
-    for name, route in sorted(section(files, "route_policy").items()):
+    for name, route in sorted(entries([files / "route_policy"]).items()):
         match = route["match"]
         if match["protocol"] in WEB and match["port"] in (0, own_port):
             upstreams = tuple(_web_endpoints(services.get(route["service_id"], {})))
@@ -83,12 +83,12 @@ def _files(arguments: argparse.Namespace) -> Path:
     return Path(os.environ["HOLDFAST_STAGED"])
 
 
-def section(files: Path, scope: str) -> dict[str, Any]:
-    """A scope's entries by id: large maps come in several sections, one file each."""
-    entries: dict[str, Any] = {}
-    for path in sorted((files / scope).glob("*.json")):
-        entries |= json.loads(path.read_bytes())
-    return entries
+def entries(scopes: Iterable[Path]) -> dict[str, Any]:
+    """By id, from the folders of scopes: a service has one of its own, large maps come in several files of one."""
+    found: dict[str, Any] = {}
+    for path in sorted(path for scope in scopes for path in scope.glob("*.json")):
+        found |= json.loads(path.read_bytes())
+    return found
 
 
 def _web_endpoints(service: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,6 @@ import trio
 
 from agent.access import Access
 from agent.changes import Generation, following
-from agent.degraded import Answer, Facts, HeldScope, Question
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
 from agent.projection import Projection
@@ -19,6 +18,8 @@ from agent.threads import Threads
 from agent.view import Views
 from agent.watching import Watching
 from snapshot.container import ChunkParts
+from snapshot.degraded import Answer, Facts, HeldScope, Question
+from snapshot.manifest import ScopeVersion
 from snapshot.verify import verify
 from store.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
@@ -53,10 +54,12 @@ class Periphery:
     awaited: dict[str, object] = field(default_factory=dict)
     origins: dict[str, object] = field(default_factory=dict)
     refresh_required: list[str] = field(default_factory=list)
+    rollback_check: str = "confirmed"
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
     given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
     revoked: bool = False
     of_head: Collection[str] | None = None
+    of_head_wanted: Mapping[str, ScopeVersion] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access.of_group(0))
     services: tuple[Service, ...] = ()
     settle_s: float = 0.0
@@ -117,6 +120,13 @@ class Periphery:
     def listed(self) -> Collection[str] | None:
         return self.of_head
 
+    def wanted(self) -> Mapping[str, ScopeVersion]:
+        return self.of_head_wanted
+
+    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+        """`test_running` has how that is known."""
+        return facts.running
+
     def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
         """`test_decisions` has what becomes of it."""
 
@@ -126,6 +136,7 @@ class Periphery:
             "cause": self.cause or self.given.cause,
             "node_id": "node-1",
             "cluster_id": "blue",
+            "rollback_check": self.rollback_check,
             "join": self.join,
             "counters": self.counters,
             "sources": self.sources,

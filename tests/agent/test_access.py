@@ -11,8 +11,10 @@ import trio
 from agent.access import Access, AccessRule, may_administer
 from agent.configuration import AccessEntry
 from agent.patterns import matches
+from snapshot.grants import Grants
 from tests.agent.lab import DAY, NOW, held, serving
 from tests.citations import ROOT
+from tests.store.cluster import NODE
 from wire.peer import OVERFLOW_UID, UnixPeer
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
@@ -40,6 +42,7 @@ SECTION = ("GET", "/v1/scopes/route_policy/sections/routes", "")
 OTHER = ("GET", "/v1/scopes/qos_policy/sections/policies", "")
 LIST = ("GET", "/v1/scopes", "")
 STATUS = ("GET", "/v1/status", "")
+WEB, DB = "service_assignment/web", "service_assignment/db"
 IMPORT = ("POST", "/v1/import", "x")
 
 
@@ -58,6 +61,11 @@ def peer(uid: int, *gids: int) -> UnixPeer:
         (("route_policy/a",), "route_policy/a", True),
         (("route_policy/a",), "route_policy/a,b", False),
         (("route_polic",), "route_policy", False),
+        (("service_assignment/web",), "service_assignment/web", True),
+        (("service_assignment/web",), "service_assignment/web2", False),
+        (("service_assignment/*",), "service_assignment/web", True),
+        (("service_assignment",), "service_assignment/web", True),
+        (("service_assignment",), "route_policy", False),
         ((), "route_policy", False),
     ],
 )
@@ -168,6 +176,44 @@ async def test_callers_of_other_accounts(reached):
         assert json.loads(strangers[1][1])["scopes"] == {}
         assert strangers[2][0] == 200
         assert made.taken == []
+
+
+@AS_ROOT
+async def test_the_account_of_a_service_reads_its_own_scope_and_no_other(reached):
+    """threats U11: of two services on one node; the gate, the listing and the watch know no more either"""
+    rules = (
+        AccessRule(uids=frozenset({4400}), scopes=("service_assignment/web",)),
+        AccessRule(uids=frozenset({4401}), scopes=("service_assignment/*",)),
+    )
+    made = replace(reached, access=Access(rules))
+    web, db = (Grants(services=frozenset({one})) for one in ("web", "db"))
+    made.given = replace(made.given, scopes={WEB: replace(held(), grants=web), DB: replace(held(), grants=db)})
+    for service in ("web", "db"):
+        made.apply(
+            made.node.cluster.snapshot(
+                1, {"services": {service: {}}}, "service_assignment", scope_ids=(service,), subject_node_id=NODE
+            )
+        )
+    own, other, every, listed = (("GET", f"/v1/scopes{path}", "") for path in (
+        "/service_assignment%2Fweb/sections/services", "/service_assignment%2Fdb/sections/services",
+        "/service_assignment", "",
+    ))  # fmt: skip
+    may = [
+        ("POST", "/v1/may", json.dumps({"action": "start_service", "scope": "service_assignment", "resource": one}))
+        for one in ("web", "db")
+    ]
+    async with serving(made):
+        made.socket.chmod(0o666)
+        watch = ("GET", "/v1/watch?after=0&wait=0&scope=service_assignment", "")
+        mine = await as_user(made, 4400, [4400], own, other, every, listed, *may, watch)
+        theirs = await as_user(made, 4401, [4401], own, other, every, listed, *may, watch)
+    assert [one[0] for one in mine[:3]] == [200, "not_found", "not_found"]
+    assert [one[0] for one in theirs[:3]] == [200, 200, "not_found"]
+    assert "service_assignment/<id>" in mine[2][1] and mine[2][1] == theirs[2][1]
+    assert [set(json.loads(one[3][1])["scopes"]) for one in (mine, theirs)] == [{WEB}, {WEB, DB}]
+    assert [json.loads(one[1])["reason"] for one in mine[4:6]] == ["ok", "not_in_policy"]
+    assert [json.loads(one[1])["reason"] for one in theirs[4:6]] == ["ok", "ok"]
+    assert [set(json.loads(one[6][1])["scopes"]) for one in (mine, theirs)] == [{WEB}, {WEB, DB}]
 
 
 @AS_ROOT

@@ -40,7 +40,7 @@ async def announced(one, by):
     head = one.server.announce()
     for server in by:
         server.say(head)
-    await one.until(lambda: one.node.holdings.head_version == head.envelope.version)
+    await one.until(lambda: one.node.holdings.held_head == head.envelope.version)
 
 
 async def named(one):

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agent.decisions import MOST
-from agent.degraded import Answer, Mode, Question
+from snapshot.degraded import Answer, Mode, Question
 from tests.agent.bench import bench
 
 SESSION = Question("open_session", "service_assignment", "web")

@@ -75,6 +75,20 @@ async def test_a_bad_document_blames_its_source_and_is_asked_for_elsewhere(made,
     assert isinstance(await obtain(made), Candidate)
 
 
+@pytest.mark.parametrize("bad", ["increments", "increments and documents"])
+async def test_a_bad_increment_of_the_only_coordinator_is_followed_by_its_whole(made, mock_clock, bad):
+    """rules S27, S28: nobody else could be asked, and what is bad in one form may be good in the other"""
+    made.server.publish_increment(ROUTES, sets={"routes": {"south": {}}})
+    made.server.spoil = lambda path, data: flipped(data, 8 * (len(data) - 2)) if path.split("/")[2] in bad else data
+    found = await obtain(made)
+    assert asked(made) == ["increments", "documents"]
+    assert made.node.store.rejections.last(ROUTES).reason == "content_mismatch"
+    assert "content_mismatch" in made.coordinator.error or isinstance(found, Candidate)
+    assert isinstance(found, Candidate) is (bad == "increments")
+    made.server.spoil = lambda _, data: data
+    assert isinstance(await obtain(made), Candidate)
+
+
 async def test_what_was_signed_and_is_refused_is_given_up(made, mock_clock):
     """rules S52, S53: no source can mend it"""
     made.server.snapshot({"routes": {"password": "swordfish"}}, ROUTES)

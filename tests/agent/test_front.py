@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import trio
 
 from agent.front import Front
 from snapshot import canonical
@@ -10,6 +11,7 @@ from snapshot.reasons import Reason, Rejected
 from tests.agent.bench import bench
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
+from wire.backoff import LEAST_S
 from wire.request import HttpError
 
 
@@ -47,7 +49,7 @@ async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
         "again_in_s": 0,
     }  # fmt: skip
     assert report["origins"][ROUTES]["source"] == str(made.coordinator)
-    alone = Front(made.node, made.inside.front.decisions).report()
+    alone = Front(made.node, made.inside.front.decisions, made.inside.front.running).report()
     assert (alone["sources"], alone["awaited"]) == ([], {})
 
 
@@ -60,8 +62,9 @@ async def test_the_report_says_what_is_awaited_and_when_it_is_asked_for_again(ma
     await made.outside.update.bring_up()
     awaited = made.inside.front.report()["awaited"][ROUTES]
     assert (awaited["config_version"], awaited["below_accepted"]) == (2, False)
-    assert 0 < awaited["again_in_s"] <= 5
+    assert 0 < awaited["again_in_s"] <= 6
     made.outside.wake()
+    await trio.sleep(LEAST_S)
     assert made.inside.front.report()["awaited"][ROUTES]["again_in_s"] == 0
 
 
@@ -98,5 +101,5 @@ async def test_what_is_no_document_is_refused(made, mock_clock):
 async def test_before_the_agent_speaks_to_anybody_it_takes_nothing(made, mock_clock):
     """rules A10"""
     with pytest.raises(HttpError) as caught:
-        await Front(made.node, made.inside.front.decisions).take(Pieces(b"x"))
+        await Front(made.node, made.inside.front.decisions, made.inside.front.running).take(Pieces(b"x"))
     assert (caught.value.status, caught.value.code) == (503, "not_ready")

@@ -1,5 +1,7 @@
 """Reports: what they say, what they deliver, and what an answer changes."""
 
+import itertools
+
 import trio
 
 from tests.fakes.cluster import HOUR
@@ -22,6 +24,7 @@ async def test_a_report_says_what_is_active(one, mock_clock):
         assert report.head.generation == 1
         assert report.trust_bundle_version == 1
         assert (report.state, report.mode, report.degraded_since) == ("active", "normal", None)
+        assert report.interval_s == one.settings.intervals.heartbeat_interval_s
 
 
 async def test_reports_come_at_their_interval_with_jitter(one, mock_clock):
@@ -31,7 +34,10 @@ async def test_reports_come_at_their_interval_with_jitter(one, mock_clock):
         await one.server.wait_heartbeat()
         before = len(one.server.heartbeats)
         await trio.sleep(1200)
-        assert 1200 / 36 - 2 <= len(one.server.heartbeats) - before <= 1200 / 24 + 2
+        sent = [report.sent_at for report in one.server.heartbeats[before:]]
+        pauses = [later - earlier for earlier, later in itertools.pairwise(sent)]
+        assert 1200 / 36 - 2 <= len(sent) <= 1200 / 24 + 2
+        assert min(pauses) < 28 and max(pauses) > 32, "spread over 24 to 36 s: a fleet does not report in one breath"
 
 
 async def test_an_activation_is_reported_soon(one, mock_clock):

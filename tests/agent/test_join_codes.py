@@ -25,6 +25,8 @@ def test_every_code_of_ours_has_its_remedy():
         (BadTokenFileError("open"), "bad_token_file", True),
         (StoreError(StoreFault.STORE_FULL, "full"), "store_full", False),
         (PermissionError(13, "no"), "io", False),
+        (OSError(28, "No space left on device"), "store_full", False),
+        (OSError(122, "Disk quota exceeded"), "store_full", False),
     ],
 )
 def test_what_an_attempt_fails_with(error, code, refused):

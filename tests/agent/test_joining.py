@@ -6,13 +6,15 @@ import time
 
 import trio
 
-from agent.configuration import Settings
+from agent.configuration import Settings, TrustTable
 from holdfast.client import unix_seconds
+from holdfast.status_screen import problems_of
 from snapshot import canonical
 from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, key
 from tests.fakes.coordinator_server import TOKEN
 from tests.journeys.lab import lab, put_token
 from wire.certificate import is_proven, make_authority, make_identity, prove
+from wire.client import Call, Client, UnixConnector
 from wire.messages import JoinGrant
 
 ROUTES = "route_policy"
@@ -55,6 +57,38 @@ async def test_what_a_join_sends(one, mock_clock):
         assert enrolled.minimum_time == one.cluster.first_bundle.envelope.issued_at
     token = canonical.dumps(TOKEN)[1:-1]
     assert not any(token in data for data in kept_by(one)), "a token is never kept"
+
+
+async def test_trust_on_first_use_is_shown_until_the_configuration_names_the_roots(tmp_path, mock_clock):
+    """threats D-19: in the status, its words and the metrics; pins of other roots confirm nothing"""
+    async with lab(tmp_path, mock_clock) as one:
+        async with one.agent():
+            assert (await one.status())["roots"] is None
+            await one.settled()
+            status = await one.status()
+            roots = status["roots"]
+            assert (roots["trusted_by"], roots["confirmed"], roots["root_threshold"]) == ("first use", False, 2)
+            assert any("nobody has confirmed them" in problem for problem in problems_of(status, one.clock.true))
+            assert await unconfirmed_in_metrics(one) == "1.0"
+        pins = tuple(roots["root_key_ids"])
+        for named, confirmed in ((pins[:2], False), ((*pins, key("another").key_id), False), (pins, True)):
+            async with one.agent(trust=TrustTable(root_key_ids=named)):
+                status = await one.status()
+                assert (status["roots"]["confirmed"], status["roots"]["trusted_by"]) == (confirmed, "first use")
+        async with one.agent(trust=TrustTable(root_key_ids=pins)):
+            status = await one.status()
+            assert not any("nobody has confirmed" in problem for problem in problems_of(status, one.clock.true))
+            assert await unconfirmed_in_metrics(one) == "0.0"
+
+
+async def unconfirmed_in_metrics(one):
+    client = Client(UnixConnector())
+    try:
+        answer = await client.fetch(one.settings.local.socket_path, Call("GET", "/metrics"))
+    finally:
+        await client.aclose()
+    (line,) = (line for line in answer.body.decode().splitlines() if line.startswith("holdfast_roots_unconfirmed "))
+    return line.split()[1]
 
 
 async def test_a_grant_without_a_bundle_is_none(one, mock_clock):

@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.degraded import Mode
 from agent.metrics import Sample, exposition
 from agent.services import Notified
+from snapshot.degraded import Mode
 from tests.agent.lab import NOW, Node, Periphery
 
 
@@ -26,11 +26,18 @@ def test_what_is_measured(periphery):
     assert found["holdfast_store_filled_ratio",] == 0.25
     assert found["holdfast_state", "degraded"] == 1
     assert (found["holdfast_mode", "degraded"], found["holdfast_mode", "normal"]) == (1, 0)
-    assert found["holdfast_head_age_seconds",] == 60
+    assert found["holdfast_head_age_seconds",] == 0, "dated a minute back, taken just now"
     assert found["holdfast_scope_version", "route_policy"] == 3
     assert found["holdfast_scope_grade", "fresh", "route_policy"] == 1
     assert (found["holdfast_service_told", "web"], found["holdfast_service_generation", "web"]) == (0, 4)
+    assert found["holdfast_service_not_running", "web"] == 0
     assert found["holdfast_joins_failed_total",] == 2
+
+
+def test_a_unit_that_did_not_run_is_seen(periphery):
+    told = {"web": Notified(4, {}, ok=False, detail="not_running: web.service", at=0.0)}
+    found = values(exposition(Sample(periphery.views.all(), NOW, "active", Mode.NORMAL, 0.0, told)).decode())
+    assert (found["holdfast_service_told", "web"], found["holdfast_service_not_running", "web"]) == (0, 1)
 
 
 def test_every_family_says_what_it_is(periphery):
@@ -47,3 +54,13 @@ def test_a_node_without_a_head(tmp_path, cluster):
         found = values(exposition(Sample(view, NOW, "unenrolled", Mode.FENCED, 0.0)).decode())
     assert ("holdfast_head_age_seconds",) not in found
     assert found["holdfast_state", "unenrolled"] == 1
+
+
+def test_what_ends_stands_there_with_its_time(periphery):
+    ends = [
+        {"what": "trust_bundle", "name": "3", "ends": "2027-01-15T08:00:00Z", "urgency": "soon"},
+        {"what": "node_certificate", "name": "node-a", "ends": "2030-01-15T08:00:00Z", "urgency": "fine"},
+    ]
+    found = values(exposition(Sample(periphery.views.all(), NOW, "active", Mode.NORMAL, 0.0, ends=ends)).decode())
+    assert found["holdfast_expires_timestamp_seconds", "3", "trust_bundle"] == 1_800_000_000
+    assert (found["holdfast_due", "3", "trust_bundle"], found["holdfast_due", "node-a", "node_certificate"]) == (1, 0)

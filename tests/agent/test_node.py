@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from agent import degraded
-from agent.degraded import Question
 from agent.moment import SKEW_S
+from snapshot import degraded
+from snapshot.degraded import Question
 from snapshot.identifiers import HEAD
 from store.errors import StoreError, StoreFault
 from store.records import digest_named
@@ -80,18 +80,13 @@ async def test_now_is_never_behind_what_was_signed(made, mock_clock):
     assert node.facts().clock_regressed
 
 
-async def test_a_fence_holds_until_a_newer_head(made, mock_clock):
-    """rules A9, J40: unsigned, so it ends nothing; a later answer with an older head lifts nothing"""
+async def test_an_unsigned_revocation_is_noted_and_stops_nothing(made, mock_clock):
+    """rules A9: said once in the log, counted each time, over when a coordinator takes us for a member"""
     node = made.node
-    assert node.standing().state == "active"
-    node.fence()
-    node.fence()
-    assert (node.standing().state, node.standing().cause) == ("fenced", "revoked_by_coordinator")
-    await node.reload()
-    assert node.learnt.fenced_at == (1, 1)
-    await made.take(made.server.cluster.head(**made.server.times()))
-    assert node.learnt.fenced_at is None
-    assert node.standing().state == "active"
+    assert [node.note_revocation_claim("here"), node.note_revocation_claim("there")] == [True, False]
+    assert (node.standing().state, node.counters.of("revocation_claims")) == ("active", 2)
+    await node.checked_in()
+    assert node.note_revocation_claim("here")
 
 
 async def test_what_the_coordinator_recorded_is_behind_until_it_is_reached(made, mock_clock):

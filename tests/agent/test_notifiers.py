@@ -7,7 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from agent.notifiers import Command, RequestedVerb, Verb, Watching
+from agent.notifiers import NOT_RUNNING, Command, RequestedVerb, Verb, Watching
+from agent.services import Notified
 
 
 def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 60.0, **more: object) -> RequestedVerb:
@@ -34,6 +35,17 @@ async def test_a_unit_is_reloaded_through_a_file(tmp_path, words, ok):
         told = await notifier.tell("web", 7)
     assert (told.ok, told.detail) == (ok, words)
     assert (tmp_path / "reload/nginx.service").read_text() == "reload 7\n"
+
+
+async def test_a_unit_that_does_not_run_was_not_told(tmp_path):
+    """Not ok, with a word of its own; and taken as told once it runs."""
+    notifier = requested(tmp_path)
+    for words, ok, begin in (("not_running", False, NOT_RUNNING), ("success 0", True, "success")):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(unit_answers, notifier, words)
+            told = await notifier.tell("web", 7)
+        assert (told.ok, told.detail.startswith(begin)) == (ok, True)
+        assert Notified(7, {}, told.ok, told.detail, 0).outcome == ("done" if ok else NOT_RUNNING)
 
 
 async def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path):

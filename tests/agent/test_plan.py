@@ -24,10 +24,10 @@ def document(version, epoch=1):
     return SimpleNamespace(version=(epoch, version), content_hash=HASHES[version])
 
 
-def holdings(listing, active=(), marks=None, lost=(), *, floor_lost=False, bundle=None):
+def holdings(listing, active=(), marks=None, lost=(), *, returned=None, floor_lost=False, bundle=None):
     active = dict(active)
     found = {name: Mark(*one.version, one.content_hash) for name, one in active.items()} | (marks or {})
-    kept = Standing(1, found, active, (), frozenset(), frozenset(lost))
+    kept = Standing(1, found, active, (), frozenset(), frozenset(lost), returned or {})
     holder = Holder("c", "n", bundle=SimpleNamespace(version=bundle) if bundle else None)
     head = None if listing is None else Head(1, 15, Revocations(), dict(listing))
     scopes = dict.fromkeys(active)
@@ -64,6 +64,15 @@ def test_an_entry_below_the_mark_needs_a_recovery():
     assert wanted.below
     gone_back = holdings({"route_policy": listed(2)}, {"route_policy": document(2)}, {"route_policy": Mark(1, 5, "h")})
     assert plan(gone_back).wanted == (), "a recovery was used: it is where it should be"
+
+
+def test_what_a_recovery_led_to_needs_no_second_one_once_it_is_lost():
+    """rules S87: exactly that, and only where it was lost"""
+    marks, back = {"route_policy": Mark(1, 5, "h")}, {"route_policy": Mark(1, 2, HASHES[2])}
+    lost = holdings({"route_policy": listed(2)}, marks=marks, lost=["route_policy"], returned=back)
+    assert plan(lost).wanted == (Wanted("route_policy", listed(2)),)
+    other = holdings({"route_policy": listed(1)}, marks=marks, lost=["route_policy"], returned=back)
+    assert plan(other).wanted[0].below
 
 
 def test_a_lost_scope_is_asked_for_at_its_own_version():

@@ -72,11 +72,11 @@ async def test_a_bad_head_changes_nothing(made, mock_clock):
     assert made.coordinator.back_off.failures == 0
 
 
-async def test_revoked_is_heard_and_only_fences(made, mock_clock):
+async def test_an_unsigned_revoked_is_noted_and_stops_nothing(made, mock_clock):
     """rules A9, K22, S60"""
     made.server.refuse = "revoked"
     await made.outside.refresh.ask(made.coordinator)
-    assert (made.node.standing().state, made.node.standing().cause) == ("fenced", "revoked_by_coordinator")
+    assert (made.node.standing().state, made.node.learnt.claimed_revoked) == ("active", str(made.coordinator))
     assert ROUTES in made.node.holdings.scopes
 
 

@@ -215,7 +215,7 @@ def asked(port, path):
     for _ in range(600):
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
-                caller.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+                caller.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
                 return b"".join(iter(lambda: caller.recv(65536), b""))
         except ConnectionRefusedError:
             time.sleep(0.1)

@@ -7,10 +7,10 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from agent.degraded import Facts
-from agent.grants import Policy
 from agent.notifiers import Told
 from agent.services import Service, ready_for
+from snapshot.degraded import Facts
+from snapshot.grants import Policy
 from tests.agent.lab import DAY, NOW, Inline, Periphery, held, serving
 
 
@@ -169,6 +169,30 @@ def test_ready_for(periphery, scopes, facts, now, expected):
     """rules A11, X24, L22: its scopes, and what the state lets it do; never ready while it cannot run."""
     periphery.route(1, {"routes": {}})
     assert ready_for(Service("web", scopes, Listener()), periphery.views.all(), facts, now) == expected
+
+
+WEB, DB = "service_assignment/web", "service_assignment/db"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "listed", "expected"),
+    [
+        (("service_assignment/*",), (), (True, "ok")),
+        (("service_assignment",), (), (True, "ok")),
+        (("service_assignment/*",), (WEB,), (True, "ok")),
+        (("service_assignment/*",), (WEB, DB), (False, "scope_missing")),
+        ((WEB,), (WEB, DB), (True, "ok")),
+        ((DB,), (), (False, "scope_missing")),
+        (("route_policy",), (), (False, "scope_missing")),
+    ],
+)
+def test_who_follows_every_service_needs_those_that_the_head_lists(periphery, scopes, listed, expected):
+    """rules A11: no service at all is well, one that is listed and is not here is missing."""
+    periphery.route(1, {"routes": {}})
+    view, facts = periphery.views.all(), Facts(head_expires_at=NOW + 60)
+    held = {WEB: view.scopes["route_policy"]} if WEB in listed else {}
+    answer = ready_for(Service("web", scopes, Listener()), replace(view, scopes=held), facts, NOW, listed)
+    assert answer == expected
 
 
 def test_ready_for_in_degraded_mode_as_the_policy_allows(periphery):

@@ -204,10 +204,10 @@ async def test_a_tree_of_files_feeds_a_node_whose_coordinator_is_gone(one, mock_
             await trio.sleep(HOUR / 4)
             last = one.server.announce().envelope.version
             write_tree(one.server, tree, NODE_ID)
-        await one.until(lambda: one.node.holdings.head_version == last)
+        await one.until(lambda: one.node.holdings.held_head == last)
         assert one.state == "active"
         await one.until(lambda: one.state == "degraded")  # nobody writes the tree any more: it is a frozen source
-        assert one.node.holdings.head_version == last
+        assert one.node.holdings.held_head == last
 
 
 # ---- a manual map

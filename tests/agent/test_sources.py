@@ -9,6 +9,7 @@ from agent.source import Kind
 from agent.sources import Sources
 from snapshot.manifest import Revocations
 from tests.journeys.lab import POLICY, lab
+from wire.backoff import LEAST_S
 from wire.certificate import make_identity
 from wire.client import ClientError, ClientFault
 from wire.contexts import Identity
@@ -85,13 +86,16 @@ async def test_a_failing_source_rests_ever_longer_and_a_hint_wakes_it(one, mock_
         await one.until_active(STORAGE, 1)
         here = sources(one)
         (source,) = here.coordinators()
-        for seconds in (1, 2, 4, 8):
+        for seconds in (2, 3, 5, 9):
             source.failed(ClientError(ClientFault.CONNECT_FAILED, "no"))
             assert source.not_before == pytest.approx(trio.current_time() + seconds)
         assert not source.is_rested
         assert source in here.coordinators()
         assert source not in list(here.rested())
-        here.wake()
+        for _ in range(100):
+            here.wake()
+            assert not source.is_rested, "whoever asks in a loop gets one attempt a second"
+        await trio.sleep(LEAST_S)
         assert source.is_rested
         source.failed(ClientError(ClientFault.REFUSED, "busy", retry_after_s=120))
         assert source.not_before >= trio.current_time() + 120
@@ -113,4 +117,6 @@ async def test_between_two_polls_a_source_gives_documents(one, mock_clock):
         source.failed("no")
         assert not source.is_rested
         source.wake()
+        assert not source.may_be_polled
+        await trio.sleep(LEAST_S)
         assert source.may_be_polled

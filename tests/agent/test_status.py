@@ -4,7 +4,7 @@ import pytest
 import structlog.testing
 import trio
 
-from agent.start import FENCE_ROW, OUTAGE_ROW
+from agent.start import OUTAGE_ROW
 from agent.status import LOOK_EVERY_S, Status
 from store.tables import Name
 from tests.agent.bench import bench
@@ -42,12 +42,12 @@ async def test_a_change_of_state_is_written_down_once(made, mock_clock):
     assert changes(made) == ["started -> active"]
     assert told.said == ["active"]
     assert made.node.news.value == news + 1, "the next report should not wait for it"
-    made.node.fence()
+    made.node.learnt.other_cluster = True
     await status.look()
-    made.node.learnt.fenced_at = None
+    made.node.learnt.other_cluster = False
     await status.look()
-    assert changes(made)[1:] == ["active -> fenced: revoked_by_coordinator", "fenced -> active"]
-    assert told.said[1:] == ["fenced revoked_by_coordinator", "active"]
+    assert changes(made)[1:] == ["active -> waiting: token_of_another_cluster", "waiting -> active"]
+    assert [each.partition(":")[0] for each in told.said[1:]] == ["waiting token_of_another_cluster", "active"]
 
 
 async def test_a_node_that_is_no_member_is_told_what_to_do(one, mock_clock):
@@ -107,19 +107,3 @@ async def test_an_outage_outlives_the_process(made, mock_clock):
     await made.take(made.server.cluster.head(**made.server.times()))
     await status.look()
     assert health.get(OUTAGE_ROW) is None
-
-
-async def test_a_fence_outlives_the_process(made, mock_clock):
-    """rules A8, J40: kept until a newer head, like the fence itself"""
-    health = made.node.store.table(Name.HEALTH)
-    status = Status(made.node, Listening())
-    await status.look()
-    assert health.get(FENCE_ROW) is None
-    made.node.fence()
-    await status.look()
-    assert health.get(FENCE_ROW) == {"epoch": 1, "generation": 1}
-    await Status(made.node, Listening()).look()
-    assert health.get(FENCE_ROW) is not None
-    await made.take(made.server.cluster.head(**made.server.times()))
-    await Status(made.node, Listening()).look()
-    assert health.get(FENCE_ROW) is None, "also by a process that had found it there"

@@ -87,3 +87,78 @@ def test_what_else_it_says_is_read_strictly(tmp_path):
     (tmp_path / "agent.toml").write_text("[log")
     assert unconfigured.settings_without_a_node(tmp_path / "agent.toml") is None
     assert unconfigured.settings_without_a_node(tmp_path / "missing.toml") is None
+
+
+NAMED = """
+[node]
+cluster_id = "raven"
+node_id = "gw-1"
+state_directory = "{folder}/state"
+[coordinator]
+urls = ["https://127.0.0.1:1"]
+ca_file = "{folder}/ca.pem"
+"""
+
+
+def said(process):
+    """The next event of the log, of which there is one a line."""
+    return json.loads(process.stderr.readline())["event"]
+
+
+def replace(file, text):
+    (file.with_name("new")).write_text(text)
+    (file.with_name("new")).rename(file)
+
+
+def test_a_configuration_that_comes_is_taken_up_by_the_same_process(running, tmp_path):
+    """rules A2, A14: half of one is said and waited for; then it is the agent of that node, without a restart"""
+    process, notified = running
+    assert notified.recv(4096).startswith(b"READY=1\nSTATUS=unenrolled not_configured")
+    file = tmp_path / "agent.toml"
+    replace(file, LOCAL.format(folder=tmp_path) + '[node]\ncluster_id = "raven"\n')
+    while said(process) != "not taken up":
+        pass
+    assert asked(tmp_path, "GET /v1/status")[1]["cause"] == "not_configured"
+    replace(file, LOCAL.format(folder=tmp_path) + NAMED.format(folder=tmp_path))
+    while said(process) != "store opened":
+        pass
+    while b"READY=1" not in notified.recv(4096):
+        pass
+    status, body = asked(tmp_path, "GET /v1/status")
+    assert (status, body["cluster_id"], body["node_id"], body["cause"]) == (200, "raven", "gw-1", "not_enrolled")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+
+
+PASSED = """
+import os, sys
+os.dup2({number}, 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="agent")
+os.execv(sys.executable, [sys.executable, "-m", "agent.run", "--config", "{folder}/agent.toml"])
+"""
+
+
+def test_the_socket_that_systemd_passed_goes_with_it(tmp_path):
+    """A caller that waits meanwhile is answered by the node's agent, and not refused."""
+    (tmp_path / "agent.toml").write_text(LOCAL.format(folder=tmp_path))
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "agent.sock"))
+    listening.listen()
+    code = PASSED.format(number=listening.fileno(), folder=tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, pass_fds=[listening.fileno()],
+        env={**os.environ, "NOTIFY_SOCKET": ""},
+    )  # fmt: skip
+    try:
+        assert asked(tmp_path, "GET /v1/status")[1]["cause"] == "not_configured"
+        number = (tmp_path / "agent.sock").stat().st_ino
+        replace(tmp_path / "agent.toml", LOCAL.format(folder=tmp_path) + NAMED.format(folder=tmp_path))
+        while said(process) != "the configuration names a node now":
+            pass
+        assert asked(tmp_path, "GET /v1/status")[1]["node_id"] == "gw-1"
+        assert (tmp_path / "agent.sock").stat().st_ino == number
+    finally:
+        process.kill()
+        process.communicate()
+        listening.close()

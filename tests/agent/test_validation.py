@@ -63,3 +63,42 @@ async def test_what_a_validator_keeps_out_is_not_offered_again_until_the_head_li
             one.server.snapshot({"routes": {"west": {}}}, ROUTES)
             one.server.announce()
             await one.until_active(ROUTES, 3)
+
+
+async def test_an_increment_that_a_validator_refuses_is_offered_once(tmp_path, mock_clock):
+    """rules S27, S67: it has an id of its own, and the whole of the same version is not offered either"""
+    asked = tmp_path / "asked"
+    text = VALIDATED.replace("! grep", f"echo x >> {asked}; ! grep")
+    async with lab(tmp_path, mock_clock, text=text) as one:
+        async with one.agent():
+            await one.settled()
+            first = one.cluster.states[ROUTES]
+            one.server.publish_increment(ROUTES, sets={"routes": {"forbidden": {}}})
+            one.server.announce()
+            await one.until(lambda: one.rejected(ROUTES) == "validator_refused")
+            runs = asked.read_text()
+            for _ in range(5):
+                one.server.announce()
+                seen = one.node.holdings.held_head
+                await one.until(lambda seen=seen: one.node.holdings.held_head > seen)
+            mock_clock.jump(12 * AGAIN_S)
+            one.server.announce()
+            seen = one.node.holdings.held_head
+            await one.until(lambda: one.node.holdings.held_head > seen)
+            assert (one.version(ROUTES), asked.read_text()) == (1, runs)
+            one.server.publish_increment(ROUTES, sets={"routes": {"west": {}}}, base=first)
+            one.server.announce()
+            await one.until_active(ROUTES, 3)
+
+
+async def test_a_renewal_of_what_is_active_does_not_rest_on_a_validator(tmp_path, mock_clock):
+    """rules S67: a command that is out of order lets nothing run into its expiry"""
+    broken = VALIDATED.replace("! grep -q forbidden route_policy/routes.json", f"test -e {tmp_path}/yes")
+    (tmp_path / "yes").touch()
+    async with lab(tmp_path, mock_clock, text=broken) as one:
+        async with one.agent():
+            await one.settled()
+            (tmp_path / "yes").unlink()
+            one.server.snapshot({"routes": {"north": {"via": "a"}}}, ROUTES)
+            one.server.announce()
+            await one.until_active(ROUTES, 2)

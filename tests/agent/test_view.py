@@ -46,9 +46,9 @@ def test_a_view_keeps_the_generation_that_it_was_read_at(periphery):
     periphery.route(1, {"routes": {"first": {}}})
     before = periphery.views.all()
     for version in (2, 3, 4):
-        periphery.route(version, {"routes": {}})
+        periphery.route(version, {"routes": {str(version): {}}})
     assert before.scopes["route_policy"].document.read("routes") == b'{"first":{}}'
-    assert periphery.views.all().scopes["route_policy"].document.read("routes") == b"{}"
+    assert periphery.views.all().scopes["route_policy"].document.read("routes") == b'{"4":{}}'
     assert periphery.views.previous("route_policy").version == (1, 3)
 
 
@@ -73,3 +73,17 @@ def test_what_is_at_hand_is_what_a_reading_would_give(periphery):
     assert views.all().head.document.envelope.config_version == 2
     periphery.node.store.journal.record("degraded", NOW)
     assert views.at_hand() is None
+
+
+@pytest.mark.parametrize(("setting", "fresh_s"), [({}, DAY), ({"head_fresh_s": 600}, 600)])
+def test_a_head_is_fresh_for_a_day_at_most_whatever_it_says(periphery, setting, fresh_s):
+    """rules S16, S57: counted from its `issued_at`; a setting may make it less"""
+    periphery.apply(periphery.node.cluster.head(2, expires_at=NOW + 900 * DAY, refresh_after=NOW + 300))
+    view = Views(periphery.node.store, **setting).all()
+    end = view.head.document.envelope.issued_at + fresh_s
+    assert view.head.expires_at == end
+    assert (view.head_is_fresh(end - 0.1), view.head_is_fresh(end)) == (True, False)
+    assert (view.grade(end - 0.1), view.grade(end)) == (Grade.FRESH, Grade.STALE)
+    assert view.next_expiry(NOW) == end
+    periphery.apply(periphery.node.cluster.head(3, expires_at=NOW + 100, refresh_after=NOW + 50))
+    assert Views(periphery.node.store, **setting).all().head.expires_at == NOW + 100, "never longer than it says"

@@ -111,7 +111,7 @@ def found(database: Database) -> None:
 
 
 def token_for(
-    database: Database, node_id: str | None = None, *, now: float = NOW, lifetime_s: int = 3_600, **more: str
+    database: Database, node_id: str | None = None, *, now: float = NOW, lifetime_s: int = 3_600, **more: object
 ) -> str:
     how = {"lifetime_s": lifetime_s, "actor": "root", "now": now}
     return admission.issue_token(database, TOKEN_KEY, node_id=node_id, **how, **more)[0]

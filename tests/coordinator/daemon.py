@@ -12,7 +12,8 @@ import trio
 import trio.testing
 
 from coordinator import run
-from coordinator.run import Daemon, Ports
+from coordinator.ports import Ports
+from coordinator.run import Daemon
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
 from snapshot.manifest import ScopeVersion
@@ -70,7 +71,7 @@ class Running:
 
     async def probe(self, path: str) -> tuple[int, bytes]:
         async with await trio.open_tcp_stream("127.0.0.1", self.ports.probes) as stream:
-            await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
             data = b"".join([piece async for piece in stream])
         return int(data.split()[1]), data.partition(b"\r\n\r\n")[2]
 

@@ -239,7 +239,7 @@ async def test_why_a_node_is_told_what_it_is_told(founded: Founded) -> None:
     async with running(founded) as at:
         await at.admit("node-a")
         await at.apply(GOOD)
-        scopes = {each["scope_type"]: each for each in (await at.ask("GET", "/v1/nodes/node-a/explain"))["scopes"]}
+        scopes = {each["scope"]: each for each in (await at.ask("GET", "/v1/nodes/node-a/explain"))["scopes"]}
         assert scopes["qos_policy"]["because"] == "granted by the role core_mesh"
         assert not scopes["service_assignment"]["may_hold"]
         assert "egress_service, ingress" not in scopes["qos_policy"]["because"]

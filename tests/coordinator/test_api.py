@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from coordinator.api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE
 from snapshot.identifiers import format_time
@@ -272,6 +273,20 @@ async def test_without_news_the_poll_ends_and_the_head_stays(founded: Founded) -
         assert answer.headers["holdfast-coordinator"] == "coord-1"
 
 
+@pytest.mark.parametrize("held", [(0, 0), (0, 99), (1, 1)], ids=["nothing", "an older epoch", "an older head"])
+async def test_who_holds_a_lower_pair_gets_the_head_at_once(founded: Founded, held: tuple[int, int]) -> None:
+    """rules K20, K32: the epoch counts first, then the generation; seed 002's 'unchanged or the new documents'"""
+    async with running(founded) as at:
+        follower = Follower(await at.admit("node-a"))
+        await follower.sync()
+        await at.apply(STATE)
+        await follower.sync(30)
+        assert follower.generation > 1
+        answer = await follower.node.head(held[1], held[0])
+        assert answer.status == 200
+        assert (await follower.node.head(follower.generation, 1)).status == 204
+
+
 async def test_a_node_that_is_ahead_gets_nothing_and_an_alarm(founded: Founded) -> None:
     """rules K37, K41"""
     async with running(founded) as at:
@@ -355,6 +370,7 @@ async def test_a_heartbeat_is_answered_after_it_is_kept(founded: Founded) -> Non
 
 async def test_a_heartbeat_that_is_out_of_form_or_not_the_nodes_own_is_refused(founded: Founded) -> None:
     """rules K33, K53, P23: `bad_request`, never a 500; and nothing of it is kept."""
+    founded.settings += "\nheartbeat_bytes = 65536"
     async with running(founded) as at:
         node, other = await at.admit("node-a"), await at.admit("node-b")
         good = report(node)
@@ -433,3 +449,27 @@ async def test_a_heartbeat_as_the_agent_writes_it_is_taken(founded: Founded) -> 
         answer = messages.HeartbeatAnswer.parse(json.dumps(await follower.node.report(sent.to_bytes())).encode())
         assert answer.generation == follower.generation and answer.acknowledged_event == 1
         assert answer.recorded["node_runtime"].config_version == held.config_version
+
+
+async def test_one_node_has_two_documents_on_the_way_and_the_others_are_served(founded: Founded) -> None:
+    """Occupy: a third one is refused to that node alone, for as long as the two last."""
+    async with running(founded) as at:
+        nodes = [await at.admit("node-a"), await at.admit("node-b")]
+        followers = [Follower(node) for node in nodes]
+        paths = []
+        for follower in followers:
+            head = follower.take((await follower.node.head()).body, "head").head
+            paths.append(f"/v1/documents/{head.scopes['node_bootstrap'].snapshot_id}")
+        routes = at.daemon.servers["fleet"]._service.routes
+        (share,) = {route.each for same in routes._by_length.values() for route in same if route.each is not None}
+        assert share.take("node:node-a") and share.take("node:node-a")
+        with pytest.raises(ClientError) as found:
+            await nodes[0].get(paths[0])
+        assert (found.value.status, found.value.code, found.value.retry_after_s) == (429, "too_many_requests", 5)
+        assert (await nodes[1].get(paths[1])).status == 200
+        assert (await nodes[0].head()).status == 200
+        share.give_back("node:node-a")
+        assert (await nodes[0].get(paths[0])).status == 200
+        with trio.fail_after(60):
+            while len(share) > 1:
+                await trio.testing.wait_all_tasks_blocked(0.01)

@@ -1,11 +1,8 @@
-"""A check-in: who it is, whether its head is old, whether one of us was put back (rules K20, K33, K36, K41)."""
+"""A check-in: who it is, whether one of us was put back (rules K33, K36, K41)."""
 
-import pytest
-
-from coordinator.checkin import Comparison, HeadAnswer, Mark, PublishedHead, answer_head, compare, compare_all, judge
+from coordinator.checkin import Comparison, Mark, compare, compare_all, judge
 from coordinator.join import Member
 from coordinator.refusal import Refused
-from tests.coordinator.candidates import NOW
 
 MEMBER = Member("node-a", "data", "default", "sha256:old", "sha256:new")
 
@@ -24,38 +21,9 @@ def test_the_order_of_a_check_in() -> None:
     assert judged(None, "staging", member=revoked) == "bad_proof"
     assert judged("sha256:x", "staging", member=revoked) == "wrong_cluster"
     assert judged("sha256:x", member=revoked) == "revoked"
-    assert judged("sha256:x", member=None, tombstone="revoked") == "revoked"
-    assert judged("sha256:x", member=None, tombstone="removed") == "removed"
     assert judged("sha256:x", member=None) == "removed"
     assert judged("sha256:x") == "identity_conflict"
     assert judged() == judged("sha256:new") == "ok"
-
-
-PUBLISHED = PublishedHead(2, 10, int(NOW) + 900)
-
-
-@pytest.mark.parametrize(
-    ("held", "now", "answer"),
-    [
-        ((0, 0), NOW, HeadAnswer.NEW),
-        ((2, 9), NOW, HeadAnswer.NEW),
-        ((1, 99), NOW, HeadAnswer.NEW),
-        ((2, 10), NOW, HeadAnswer.UNCHANGED),
-        ((2, 10), NOW + 899.9, HeadAnswer.UNCHANGED),
-        ((2, 10), NOW + 900, HeadAnswer.REISSUE),
-        ((2, 9), NOW + 900, HeadAnswer.REISSUE),
-        ((2, 11), NOW, HeadAnswer.AHEAD),
-        ((3, 1), NOW, HeadAnswer.AHEAD),
-    ],
-)
-def test_a_head_request_is_answered_by_the_pair(held, now, answer) -> None:
-    """rules K20, K32, K37, X6: seed 002's 'unchanged or the new documents'."""
-    assert answer_head(held, PUBLISHED, now) is answer
-
-
-def test_before_the_first_head() -> None:
-    assert answer_head((0, 0), None, NOW) is HeadAnswer.UNCHANGED
-    assert answer_head((1, 1), None, NOW) is HeadAnswer.AHEAD
 
 
 def test_who_was_put_back() -> None:

@@ -10,6 +10,7 @@ from coordinator.compiler import compile_scope
 from coordinator.kinds import Node, Organization, Route, Selector, Service
 from coordinator.model import Model
 from snapshot import canonical
+from snapshot.identifiers import Scope
 from snapshot.roles import ROLES
 from tests.coordinator import models
 from tests.coordinator.models import model
@@ -28,8 +29,8 @@ def test_the_same_state_gives_the_same_bytes_in_whatever_order(state: Model, shu
     shuffled.shuffle(members)
     again = Model(state.cluster_id, dict(resources), dict(members))
     for node_id, subject in state.subjects.items():
-        for scope_type in views.scope_types(subject):
-            one, other = compile_scope(state, node_id, scope_type), compile_scope(again, node_id, scope_type)
+        for scope in views.scopes(state, subject):
+            one, other = compile_scope(state, node_id, scope), compile_scope(again, node_id, scope)
             assert dict(one.sections) == dict(other.sections)
             assert (one.content_hash, one.audience) == (other.content_hash, other.audience)
 
@@ -38,8 +39,8 @@ def test_the_same_state_gives_the_same_bytes_in_whatever_order(state: Model, shu
 def test_the_audience_covers_the_content_and_no_more_than_the_node(state: Model) -> None:
     """rules S79, S80: what steps 10 and 11 will ask."""
     for node_id, subject in state.subjects.items():
-        for scope_type in views.scope_types(subject):
-            content = compile_scope(state, node_id, scope_type)
+        for scope in views.scopes(state, subject):
+            content = compile_scope(state, node_id, scope)
             assert set(content.audience.roles) <= set(subject.roles)
             assert set(content.audience.organization_ids) <= set(subject.organizations)
             inside = {one for data in content.sections.values() for one in owners(canonical.loads(data))}
@@ -55,21 +56,21 @@ def owners(value: object) -> set:
 
 def test_the_establishing_documents_say_all_that_the_node_is() -> None:
     """format.md 9: a node's own roles and organizations are those of its node_runtime."""
-    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", "node_runtime")
+    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", Scope("node_runtime"))
     assert content.audience.roles == ("core_mesh", "egress_service")
     assert content.audience.organization_ids == ("acme", "wayne")
 
 
 def test_other_documents_name_whose_data_is_inside_and_who_grants_them() -> None:
-    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", "route_policy")
+    content = compile_scope(model(ACME, NODE, SERVICE, ROUTE), "n1", Scope("route_policy"))
     assert content.audience.organization_ids == ("acme",)
     assert set(content.audience.roles) == {role for role in NODE.roles if "route_policy" in ROLES[role]}
-    assert compile_scope(model(NODE), "n1", "degraded_mode_policy").audience.roles == ()
+    assert compile_scope(model(NODE), "n1", Scope("degraded_mode_policy")).audience.roles == ()
 
 
 def test_what_a_node_may_not_hold_is_not_compiled() -> None:
     """rules S80"""
     with pytest.raises(KeyError):
-        compile_scope(model(Node("n1", roles=("ingress",))), "n1", "peer_directory")
+        compile_scope(model(Node("n1", roles=("ingress",))), "n1", Scope("peer_directory"))
     with pytest.raises(KeyError):
-        compile_scope(model(NODE), "stranger", "node_runtime")
+        compile_scope(model(NODE), "stranger", Scope("node_runtime"))

@@ -33,6 +33,12 @@ def wrong(text: str) -> str:
     return found.value.detail
 
 
+def test_a_file_that_is_not_there_names_what_names_another(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as found:
+        configuration.load(tmp_path / "none.toml")
+    assert "No such file" in found.value.detail and "--configuration FILE" in found.value.remedy
+
+
 def test_what_is_left_out_has_its_default() -> None:
     found = configuration.parse(GOOD)
     assert (found.fleet, found.join) == (Address("0.0.0.0", 7443), Address("::", 7444))  # noqa: S104 - a test's text

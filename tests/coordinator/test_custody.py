@@ -67,7 +67,7 @@ def test_a_plain_key_needs_none_of_the_passphrases(tmp_path: Path) -> None:
 
 
 def test_credentials_of_the_service_are_keys_too(tmp_path: Path) -> None:
-    """The same key in both places is one."""
+    """rules L40: the same key in both places is one."""
     own, given = tmp_path / "own", tmp_path / "credentials"
     custody.keep(own, CONFIG, key("custody 0"))
     for name in ("custody 0", "custody 1"):

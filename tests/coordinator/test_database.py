@@ -1,5 +1,7 @@
 """The engine and its transactions, on both databases."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -8,9 +10,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, select, text
 
-from coordinator import schema
+from coordinator import authority, schema
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
+from tests.coordinator.candidates import found
 
 
 def test_migrations_lead_to_the_schema(database: Database) -> None:
@@ -20,7 +23,7 @@ def test_migrations_lead_to_the_schema(database: Database) -> None:
 
 
 def test_migrating_again_changes_nothing(database: Database) -> None:
-    assert database.migrate() == database.migrate() == "m0004"
+    assert database.migrate() == database.migrate() == "m0006"
 
 
 def test_a_newer_schema_is_refused_untouched(database: Database) -> None:
@@ -128,3 +131,26 @@ def test_a_database_serves_several_threads(database: Database) -> None:
         thread.start()
         thread.join()
     assert rows == [1, 2, 3, 4, 5, 6]
+
+
+_BESIDE = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("UPDATE cluster SET revision = revision + 1000")
+database.commit()
+database.close()
+"""
+
+
+def test_a_command_beside_the_daemon_does_not_take_its_log_away(tmp_path: Path) -> None:
+    """Whoever opens and closes the file by hand loses the locks on it: the next to close removes the log in use."""
+    first = Database(f"sqlite:///{tmp_path}/state.db")
+    first.migrate()
+    found(first)
+    first.migrate()  # with connections open
+    for times in (1, 2):
+        subprocess.run([sys.executable, "-c", _BESIDE, str(tmp_path / "state.db")], check=True, timeout=60)
+        assert (tmp_path / "state.db-wal").exists()
+        with first.read() as transaction:
+            assert authority.standing(transaction).revision >= 1000 * times
+    first.close()

@@ -7,6 +7,7 @@ from coordinator.admission import Entry
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
 from coordinator.resources import InvalidResources
+from snapshot.identifiers import Scope
 from tests.coordinator.candidates import NOW, admit, contents
 
 HOW = {"actor": "alice", "now": NOW}
@@ -18,7 +19,8 @@ def apply(database: Database, text: str, **options) -> declarations.Plan:
 
 
 def keys(database: Database) -> list[tuple[str, str]]:
-    return [each.key for each in declarations.kept(database)]
+    with database.read() as transaction:
+        return sorted(catalog.resources(transaction))
 
 
 def test_what_is_applied_is_kept(cluster: Database) -> None:
@@ -131,7 +133,7 @@ def test_one_and_true_are_two_settings(cluster: Database) -> None:
     assert apply(cluster, text).changes == ()
     plan = apply(cluster, text.replace("verbose: 1", "verbose: true"))
     assert [change.key for change in plan.changes] == [("Service", "web")]
-    assert ("node-a", "service_assignment") in plan.touched
+    assert ("node-a", Scope("service_assignment", ("web",))) in plan.touched
     assert plan.lines()[1] == "    spec.settings.verbose: 1 -> true"
 
 

@@ -235,7 +235,9 @@ async def test_what_stays_on_the_machine(founded: Founded) -> None:
         assert await refusal(alice.ask("POST", "/v1/publish", {"to": str(founded.folder / "tree")})) == "local_only"
         assert not (founded.folder / "tree").exists()
         assert [each["name"] for each in (await alice.ask("GET", "/v1/operators"))["operators"]] == ["alice"]
-        known = {(route.method, route.template) for route in admin_routes(at.daemon.coordinator, at.daemon.door)}
+        daemon = at.daemon
+        routes = admin_routes(daemon.coordinator, daemon.door, daemon.reminder)
+        known = {(route.method, route.template) for route in routes}
         assert known >= LOCAL_ONLY
 
 

@@ -26,8 +26,8 @@ def press(database: Database) -> Press:
     return press
 
 
-def asked(press: Press, scope_type: str, node_id: str = "node-a", **how: object) -> ScopeExplanation:
-    return explain_scope(press.database, node_id, scope_type, now=press.now, **how)
+def asked(press: Press, scope: str, node_id: str = "node-a", **how: object) -> ScopeExplanation:
+    return explain_scope(press.database, node_id, scope, now=press.now, **how)
 
 
 def tell(press: Press, node_id: str, *, scope: str = "route_policy", **changes: object) -> None:
@@ -73,11 +73,11 @@ def test_what_is_published_with_its_signer_its_value_and_its_source(press: Press
 def test_every_scope_type_of_a_node_can_be_asked_for(press: Press) -> None:
     """What may be held has a version, entries with a source or a word why not, and what may not has none of it."""
     for each in explain.explain(press.database, "node-a"):
-        told = asked(press, each.scope_type)
+        told = asked(press, each.scope)
         assert (told.may_hold, told.because) == (each.may_hold, each.because)
         assert (told.published is None) == (not each.may_hold)
         assert all(entry.because for entry in told.entries)
-        stands = "signed" if each.scope_type == "trust_bundle" else "as_declared"
+        stands = "signed" if each.scope == "trust_bundle" else "as_declared"
         assert {entry.stands for entry in told.entries} <= {stands}
 
 
@@ -141,7 +141,7 @@ def test_what_is_many_is_bounded_and_what_is_large_is_shown_by_its_name(press: P
 
 
 @pytest.mark.parametrize(
-    ("node_id", "scope_type", "section", "named"),
+    ("node_id", "scope", "section", "named"),
     [
         ("stranger", "route_policy", None, "nodes list"),
         ("node-a", "routes", None, "route_policy"),
@@ -150,9 +150,9 @@ def test_what_is_many_is_bounded_and_what_is_large_is_shown_by_its_name(press: P
         ("node-b", "peer_directory", "peers.00", "it has none"),
     ],
 )
-def test_what_there_is_not(press: Press, node_id, scope_type, section, named) -> None:
+def test_what_there_is_not(press: Press, node_id, scope, section, named) -> None:
     with pytest.raises(Refused) as refused:
-        asked(press, scope_type, node_id, section=section)
+        asked(press, scope, node_id, section=section)
     assert refused.value.code is Code.NOT_FOUND
     assert named in refused.value.remedy
     assert asked(press, "route_policy").may_hold
@@ -176,19 +176,19 @@ def test_a_node_that_lost_its_role(press: Press) -> None:
 
 def test_what_was_revoked_without_being_compiled_otherwise(press: Press) -> None:
     """rules S61: a role that alone grants the scope type; a service that it holds"""
-    clean = asked(press, "qos_policy"), asked(press, "service_assignment")
+    clean = asked(press, "qos_policy"), asked(press, "service_assignment/web")
     assert [each.notes for each in clean] == [(), ()]
     revoke(press, "role_assignments", "node-a/core_mesh")
     assert "revoked for this node: core_mesh" in asked(press, "qos_policy").notes[0]
     assert asked(press, "route_policy").notes == ()  # egress_service grants it as well
     revoke(press, "service_ids", "web")
-    assert asked(press, "service_assignment").notes == ("the service web is revoked",)
-    assert asked(press, "service_assignment").entries == clean[1].entries
+    assert asked(press, "service_assignment/web").notes == ("the service web is revoked",)
+    assert asked(press, "service_assignment/web").entries == clean[1].entries
 
 
-def overview(press: Press, scope_type: str) -> object:
+def overview(press: Press, scope: str) -> object:
     """What is said to change next where all scopes are listed."""
-    (found,) = [one for one in explain.explain(press.database, "node-a") if one.scope_type == scope_type]
+    (found,) = [one for one in explain.explain(press.database, "node-a") if one.scope == scope]
     return found.differs
 
 

@@ -60,6 +60,19 @@ def test_stragglers_by_name_and_reason() -> None:
     assert (len(many.stragglers), many.stragglers_total) == (50, 80)
 
 
+def test_a_node_is_silent_by_its_own_interval(database: Database) -> None:
+    """rules K30: what it says is how often it means to report; the coordinator's setting is for who says nothing"""
+    found(database)
+    for node_id, said in (("node-slow", {"interval_s": 300}), ("node-mute", {}), ("node-fast", {"interval_s": 5})):
+        admit(database, node_id)
+        heartbeats.record(database, [heartbeat(node_id, **said)], now=NOW)
+    for after_s, silent in ((15, []), (16, ["fast"]), (91, ["fast", "mute"]), (901, ["fast", "mute", "slow"])):
+        seen = fleet.observe(database, now=NOW + after_s, settings=SETTINGS)
+        assert sorted(each.node_id for each in seen.stragglers if each.reason == "silent") == [
+            f"node-{name}" for name in silent
+        ]
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

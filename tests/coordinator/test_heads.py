@@ -49,7 +49,7 @@ def test_a_publication_is_handed_out_as_it_was_signed(cluster: Database) -> None
 
 
 def test_a_change_meanwhile_is_a_conflict(cluster: Database) -> None:
-    """rules K21, H38: the generation was raised between reading and publishing."""
+    """rules K21, H38, H9: the generation was raised between reading and publishing."""
     old = basis(cluster)
     with cluster.change(actor="x", now=NOW) as transaction:
         authority.raise_generations(transaction, ["node-a"])

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.degraded import Mode
 from agent.standing import State
 from coordinator.checkin import Mark
 from coordinator.heartbeat_form import parse
 from coordinator.refusal import Code, Refused
+from snapshot.degraded import Mode
 from tests.coordinator.reports import body, events, heartbeat, scope, value
-from wire.messages import MODES, SCOPES_MAX, STATES
+from wire.messages import HEARTBEAT_BYTES, MODES, SCOPES_MAX, STATES
 
 
 def is_bad(data: bytes) -> bool:
@@ -45,6 +45,11 @@ def test_every_member_is_required_and_in_form(name: str) -> None:
     assert parse(json.dumps(good).encode()).node_id == "node-a"
 
 
+def test_how_often_a_node_reports_may_be_said() -> None:
+    assert json.loads(heartbeat(interval_s=300).body)["interval_s"] == 300
+    assert all(is_bad(body(interval_s=wrong)) for wrong in (0, -1, 3_601, True, None, "300", [300]))
+
+
 def test_a_state_is_one_that_there_is() -> None:
     """rules K53, J40: a word that is made up would be counted as a state of the fleet"""
     assert (set(STATES), set(MODES)) == (set(State), set(Mode))
@@ -64,7 +69,7 @@ def test_a_report_in_another_encoding(encoding: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b'{"a":' * 50_000, b" " * (64 << 10) + body(),
+        b"", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b'{"a":' * 50_000, b" " * HEARTBEAT_BYTES + body(),
         body()[:-1], body()[:-1] + b',"state":"x"}', body(extra=1), body().replace(b"12.5", b"NaN"),
         body().replace(b"12.5", b"1e999"), body().replace(b"active", b"AC\\u0000TIVE"),
         body().replace(b"active", b"AC\\ud800TIVE"), body(scopes={"../x": scope(None)}),

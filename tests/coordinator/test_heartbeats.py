@@ -1,6 +1,5 @@
 """What nodes report (protocol 3; rules K30, K41, K53, P23, J42)."""
 
-
 import pytest
 
 from coordinator import heartbeats, revocation

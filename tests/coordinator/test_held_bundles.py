@@ -10,6 +10,7 @@ from snapshot.container import ChunkParts
 from tests.coordinator import reports
 from tests.coordinator.bundles import Bundles
 from tests.coordinator.candidates import contents
+from tests.coordinator.founding import set_put_back
 from tests.coordinator.publishing import Press
 
 KEPT = ("documents", "trust_bundles", "cluster", "audit")
@@ -38,29 +39,46 @@ def refused(press: Press, act, *arguments, **named) -> Refused:
     return found.value
 
 
-def request(press: Press) -> signing_requests.SigningRequest:
-    return drafts.bundle_request(press.database, [], press.settings, press.now)
+def request(press: Press, **given: bool) -> signing_requests.SigningRequest:
+    return drafts.bundle_request(press.database, [], press.settings, press.now, **given)
+
+
+def known_to_be_put_back(press: Press) -> None:
+    """As after a node has shown a head of ours that is not on record (put_back.py)."""
+    set_put_back(press.database, 1)
 
 
 def hash_of(bundle: bytes) -> str:
     return envelope.parse(ChunkParts([bundle]).opening().envelope, "snapshot").content_hash
 
 
+@pytest.mark.parametrize("version", [2, 7, 2**53 - 1])
+def test_a_claim_stops_nothing_and_is_told(press: Press, version: int) -> None:
+    """rules K41: a member with the greatest number there is would keep every later bundle out"""
+    report(press, "node-b", version)
+    assert "2" in request(press).about
+    assert [(each.node_id, each.greatest) for each in drafts.unproven(press.database)] == [("node-b", version)]
+    made = press.bundles.next()
+    assert received.add_trust_bundle(press.database, made, actor="root", now=press.now).version == 2
+
+
 @pytest.mark.parametrize("version", [2, 7])
-def test_a_bundle_that_a_node_holds_is_not_made_again(press: Press, version: int) -> None:
-    """rules K41: as after a copy of the database that is older than the bundle; the remedy is to bring it in."""
-    request(press)
+def test_of_a_restored_database_a_bundle_that_a_node_holds_is_not_made_again(press: Press, version: int) -> None:
+    """rules K41: the remedies are to bring it in, and to know better"""
     report(press, "node-a", 1)
+    known_to_be_put_back(press)
     request(press)
     report(press, "node-b", version)
     found = refused(press, request, press)
     assert (found.code, "node-b hold" in found.detail, "node-a" in found.detail) == (Code.CONFLICT, True, False)
-    assert "holdfastctl trust import" in found.remedy
+    assert "holdfastctl trust import" in found.remedy and "--despite-reports" in found.remedy
+    assert "2" in request(press, despite_reports=True).about
 
 
 def test_the_bundle_itself_is_taken_and_ends_it(press: Press) -> None:
     lost = press.bundles.next()
     report(press, "node-a", 2)
+    known_to_be_put_back(press)
     other = Bundles(press.now, press.bundles.roots, press.bundles.config, version=1).next(snapshot_id="another")
     found = refused(press, received.add_trust_bundle, press.database, other, actor="root", now=press.now)
     assert (found.code, "hold another bundle 2" in found.detail) == (Code.CONFLICT, True)
@@ -71,8 +89,18 @@ def test_the_bundle_itself_is_taken_and_ends_it(press: Press) -> None:
     assert "3" in request(press).about
 
 
-def test_a_node_whose_claim_is_false_stops_nothing_once_it_is_revoked(press: Press) -> None:
+def test_a_false_claim_about_the_next_bundle_is_passed_over_by_an_operator_who_knows(press: Press) -> None:
+    report(press, "node-a", 2)
+    known_to_be_put_back(press)
+    add = {"actor": "root", "now": press.now}
+    made = press.bundles.next()
+    refused(press, received.add_trust_bundle, press.database, made, **add)
+    assert received.add_trust_bundle(press.database, made, despite_reports=True, **add).version == 2
+
+
+def test_a_node_that_is_revoked_claims_nothing_any_more(press: Press) -> None:
     """rules K54"""
+    known_to_be_put_back(press)
     report(press, "node-b", 2**53 - 1)
     refused(press, request, press)
     revocation.revoke_node(press.database, "node-b", reason="a liar", actor="root", now=press.now)
@@ -84,12 +112,14 @@ def test_many_holders_are_not_all_named(database: Database) -> None:
     press = Press.founded(database, *names)
     for name in names:
         report(press, name, 2)
+    known_to_be_put_back(press)
     assert "n0, n1, n2 and 2 more hold 2" in refused(press, request, press).detail
 
 
 def test_what_a_node_has_shown_counts_as_reported(press: Press) -> None:
     """rules K41: its head names the bundle that it was signed under; a report of its own says it later."""
     report(press, "node-a", 1)
+    known_to_be_put_back(press)
     for version, is_refused in ((1, False), (3, True), (2, True)):
         with press.database.change(actor="x", now=press.now) as transaction:
             held_bundles.note(transaction, "node-a", version)

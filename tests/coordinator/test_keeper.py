@@ -1,13 +1,17 @@
 """What is looked at every few seconds, while others change it (rules K41, J46)."""
 
+import base64
 import threading
 
 import pytest
 import trio
 import trio.testing
+from sqlalchemy import update
 
-from coordinator import keeper, put_back
-from tests.coordinator.daemon import running
+from coordinator import authority, keeper, put_back, schema
+from coordinator.database import Database
+from tests.coordinator.candidates import contents
+from tests.coordinator.daemon import Follower, refusal, running
 from tests.coordinator.founding import Founded, set_put_back
 from tests.coordinator.test_put_back import is_ready, raise_epoch
 
@@ -33,9 +37,63 @@ async def test_an_older_look_is_not_the_last_word(founded: Founded, monkeypatch:
             await trio.to_thread.run_sync(read.wait)
             nursery.start_soon(raise_epoch, at)
             with trio.fail_after(30):
-                while put_back.reason(database):
+                while put_back.reason(database, at.daemon.coordinator.standstill.behind):
                     await trio.testing.wait_all_tasks_blocked(0.01)
             await trio.testing.wait_all_tasks_blocked(0.1)
             go_on.set()
         assert at.daemon.coordinator.standstill.reason == ""
         assert await is_ready(at)
+
+
+async def test_the_startup_probe_waits_for_the_listeners(founded: Founded) -> None:
+    """rules J46, H19: 503 until all of them serve, whatever readiness says"""
+    async with running(founded) as at:
+        assert (await at.probe("/probe/startup"))[0] == 200
+        at.daemon.readiness.started = False
+        status, body = await at.probe("/probe/startup")
+        assert (status, b"starting" in body) == (503, True)
+        assert (await at.probe("/probe/liveness"))[0] == 200
+        at.daemon.readiness.started = True
+        assert (await at.probe("/probe/startup"))[0] == 200
+
+
+async def test_a_database_that_goes_back_under_a_running_coordinator_is_not_worked_on(founded: Founded) -> None:
+    """rules H37, P30, X12: nothing is handed out until it has caught up, or the epoch was raised; then all goes on."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        database, keeper_ = at.daemon.coordinator.database, at.daemon.keeper
+        await keeper_.look()
+        with database.read() as transaction:
+            seen = authority.standing(transaction)
+        set_state(database, seen.revision - 1, "of last week")
+        await keeper_.look()
+        assert not await is_ready(at)
+        assert "was at" in at.daemon.coordinator.standstill.reason
+        assert await refusal(node.head()) == "not_ready"
+        with database.engine.begin() as connection:
+            connection.execute(update(schema.nodes).values(generation=schema.nodes.c.generation + 1))
+        before = contents(database, "heads", "published", "nodes")
+        at.daemon.coordinator.publisher.wake()
+        with trio.fail_after(60):
+            while not at.daemon.coordinator.publisher.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert contents(database, "heads", "published", "nodes") == before
+        bundle = base64.b64encode(founded.bundles.next()).decode()
+        await at.ask("POST", "/v1/trust", {"document": bundle})
+        assert at.daemon.coordinator.standstill.reason, "a bundle ends nothing, unless it raises the epoch"
+        set_state(database, seen.revision + 7, "what the copy became by changes of its own")
+        await keeper_.look()
+        assert not await is_ready(at)
+        set_state(database, seen.revision, seen.state_id)
+        await keeper_.look()
+        assert await is_ready(at)
+        follower = Follower(node)
+        with trio.fail_after(60):
+            while follower.generation == 1:
+                await follower.sync(30)
+
+
+def set_state(database: Database, revision: int, state_id: str) -> None:
+    """As after a copy was put in the place of the database."""
+    with database.engine.begin() as connection:
+        connection.execute(update(schema.cluster).values(revision=revision, state_id=state_id))

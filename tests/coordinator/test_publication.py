@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import backlog, documents, heads
+from coordinator import backlog, catalog, documents, heads, situation
+from coordinator.compiler import Audience, Content
 from coordinator.database import Database
 from coordinator.documents import Document
 from coordinator.issue import Unpublishable
+from coordinator.publication import draft
 from coordinator.refusal import Code, Refused
 from coordinator.settings import CLOCK_SKEW_S
 from coordinator.signing_key import SigningKey
 from snapshot import envelope
 from snapshot.bundle import RETIRING
+from snapshot.identifiers import Scope
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
 OTHER_ROUTE = "kind: Route\nid: back\nspec: {organization: acme, service: web, match: {hosts: [back.example]}}"
@@ -41,11 +44,11 @@ def test_every_node_takes_all_that_its_head_lists(press: Press) -> None:
     """rules S69, S71, S17: each scope type that its roles may hold, and no other."""
     a, b = press.reader("node-a").follow(), press.reader("node-b").follow()
     common = {"head", "trust_bundle", "node_bootstrap", "node_runtime", "degraded_mode_policy"}
-    more = {"peer_directory", "route_policy", "qos_policy", "storage_directory", "service_assignment"}
+    more = {"peer_directory", "route_policy", "qos_policy", "storage_directory", "service_assignment/web"}
     assert set(a.holder.active) == common | more
-    assert set(b.holder.active) == common | {"route_policy", "service_assignment", "storage_directory"}
+    assert set(b.holder.active) == common | {"route_policy", "storage_directory"}
     assert b"www.example" in a.text("route_policy")
-    assert b'"workers":4' in a.text("service_assignment")
+    assert b'"workers":4' in a.text("service_assignment/web")
     assert a.holder.roles == {"core_mesh", "egress_service"}
 
 
@@ -79,8 +82,8 @@ def test_a_change_makes_a_new_version_only_where_the_content_is_another(press: P
     assert press.due() == ["node-a"]
     press.publish()
     after = versions(press)
-    assert {scope for scope in after if after[scope] != before[scope]} == {"service_assignment"}
-    assert after["service_assignment"] == before["service_assignment"] + 1
+    assert {scope for scope in after if after[scope] != before[scope]} == {"service_assignment/web"}
+    assert after["service_assignment/web"] == before["service_assignment/web"] + 1
     assert versions(press, "node-b") == other
     assert press.due() == []
 
@@ -89,9 +92,9 @@ def test_only_what_a_change_can_affect_is_compiled_again(press: Press) -> None:
     compiled = []
     original = backlog.compile_scope
 
-    def counting(model, node_id, scope_type):
-        compiled.append((node_id, scope_type))
-        return original(model, node_id, scope_type)
+    def counting(model, node_id, scope):
+        compiled.append((node_id, scope.name))
+        return original(model, node_id, scope)
 
     press.prepare("node-a")
     press.apply(OTHER_ROUTE)
@@ -152,9 +155,73 @@ def test_a_scope_that_a_node_may_not_hold_any_more_is_withdrawn(press: Press) ->
     )
     press.publish()
     reader.follow()
-    assert "route_policy" not in press.listing() and "service_assignment" not in press.listing()
+    assert "route_policy" not in press.listing() and "service_assignment/web" not in press.listing()
     assert reader.holder.roles == {"storage_config"}
     assert all(set(held.envelope.roles) <= {"storage_config"} for held in reader.holder.active.values())
+
+
+SERVICE = "kind: Service\nid: {}\nspec: {{organization: acme, runs_on: {{nodes: [{}]}}, settings: {{workers: {}}}}}"
+
+
+def many_services(changed: int = -1) -> str:
+    """500 of them, perhaps one with other settings."""
+    return "\n---\n".join(SERVICE.format(f"s{one:03}", "node-a", 1 + (one == changed)) for one in range(500))
+
+
+def test_one_service_of_many_that_changes_makes_one_document(press: Press) -> None:
+    """rules S85, K21: of five hundred on one node; the other documents stay, and travel no more."""
+    press.apply(many_services())
+    press.publish()
+    reader = press.reader().follow()
+    before = versions(press)
+    assert len([scope for scope in before if scope.startswith("service_assignment/")]) == 501
+    press.apply(many_services(changed=250))
+    (made,) = press.publish().drafts
+    whole = [document.scope for document in made.publication.documents if document.kind == envelope.SNAPSHOT]
+    assert whole == ["service_assignment/s250"]
+    assert {document.scope for document in made.publication.documents} == {"service_assignment/s250"}
+    assert {scope for scope, version in versions(press).items() if version != before[scope]} == set(whole)
+    reader.follow()
+    assert {scope for _, scope in reader.taken} == {"head", "service_assignment/s250"}
+    assert b'"workers":2' in reader.text("service_assignment/s250")
+
+
+def test_a_service_that_leaves_a_node_takes_nothing_with_it_and_goes_on_where_it_was(press: Press) -> None:
+    """rules S3: its scope is listed no more; come again, it has the version after its last."""
+    press.apply(SERVICE.format("db", "node-a", 1))
+    press.publish()
+    reader = press.reader().follow()
+    before = versions(press)
+    press.apply(SERVICE.format("db", "node-a", 1).replace("{nodes: [node-a]}", "{labels: {rack: none}}"))
+    press.publish()
+    assert reader.follow().taken == [("head", "head")]
+    assert versions(press) == {scope: one for scope, one in before.items() if scope != "service_assignment/db"}
+    press.apply(SERVICE.format("db", "node-a", 1))
+    press.publish()
+    reader.follow()
+    assert versions(press)["service_assignment/db"] == before["service_assignment/db"] + 1
+    assert reader.taken == [("head", "head"), ("snapshot", "service_assignment/db")]
+
+
+def test_a_database_with_all_services_in_one_scope_goes_over(database: Database) -> None:
+    """As they were published before each had its own: the next head lists the new ones, and the old one no more."""
+    press = Press.founded(database, "node-a")
+    with database.read() as transaction:
+        issue = situation.read_issue(transaction, press.keys, press.settings, press.now)
+        present = situation.read_situations(transaction, ["node-a"])["node-a"]
+        subject = catalog.load(transaction).subjects["node-a"]
+    sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
+    old = Scope("service_assignment")
+    content = Content(old, Audience(("egress_service",), ("acme",)), sections)
+    made = draft(issue, present, subject, {old: True}, lambda _: content)
+    assert heads.publish(database, [made.publication], actor="coordinator", now=press.now) == {}
+    assert set(press.listing()) == {"service_assignment", "trust_bundle"}
+    press.apply(OTHER_ROUTE)
+    press.publish()
+    assert "service_assignment" not in press.listing()
+    assert press.listing()["service_assignment/web"].config_version == 1
+    reader = press.reader().follow()
+    assert b'"workers":4' in reader.text("service_assignment/web")
 
 
 def test_what_comes_back_goes_on_from_its_last_version(press: Press) -> None:
@@ -177,9 +244,9 @@ def spoilt(press: Press, **sections: bytes) -> backlog.Batch:
     """The next batch for node-a, whose route_policy holds these sections."""
     original = backlog.compile_scope
 
-    def spoiling(model, node_id, scope_type):
-        content = original(model, node_id, scope_type)
-        return content if scope_type != "route_policy" else replace(content, sections=sections)
+    def spoiling(model, node_id, scope):
+        content = original(model, node_id, scope)
+        return content if scope.name != "route_policy" else replace(content, sections=sections)
 
     backlog.compile_scope = spoiling
     try:

@@ -2,9 +2,10 @@
 
 import trio
 import trio.testing
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from coordinator import declarations, heads, publisher
+from coordinator import declarations, heads, publisher, schema
 from coordinator.database import Database
 from coordinator.publisher import Publisher
 from coordinator.settings import Settings
@@ -169,4 +170,30 @@ async def test_who_has_just_joined_goes_first(database: Database, monkeypatch) -
         with trio.fail_after(60):
             await board.wait("z-new")
         assert len(board.nodes()) <= 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_batch_that_cannot_be_signed_keeps_nobody_else_waiting(database: Database, monkeypatch) -> None:
+    """rules P1, J42: heads of the first nodes are of an epoch that is not the cluster's; the others get theirs."""
+    monkeypatch.setattr(publisher, "BATCH", 2)
+    press = Press.founded(database, *(f"a{number}" for number in range(3)), "node-a", "node-b")
+    made, board = publisher_of(press)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(60):
+            while len(board.nodes()) < 5:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        with database.change(actor="x", now=NOW) as transaction:
+            nodes, table = schema.nodes.c, schema.heads
+            transaction.run(update(schema.nodes).values(generation=nodes.generation + 1))
+            transaction.run(update(table).where(table.c.node_id.like("a%")).values(authority_epoch=9))
+            transaction.audit("test", "a*", None, {})
+        for _ in range(2):
+            with trio.fail_after(60):
+                await board.wait("node-b")
+            with database.change(actor="x", now=NOW) as transaction:
+                transaction.run(update(schema.nodes).values(generation=nodes.generation + 1))
+                transaction.audit("test", "a*", None, {})
+        assert {"a0", "a1"} <= set(made.health.failed) <= {"a0", "a1", "a2"}
+        assert made.health.failed["a0"]["head"].reason == "stale_epoch"
         nursery.cancel_scope.cancel()

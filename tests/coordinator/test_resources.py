@@ -1,6 +1,7 @@
 """Declared resources: read from YAML, or refused with file, line, field and remedy (rules S22, S23, S69, S78)."""
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from coordinator import resource_page, resources
-from coordinator.kinds import KINDS, Node, Service, restore
+from coordinator.kinds import KINDS, Node, Organization, Selector, Service, restore
+from coordinator.references import faults_of
 from coordinator.resources import InvalidResources, Problem
 
 GOOD = """\
@@ -171,6 +173,19 @@ def test_resources_hold_together(old, new, line, field, message) -> None:
 def test_all_problems_are_told_at_once() -> None:
     text = replaced("port: 8080", "port: 0").replace("priority: 7", "priority: 8")
     assert [problem.field for problem in problems(text)] == ["spec.endpoints[0].port", "spec.classes.voice.priority"]
+
+
+def test_a_node_is_told_of_a_thousand_services_at_most() -> None:
+    """Each is a scope of it, and a report has room for so many; those that are not for it do not count."""
+    nodes = [Node(role, roles=(role,), organizations=("a",)) for role in ("ingress", "egress_service")]
+    here, nowhere = Selector(nodes=("egress_service",)), Selector(labels={"rack": "none"})
+    services = [Service(f"s{number}", "a", here if number < 1000 else nowhere) for number in range(1200)]
+    declared = {each.key: each for each in (Organization("a"), *nodes, *services)}
+    assert [fault for _, fault in faults_of(declared, "prod")] == []
+    declared |= {each.key: each for each in [replace(services[1100], runs_on=here)]}
+    ((resource, fault),) = faults_of(declared, "prod")
+    assert (resource, fault.path) == (nodes[1], ("spec", "organizations"))
+    assert "1001 services" in fault.message and "runs_on" in fault.remedy
 
 
 PRIVATE = ec.generate_private_key(ec.SECP256R1())

@@ -20,15 +20,17 @@ from coordinator.refusal import Code, Refused
 from coordinator.signing_key import UnusableKeyError
 from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from tests.fakes.ports import held_port
 from wire.certificate import NODE_LIFETIME_S, make_identity
 from wire.client import Call, Client, ClientError, UnixConnector
+from wire.unix import unix_listener
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
 
 
-def started(founded: Founded, before: str = "") -> subprocess.Popen:
-    """`before`: what the process does first."""
-    (founded.folder / "coordinator.toml").write_text(founded.text())
+def started(founded: Founded, before: str = "", text: str = "") -> subprocess.Popen:
+    """`before`: what the process does first; `text`: a configuration of its own."""
+    (founded.folder / "coordinator.toml").write_text(text or founded.text())
     command = [
         sys.executable,
         "-c",
@@ -109,6 +111,44 @@ async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded)
         assert secret not in log
 
 
+def test_each_address_that_is_taken_is_named_with_its_setting(founded: Founded) -> None:
+    """One line for each of them, no trace, and the service manager may try again; then it starts."""
+    with held_port() as probes, held_port() as admin:
+        taken = {"probes": probes, "admin": admin}
+        ports = {name: each.getsockname()[1] for name, each in taken.items()}
+        for each in taken.values():
+            each.listen()
+        founded.listen = f'admin = "127.0.0.1:{ports["admin"]}"'
+        text = founded.text().replace('probes = "127.0.0.1:0"', f'probes = "127.0.0.1:{ports["probes"]}"')
+        with ended(started(founded, text=text)) as process:
+            _, said = process.communicate(timeout=120)
+    lines = said.splitlines()
+    assert process.returncode == run.COME_AGAIN
+    assert len(lines) == 2
+    for line, (name, port) in zip(lines, ports.items(), strict=True):
+        assert f"127.0.0.1:{port}: another program listens there" in line
+        assert line.endswith(f"[listen] {name}")
+    with ended(started(founded, text=text)) as process:
+        assert event(process, "serving")["probes"] == ports["probes"]
+
+
+def test_a_host_that_has_no_address_is_wrong_configuration(founded: Founded) -> None:
+    text = founded.text().replace('join = "127.0.0.1:0"', 'join = "no-such-host.invalid:7444"')
+    with ended(started(founded, text=text)) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == run.WRONG_CONFIGURATION
+    assert said.startswith("holdfast-coordinator: no-such-host.invalid:7444: ")
+    assert said.endswith("[listen] join\n") and said.count("\n") == 1
+
+
+def test_an_admin_socket_that_somebody_serves_is_named_with_its_setting(founded: Founded) -> None:
+    with unix_listener(founded.socket), ended(started(founded)) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == run.COME_AGAIN
+    assert said.count("\n") == 1
+    assert str(founded.socket) in said and "[listen] admin_socket" in said
+
+
 def test_a_wrong_configuration_is_named_and_nothing_starts(founded: Founded) -> None:
     """rules A14, J39"""
     founded.settings = "head_lifetime = 1"
@@ -161,7 +201,8 @@ def test_a_database_without_a_cluster_issues_nothing(founded: Founded, tmp_path:
     founded.url = f"sqlite:///{tmp_path}/empty.db"
     with pytest.raises(Refused) as found:
         run.build(founded.configuration())
-    assert found.value.code is Code.NO_STATE
+    assert found.value.code is Code.DATABASE_MISSING  # its keys are there: lost_database.py
+    assert not (tmp_path / "empty.db").exists()
 
 
 def test_a_key_of_another_certificate_is_named(founded: Founded) -> None:

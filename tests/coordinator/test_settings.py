@@ -13,7 +13,7 @@ RANGED = [each for each in fields(Settings) if "least" in each.metadata]
 def test_the_defaults_hold() -> None:
     settings = Settings()
     assert settings.head_refresh_s == 900
-    assert settings.trim_window_s >= settings.snapshot_lifetime_s + 300
+    assert settings.key_rollout_s >= settings.snapshot_lifetime_s
 
 
 @pytest.mark.parametrize("each", RANGED, ids=lambda each: each.name)
@@ -32,7 +32,6 @@ def test_a_number_out_of_its_range_is_refused_by_name(each) -> None:
         {"head_lifetime_s": 899},
         {"snapshot_lifetime_s": DAY, "snapshot_refresh_s": DAY},
         {"snapshot_lifetime_s": 30 * DAY, "key_rollout_s": 29 * DAY},
-        {"snapshot_lifetime_s": 8 * DAY, "trim_window_s": 8 * DAY},
         {"poll_after_s": 300, "head_lifetime_s": 20, "short_lifetimes": True},
         {"head_lifetime_s": DAY, "snapshot_lifetime_s": 3_600, "snapshot_refresh_s": 60},
         {"short_lifetimes": 1},

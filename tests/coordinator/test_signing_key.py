@@ -196,18 +196,3 @@ def test_the_text_of_a_refusal_names_the_file_and_no_secret(tmp_path):
     with pytest.raises(UnusableKeyError, match=r"^weak\.pem: no reader would accept it") as refused:
         signing_key.from_pem(pem, name="weak.pem")
     assert pem.splitlines()[1].decode() not in str(refused.value)
-
-
-# Credentials
-
-
-def test_a_credential_of_the_service(tmp_path, file, made):
-    """rules L40"""
-    environment = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
-    assert signing_key.from_credential("config.pem", environment).key_id == made.key_id
-
-
-@pytest.mark.parametrize("environment", [{}, {"CREDENTIALS_DIRECTORY": ""}], ids=["unset", "empty"])
-def test_without_credentials_the_remedy_is_said(environment):
-    with pytest.raises(UnusableKeyError, match="LoadCredential=config"):
-        signing_key.from_credential("config", environment)

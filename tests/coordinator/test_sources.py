@@ -23,31 +23,32 @@ from coordinator.kinds import (
 )
 from coordinator.model import Model
 from coordinator.sources import MEMBER, Origin, Source, origins
+from snapshot.identifiers import Scope, parse_scope
 from tests.coordinator.models import changes, entry, model, models
 
 
-def all_origins(state: Model) -> dict[tuple[str, str, str, str], Origin]:
-    """By node, scope type, section and entry."""
+def all_origins(state: Model) -> dict[tuple[str, Scope, str, str], Origin]:
+    """By node, scope, section and entry."""
     return {
-        (node_id, scope_type, section, name): origin
+        (node_id, scope, section, name): origin
         for node_id, subject in state.subjects.items()
-        for scope_type in views.scope_types(subject)
-        for section, found in origins(state, node_id, scope_type).items()
+        for scope in views.scopes(state, subject)
+        for section, found in origins(state, node_id, scope).items()
         for name, origin in found.items()
     }
 
 
-def all_values(state: Model) -> dict[tuple[str, str, str, str], object]:
+def all_values(state: Model) -> dict[tuple[str, Scope, str, str], object]:
     return {
-        (node_id, scope_type, section, name): value
+        (node_id, scope, section, name): value
         for node_id in state.members
-        for scope_type, sections in views.all_sections(state, node_id).items()
+        for scope, sections in views.all_sections(state, node_id).items()
         for section, entries in sections.items()
         for name, value in entries.items()
     }
 
 
-def judge(before: Model, after: Model) -> set[tuple[str, str, str, str]]:
+def judge(before: Model, after: Model) -> set[tuple[str, Scope, str, str]]:
     """The entries of both whose value is another, after looking whether each names what has changed."""
     old, new = all_values(before), all_values(after)
     whence = all_origins(before), all_origins(after)
@@ -101,8 +102,8 @@ DATA = [
     ("core", "node_runtime", "labels", "as the Node is declared", "Node core"),
     ("core", "node_runtime", "kind", "as it was admitted", "member core"),
     ("core", "peer_directory", "door", "one of at most 2 peers by PeerPolicy near", "Node door, member door"),
-    ("work", "service_assignment", "web", "runs_on selects label rack=r2", "Service web"),
-    ("door", "service_assignment", "web", "exposed endpoints are for ingress nodes of acme", "Service web"),
+    ("work", "service_assignment/web", "web", "runs_on selects label rack=r2", "Service web"),
+    ("door", "service_assignment/web", "web", "exposed endpoints are for ingress nodes of acme", "Service web"),
     ("core", "route_policy", "side", "a core_mesh node knows every route of acme", "Route side"),
     ("door", "route_policy", "front", "enters_at selects role ingress", "Route front"),
     ("work", "route_policy", "side", "Service web runs here", "Route side"),
@@ -115,11 +116,10 @@ DATA = [
 ]
 
 
-@pytest.mark.parametrize(("node_id", "scope_type", "name", "because", "sources"), DATA)
-def test_an_origin_says_whence_and_why(node_id, scope_type, name, because, sources) -> None:
-    found = {
-        name: origin for section in origins(STATE, node_id, scope_type).values() for name, origin in section.items()
-    }
+@pytest.mark.parametrize(("node_id", "scope", "name", "because", "sources"), DATA)
+def test_an_origin_says_whence_and_why(node_id, scope, name, because, sources) -> None:
+    written = origins(STATE, node_id, parse_scope(scope)).values()
+    found = {name: origin for section in written for name, origin in section.items()}
     assert because in found[name].because
     assert ", ".join(f"{each.kind} {each.id}" for each in found[name].sources) == sources
 
@@ -142,9 +142,9 @@ def test_a_resource_that_is_written_otherwise_changes_entries_that_name_it_and_n
     differing = judge(STATE, replace(STATE, resources={**STATE.resources, key: after}))
     assert differing or key == (Node.KIND, "seen")  # the witness, which nobody is told of
     if not isinstance(resource, Node):  # of whom each entry says another part
-        scopes = {(node_id, scope_type) for node_id, scope_type, _, _ in differing}
+        scopes = {(node_id, scope) for node_id, scope, _, _ in differing}
         naming = {each for each, origin in all_origins(STATE).items() if Source(*key) in origin.sources}
-        assert scopes == {(node_id, scope_type) for node_id, scope_type, _, _ in naming}
+        assert scopes == {(node_id, scope) for node_id, scope, _, _ in naming}
 
 
 @pytest.mark.parametrize("changes", [{"certificates": (b"other",)}, {"site_id": "east"}, {"direct_url": "https://h:1"}])
@@ -152,11 +152,11 @@ def test_a_resource_that_is_written_otherwise_changes_entries_that_name_it_and_n
 def test_what_the_catalog_says_of_a_member_is_named(node_id, changes) -> None:
     members = {**STATE.members, node_id: replace(STATE.members[node_id], **changes)}
     differing = judge(STATE, replace(STATE, members=members))
-    assert {scope_type for _, scope_type, _, name in differing if name == node_id} == {"peer_directory"}
+    assert {scope.name for _, scope, _, name in differing if name == node_id} == {"peer_directory"}
 
 
 def test_what_a_node_runs_itself_and_what_it_may_know_are_told_apart() -> None:
-    found = origins(STATE, "work", "storage_directory")
+    found = origins(STATE, "work", Scope("storage_directory"))
     assert found["shards"]["disk"].because == "it is run by this node"
     assert found["endpoints"]["disk"].because == "for nodes that serve acme"
 
@@ -164,14 +164,17 @@ def test_what_a_node_runs_itself_and_what_it_may_know_are_told_apart() -> None:
 def test_of_a_node_that_nobody_declared_nothing_is_made_up() -> None:
     """rules J8"""
     state = replace(STATE, members={**STATE.members, "new": entry("new")})
-    found = origins(state, "new", "node_runtime")["node"]
+    found = origins(state, "new", Scope("node_runtime"))["node"]
     assert found["roles"] == Origin("no such Node is declared (rules J8)")
     assert found["site_id"].sources == (Source(MEMBER, "new"),)
-    assert origins(Model("prod", {}, state.members), "new", "node_bootstrap")["cluster"]["coordinators"].sources == ()
+    assert (
+        origins(Model("prod", {}, state.members), "new", Scope("node_bootstrap"))["cluster"]["coordinators"].sources
+        == ()
+    )
 
 
 def test_a_witness_has_what_a_witness_has() -> None:
     """rules J27"""
-    assert set(origins(STATE, "seen", "node_bootstrap")) == {"cluster", "node"}
+    assert set(origins(STATE, "seen", Scope("node_bootstrap"))) == {"cluster", "node"}
     with pytest.raises(KeyError):
-        origins(STATE, "seen", "node_runtime")
+        origins(STATE, "seen", Scope("node_runtime"))

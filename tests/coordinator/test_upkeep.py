@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from coordinator import admission, documents, heartbeats, schema, upkeep
+from coordinator import admission, documents, heartbeats, revocation, schema, upkeep
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
 from coordinator.settings import DAY, Settings
 from coordinator.upkeep import MOST_EVENTS
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
-from tests.coordinator.reports import events, heartbeat
+from tests.coordinator.reports import events, heartbeat, mark, scope
 
 
 @pytest.fixture
@@ -127,3 +127,36 @@ def test_events_of_one_node_are_bounded(cluster: Database) -> None:
 
 def test_trimming_an_empty_database(database: Database) -> None:
     assert set(trim(database, NOW).values()) == {0}
+
+
+@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node], ids=["removed", "revoked"])
+def test_a_tombstone_stays_for_ever(cluster: Database, end) -> None:
+    """rules K43, X7, H-000-2: nothing that is kept for a time brings an id back, nor does time"""
+    end(cluster, "node-a", reason="sold", actor="root", now=NOW)
+    before = contents(cluster, "tombstones", "retired_certificates")
+    trim(cluster, NOW + 100 * 365 * DAY, audit_history_s=30 * DAY)
+    assert contents(cluster, "tombstones", "retired_certificates") == before
+    with pytest.raises(Refused) as refused:
+        allow(cluster, Candidate("node-a"))
+    assert refused.value.code in (Code.REMOVED, Code.REVOKED)
+
+
+def test_what_a_node_reports_to_have_stays(cluster: Database) -> None:
+    """It may have to be signed for it again; what another claims of it keeps nothing."""
+    first, second, *_ = versions(cluster, 4)
+    admit(cluster, "node-b")
+    has = {"authority_epoch": 1, "config_version": 2, "content_hash": second.content_hash}
+    scopes = {"route_policy": scope({**mark(2), **has, "snapshot_id": second.snapshot_id})}
+    theirs = {"route_policy": scope({**mark(1), "snapshot_id": first.snapshot_id})}
+    batch = [heartbeat("node-a", scopes=scopes), heartbeat("node-b", scopes=theirs)]
+    heartbeats.record(cluster, batch, now=NOW)
+    trim(cluster, NOW + 30 * DAY)
+    assert documents.document(cluster, "node-a", second.snapshot_id) == second
+    with pytest.raises(Refused):
+        documents.document(cluster, "node-a", first.snapshot_id)
+    lines = contents(cluster, "published")["published"]
+    assert any(second.snapshot_id in row for row in lines)
+    heartbeats.record(cluster, [heartbeat("node-a", scopes=theirs)], now=NOW)
+    trim(cluster, NOW + 31 * DAY)
+    with pytest.raises(Refused):
+        documents.document(cluster, "node-a", second.snapshot_id)

@@ -21,8 +21,9 @@ from coordinator.kinds import (
     ServiceEndpoint,
     StorageEndpoint,
 )
-from coordinator.model import Model
+from coordinator.model import Model, selects
 from snapshot import canonical
+from snapshot.identifiers import Scope, is_section_name
 from snapshot.roles import ROLES, allowed_scope_types
 from snapshot.secrets import find_secret
 from tests.coordinator.models import entry, model, models
@@ -55,7 +56,15 @@ def ids(sections: views.Sections, name: str) -> set[str]:
 
 
 def seen(model: Model, node_id: str, scope_type: str, name: str) -> set[str]:
-    return ids(views.sections(model, node_id, scope_type), name)
+    return ids(views.sections(model, node_id, Scope(scope_type)), name)
+
+
+def services(model: Model, node_id: str) -> dict[str, object]:
+    """All that a node is told of services, out of a scope for each."""
+    found = {scope: told for scope, told in views.all_sections(model, node_id).items() if scope.type == views.SERVICES}
+    for scope, told in found.items():
+        assert scope.ids == tuple(told["services"]) and told.keys() == {"services"}
+    return {service_id: entry for told in found.values() for service_id, entry in told["services"].items()}
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
@@ -63,10 +72,11 @@ def test_a_role_holds_its_scope_types(role: str) -> None:
     """rules S17: and the others cannot be asked for."""
     one = model(node("n", role))
     held = allowed_scope_types([role]) - {"trust_bundle"}
-    assert set(views.scope_types(one.subjects["n"])) == held == set(views.all_sections(one, "n"))
+    assert set(views.scope_types(one.subjects["n"])) == held
+    assert {Scope(each) for each in held - {views.SERVICES}} == set(views.all_sections(one, "n"))
     for scope_type in allowed_scope_types(ROLES) - held - {"trust_bundle"}:
         with pytest.raises(KeyError):
-            views.sections(one, "n", scope_type)
+            views.sections(one, "n", Scope(scope_type))
 
 
 def test_several_roles_are_the_union() -> None:
@@ -75,13 +85,17 @@ def test_several_roles_are_the_union() -> None:
     assert set(views.scope_types(one.subjects["n"])) == allowed_scope_types(["core_mesh", "ingress"]) - {"trust_bundle"}
 
 
+def held(model: Model, node_id: str) -> set[str]:
+    return {scope.name for scope in views.all_sections(model, node_id)}
+
+
 def test_a_new_member_and_a_witness() -> None:
     """rules J8, J27"""
     both = fleet()
-    assert set(views.all_sections(both, "bare")) == {"node_bootstrap", "node_runtime", "degraded_mode_policy"}
-    assert set(views.all_sections(both, "wit")) == {"node_bootstrap", "degraded_mode_policy"}
+    assert held(both, "bare") == {"node_bootstrap", "node_runtime", "degraded_mode_policy"}
+    assert held(both, "wit") == {"node_bootstrap", "degraded_mode_policy"}
     tricked = model(node("w", "core_mesh"), members={"w": entry("w", "witness")})
-    assert set(views.all_sections(tricked, "w")) == {"node_bootstrap", "degraded_mode_policy"}
+    assert held(tricked, "w") == {"node_bootstrap", "degraded_mode_policy"}
 
 
 def test_who_is_no_member_has_no_view() -> None:
@@ -97,13 +111,36 @@ def test_who_is_no_member_has_no_view() -> None:
 def test_services_for_who_runs_them_and_for_who_lets_in() -> None:
     """rules S18, S19: all of it where it runs, the exposed endpoints at the ingress, nothing of other organizations."""
     state = fleet()
-    (running,) = views.sections(state, "out", "service_assignment").values()
-    assert running["web"]["settings"] == {"n": 1} and len(running["web"]["endpoints"]) == 2
-    assert running["web"]["organization_id"] == "acme"
-    (projected,) = views.sections(state, "in", "service_assignment").values()
-    assert set(projected["web"]) == {"organization_id", "endpoints"}
-    assert [each["name"] for each in projected["web"]["endpoints"]] == ["http"]
-    assert seen(state, "out", "service_assignment", "services") == {"web"}
+    running = services(state, "out")["web"]
+    assert running["settings"] == {"n": 1} and len(running["endpoints"]) == 2
+    assert running["organization_id"] == "acme"
+    projected = services(state, "in")["web"]
+    assert set(projected) == {"organization_id", "endpoints"}
+    assert [each["name"] for each in projected["endpoints"]] == ["http"]
+    assert set(services(state, "out")) == set(services(state, "in")) == {"web"}
+
+
+@pytest.mark.parametrize("ids", [(), ("other",), ("nowhere",), ("other", "web")])
+def test_a_service_that_is_not_for_a_node_has_no_view(ids) -> None:
+    """rules S18: of another organization, of none, and no two of them in one."""
+    with pytest.raises(KeyError):
+        views.sections(fleet(), "out", Scope(views.SERVICES, ids))
+
+
+@given(models())
+@settings(max_examples=300, deadline=None)
+def test_the_services_of_a_node_are_what_every_service_says_of_it(state: Model) -> None:
+    """rules S18, S19: by looking at all of them; a scope for each, and together neither more nor less."""
+    for node_id, subject in state.subjects.items():
+        expected = {}
+        for each in state.of(Service):
+            if each.organization not in subject.organizations:
+                continue
+            if "egress_service" in subject.roles and selects(each.runs_on, subject):
+                expected[each.id] = {"organization_id", "workload", "endpoints", "settings"}
+            elif "ingress" in subject.roles and any(endpoint.exposed for endpoint in each.endpoints):
+                expected[each.id] = {"organization_id", "endpoints"}
+        assert {service_id: set(entry) for service_id, entry in services(state, node_id).items()} == expected
 
 
 def test_routes_for_who_needs_them() -> None:
@@ -120,9 +157,9 @@ def test_routes_for_who_needs_them() -> None:
 def test_qos_and_storage_by_organization() -> None:
     """rules S20; format.md 10: `endpoints` is {id: {"url"}}."""
     state = fleet()
-    assert set(views.sections(state, "core", "qos_policy")["policies"]) == {"gold", "all"}
-    assert views.sections(state, "core", "storage_directory") == {"endpoints": {"s1": {"url": "https://s1:443"}}}
-    shards = views.sections(state, "store", "storage_directory")["shards"]
+    assert set(views.sections(state, "core", Scope("qos_policy"))["policies"]) == {"gold", "all"}
+    assert views.sections(state, "core", Scope("storage_directory")) == {"endpoints": {"s1": {"url": "https://s1:443"}}}
+    shards = views.sections(state, "store", Scope("storage_directory"))["shards"]
     assert shards == {"s1": {"url": "https://s1:443", "families": [], "replicates": []}}
 
 
@@ -132,11 +169,11 @@ def test_the_degraded_policy_has_exactly_its_members() -> None:
         DegradedModePolicy("a", Selector(roles=("core_mesh",)), 5, max_duration_s=1),
         DegradedModePolicy("b", Selector(nodes=("core",)), 5, max_duration_s=2),
     )
-    policy = views.sections(state, "core", "degraded_mode_policy")["policy"]
+    policy = views.sections(state, "core", Scope("degraded_mode_policy"))["policy"]
     assert set(policy) == {"allow", "max_duration_s", "route_ttl_s", "session_ttl_s", "allow_unconfirmed_start"}
     assert policy["max_duration_s"] == 1
-    assert views.sections(state, "out", "degraded_mode_policy")["policy"]["allow"] == ["continue_services"]
-    assert views.sections(model(Node("n")), "n", "degraded_mode_policy") == {}
+    assert views.sections(state, "out", Scope("degraded_mode_policy"))["policy"]["allow"] == ["continue_services"]
+    assert views.sections(model(Node("n")), "n", Scope("degraded_mode_policy")) == {}
 
 
 def test_peers_are_bounded() -> None:
@@ -169,7 +206,8 @@ def test_a_peer_that_comes_changes_few_directories() -> None:
     changed = [
         each.id
         for each in crowd
-        if views.sections(before, each.id, "peer_directory") != views.sections(after, each.id, "peer_directory")
+        if views.sections(before, each.id, Scope("peer_directory"))
+        != views.sections(after, each.id, Scope("peer_directory"))
     ]
     assert 0 < len(changed) < 3 * 19
 
@@ -179,7 +217,7 @@ def test_certificates_in_a_directory_are_no_secrets() -> None:
     state = model(
         node("a", "core_mesh"), node("b", "core_mesh"), members={"a": entry("a"), "b": entry("b", pin=b"x" * 400)}
     )
-    assert find_secret(views.sections(state, "a", "peer_directory")) is None
+    assert find_secret(views.sections(state, "a", Scope("peer_directory"))) is None
 
 
 def test_the_parts_of_a_map() -> None:
@@ -206,20 +244,20 @@ def test_the_same_state_gives_the_same_bytes(state: Model) -> None:
     """rules S6"""
     again = Model("prod", shuffled(state.resources), shuffled(state.members))
     for node_id in state.members:
-        assert canonical.dumps(views.all_sections(state, node_id)) == canonical.dumps(
-            views.all_sections(again, node_id)
-        )
+        assert as_bytes(state, node_id) == as_bytes(again, node_id)
+
+
+def as_bytes(model: Model, node_id: str) -> bytes:
+    return canonical.dumps({scope.name: told for scope, told in views.all_sections(model, node_id).items()})
 
 
 @given(models())
 @settings(max_examples=150, deadline=None)
 def test_no_view_leaves_its_bounds(state: Model) -> None:
     """rules S20, S21, S23: organizations within the node's, roles' types alone, names of sections in form."""
-    from snapshot.identifiers import is_section_name
-
     for node_id, subject in state.subjects.items():
-        for scope_type, sections in views.all_sections(state, node_id).items():
-            assert scope_type in allowed_scope_types(subject.roles)
+        for scope, sections in views.all_sections(state, node_id).items():
+            assert scope.type in allowed_scope_types(subject.roles)
             assert all(map(is_section_name, sections))
             named = set(_organizations(sections))
             assert named <= set(subject.organizations)

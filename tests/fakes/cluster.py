@@ -286,7 +286,7 @@ class Cluster:
             version = self.versions[scope] = self.versions.get(scope, 0) + 1
         scope_type, scope_ids = parse_scope(scope)
         return Claims(
-            snapshot_id=f"{scope_type}-{version}",
+            snapshot_id="-".join([scope_type, *scope_ids, str(version)]),
             cluster_id=self.cluster_id,
             subject_node_id=NODE_ID,
             scope_type=scope_type,

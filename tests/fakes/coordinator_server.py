@@ -108,15 +108,15 @@ class CoordinatorServer:
                 self.documents[one.snapshot_id] = document.to_bytes()
 
     def publish_increment(self, scope: str, **changes: object) -> Document:
-        """An increment, and the full document of the same version."""
-        made = self.cluster.increment(scope, **changes, **self.times())
+        """An increment, and the full document of the same version; each has an id of its own."""
+        named = {"snapshot_id": f"increment-to-{self.cluster.versions.get(scope, 0) + 1}"}
+        made = self.cluster.increment(scope, **(named | changes), **self.times())
         version = made.envelope.config_version
         state = self.cluster.states[scope]
         whole = self.cluster.snapshot(
             state.sections,
             scope,
             config_version=version,
-            snapshot_id=made.envelope.snapshot_id,
             **self.audience(scope),
             **self.times(),
         )

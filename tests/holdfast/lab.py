@@ -11,7 +11,7 @@ from tests.agent.lab import Periphery
 from tests.citations import ROOT
 
 MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast.command import main; main(prog_name='holdfast')"
-NOBODY = Path("/nonexistent")
+NOBODY = Path("/nonexistent/agent.sock")
 
 
 @dataclass(frozen=True)

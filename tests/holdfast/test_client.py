@@ -11,6 +11,7 @@ import trio
 
 from holdfast.client import AgentDown, Client, Expired, NotFound, Refused, unix_seconds
 from tests.agent.lab import DAY, NOW, serving
+from tests.store.cluster import NODE
 
 
 def client_of(periphery, **more) -> Client:
@@ -26,7 +27,7 @@ async def test_a_section_and_what_is_known_of_it(api):
     section = await call(client_of(api).get, "route_policy", "routes")
     assert section.value == {"north": {"ttl_s": 60}}
     facts = section.facts
-    assert (facts.source, facts.grade, facts.version, facts.epoch, facts.age_s) == ("agent", "fresh", 1, 1, 60)
+    assert (facts.source, facts.grade, facts.version, facts.epoch, facts.age_s) == ("agent", "fresh", 1, 1, 0)
     assert facts.expires_at == NOW - 60 + 7 * DAY
     assert facts.generation == api.node.store.watch.generation
 
@@ -67,6 +68,49 @@ async def test_sections_of_any_name_and_size(periphery):
         found = await call(lambda: {name: one.value for name, one in client_of(periphery).sections("route_policy")})
         assert found == sections
     assert {name: one.value for name, one in client_of(periphery).sections("route_policy", expired=True)} == sections
+
+
+PARTS = {"routes.00": {"a": 1}, "routes.2c": {}, "routes.3f": {"b": 2, "c": {}}, "settings": [1], "v1.20": "no map"}
+
+
+async def test_what_is_kept_in_parts_is_one_map_to_a_reader(periphery):
+    """config.md 5: no reader ever meets the parts"""
+    periphery.route(1, PARTS)
+    routes = {"a": 1, "b": 2, "c": {}}
+    whole = {"routes": routes, "settings": [1], "v1.20": "no map"}
+    client = client_of(periphery)
+    async with serving(periphery):
+        found = await call(client.get, "route_policy")
+        assert (found.value, found.facts.version, found.facts.source) == (whole, 1, "agent")
+        found = await call(client.get, "route_policy", "routes")
+        assert (found.value, found.facts.version, found.facts.source) == (routes, 1, "agent")
+        assert (await call(client.get, "route_policy", "routes.3f")).data == b'{"b":2,"c":{}}'
+        for nothing in ("route", "v1", "routes."):
+            with pytest.raises(NotFound):
+                await call(client.get, "route_policy", nothing)
+    assert client.get("route_policy", expired=True).value == whole
+    found = client.get("route_policy", "routes", expired=True)
+    assert (found.value, found.facts.source) == (routes, "files")
+
+
+async def test_a_section_of_a_maps_own_name_is_not_mixed_with_others(periphery):
+    sections = {"routes": {"a": 1}, "routes-of": {}, "routes.00": {"b": 2}}
+    periphery.route(1, sections)
+    client = client_of(periphery)
+    async with serving(periphery):
+        assert (await call(client.get, "route_policy")).value == sections
+        assert (await call(client.get, "route_policy", "routes")).value == {"a": 1}
+    assert client.get("route_policy", expired=True).value == sections
+
+
+async def test_a_scope_without_sections(periphery):
+    periphery.route(1, {})
+    client = client_of(periphery)
+    async with serving(periphery):
+        found = await call(client.get, "route_policy")
+        assert (found.value, found.facts.version, found.facts.source) == ({}, 1, "agent")
+    found = client.get("route_policy", expired=True)
+    assert (found.value, found.facts.version, found.facts.source) == ({}, 1, "files")
 
 
 async def test_documents_scopes_and_status(api):
@@ -166,6 +210,29 @@ async def test_a_watch_goes_on_with_the_files_and_comes_back(periphery, monkeypa
         again.route(4, {"routes": {"c": {}}})
         change = await next_of(changes)
     assert (change.source, dict(change.scopes)) == ("agent", {"route_policy": ("routes",)})
+
+
+async def test_every_service_is_watched_by_the_type_of_their_scopes(periphery, monkeypatch):
+    """From the agent and from its files: a change of one service, and none of anything else."""
+    monkeypatch.setattr("holdfast.client.LOOK_EVERY_S", 0.02)
+
+    def assign(version):
+        sections, of = {"services": {"web": {"v": version}}}, {"scope_ids": ("web",), "subject_node_id": NODE}
+        periphery.apply(periphery.node.cluster.snapshot(version, sections, "service_assignment", **of))
+
+    periphery.route(1, {"routes": {}})
+    async with serving(periphery):
+        start = periphery.node.store.watch.generation
+        changes = client_of(periphery).watch("service_assignment", after=start, wait_s=1)
+        periphery.route(2, {"routes": {"a": {}}})
+        assign(1)
+        change = await next_of(changes)
+        assert (change.source, dict(change.scopes)) == ("agent", {"service_assignment/web": ("services",)})
+    periphery.route(3, {"routes": {"b": {}}})
+    assign(2)
+    await periphery.publishing.publish()
+    change = await next_of(changes)
+    assert (change.source, dict(change.scopes)) == ("files", {"service_assignment/web": ("services",)})
 
 
 # ---- an agent that does not behave

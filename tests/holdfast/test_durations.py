@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.durations import in_words, until
+from holdfast.durations import in_words, read, until
 
 
 @pytest.mark.parametrize(("seconds", "words"), [
@@ -17,3 +17,14 @@ def test_until():
     assert until("2030-03-17T17:46:50Z", now) == "in 10 s"
     assert until("2030-03-17T17:46:40Z", now) == "0 s ago"
     assert until(None, now) == "never"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("72h", 259_200), ("3d", 259_200), ("90min", 5_400), ("0s", 0)])
+def test_as_one_writes_it(text, seconds):
+    assert read(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "72", "h", "1y", "-1h", "1.5h", "1 h", "1h30min", "\u0661h", "9" * 10 + "s"])
+def test_what_is_no_span(text):
+    with pytest.raises(ValueError, match="no span"):
+        read(text)

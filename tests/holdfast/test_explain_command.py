@@ -1,5 +1,7 @@
 """`holdfast explain`."""
 
+import json
+
 from store.records import Rejection
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast
@@ -24,8 +26,14 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     assert "asks https://c:1 (coordinator): timed_out; again in 40 s" in words
     assert "came from https://c:1, as an increment" in words
     assert "awaited version 9 is what the head lists; it is asked for in 1 min 15 s" in words
-    assert "the head expires in 6 d" in words
+    assert "the head expires in 23 h" in words
     assert "then it expires in 6 d" in words
+    told = json.loads((await holdfast("explain", "route_policy", "--json", at=api)).out)
+    assert told["report"]["active"]["signer_key_id"] == api.node.cluster.config.key_id
+    assert (told["report"]["active"]["snapshot_id"], told["envelope"]["snapshot_id"]) == (held, held)
+    assert (told["rejections"][0]["reason"], told["rejections"][0]["detail"]) == ("bad_signature", "it lacks one")
+    assert (told["origin"], told["awaited"]) == (api.origins["route_policy"], api.awaited["route_policy"])
+    assert told["sources"] == api.sources
 
 
 async def test_a_scope_of_which_nothing_has_come(api):

@@ -20,6 +20,20 @@ async def test_a_whole_scope_is_one_object(api):
     assert (await holdfast("get", "qos_policy", at=api)).status == 4
 
 
+async def test_a_map_in_parts_is_shown_in_one(periphery):
+    """config.md 5"""
+    periphery.route(1, {"routes.00": {}, "routes.01": {"a": 1}, "routes.2c": {}, "routes.3f": {"b": [{}]}, "z": {}})
+    async with serving(periphery):
+        done = await holdfast("get", "route_policy", at=periphery)
+        assert (done.status, done.out) == (0, '{"routes":{"a":1,"b":[{}]},"z":{}}\n')
+        assert (await holdfast("get", "route_policy", "--names", at=periphery)).out == "routes\nz\n"
+        whole = json.loads((await holdfast("get", "route_policy", "--json", at=periphery)).out)
+        assert whole["sections"] == {"routes": {"a": 1, "b": [{}]}, "z": {}}
+        assert (await holdfast("get", "route_policy", "routes", at=periphery)).out == '{"a":1,"b":[{}]}\n'
+        assert (await holdfast("get", "route_policy", "routes.3f", at=periphery)).out == '{"b":[{}]}\n'
+        assert (await holdfast("get", "route_policy", "route", at=periphery)).status == 4
+
+
 async def test_with_what_is_known_of_it(api):
     whole = json.loads((await holdfast("get", "route_policy", "--json", at=api)).out)
     assert whole.pop("sections") == {"routes": {"north": {"ttl_s": 60}}, "settings": {"a": 1}}

@@ -1,5 +1,6 @@
 """`holdfast join`: the token's way to the agent, and what is said of the outcome."""
 
+import json
 import os
 import stat
 import subprocess
@@ -66,6 +67,17 @@ async def test_a_token_from_a_file_leads_to_membership(api, config, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if "token" in path.name) == []
 
 
+async def test_membership_is_told_to_scripts(api, config, tmp_path):
+    api.state = "unenrolled"
+    put_token(tmp_path / "given", f"{TOKEN}\n")
+    words = ["--json", "--token-file", tmp_path / "given"]
+    done, _ = await joining(api, config, tmp_path, words, lambda: setattr(api, "state", "waiting"))
+    about = {"node_id": "node-1", "cluster_id": "blue"}
+    assert (done.status, json.loads(done.out)) == (0, {"outcome": "joined", "state": "waiting", **about})
+    again = await holdfast("join", "--config", config, "--json", at=api)
+    assert (again.status, json.loads(again.out)) == (0, {"outcome": "already_member", "state": "waiting", **about})
+
+
 async def test_a_token_from_standard_input(api, config, tmp_path):
     api.state = "unenrolled"
     done, kept = await joining(
@@ -96,6 +108,7 @@ async def test_a_token_that_lies_where_the_agent_looks(api, config, tmp_path):
     over = await holdfast("join", "--config", config, "--wait", 0, at=api, stdin=b"")
     assert (over.status, "goes on trying" in over.err) == (1, True)
     assert f"the token is the one in {tmp_path}/join.token" in over.err
+    assert f"WARNING: {config} pins no root keys" in over.err
     assert (tmp_path / "join.token").stat().st_ino == number
     process = await trio.lowlevel.open_process(
         arguments("join", "--config", config), env=environment(api.socket, api.files), stdin=subprocess.DEVNULL,
@@ -105,6 +118,15 @@ async def test_a_token_that_lies_where_the_agent_looks(api, config, tmp_path):
     api.state = "active"
     assert await process.wait() == 0
     assert not (tmp_path / "join.token").exists()
+
+
+async def test_with_pins_nothing_is_trusted_on_first_use(api, config, tmp_path):
+    """threats D-19: and so nobody is warned of it"""
+    api.state = "unenrolled"
+    put_token(tmp_path / "join.token")
+    config.write_text(f'{config.read_text()}[trust]\nroot_key_ids = ["sha256:{"ab" * 32}"]\n')
+    over = await holdfast("join", "--config", config, "--wait", 0, at=api, stdin=b"")
+    assert (over.status, "WARNING" in over.err) == (1, False)
 
 
 async def test_a_token_that_the_environment_names(api, config, tmp_path):

@@ -2,8 +2,8 @@
 
 import json
 
-from agent.degraded import Facts
 from holdfast.meanings import ANSWERS, CAUSES
+from snapshot.degraded import Facts
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast
 

@@ -1,8 +1,9 @@
 """No code that this node can show is without words for a person."""
 
-from agent.degraded import Reason as GateReason
 from agent.standing import Cause
+from agent.waiting import TOO_FAR_AHEAD, TOO_MANY_WAIT
 from holdfast.meanings import ANSWERS, CAUSES, meaning
+from snapshot.degraded import Reason as GateReason
 from snapshot.reasons import Reason
 
 
@@ -21,5 +22,8 @@ def test_every_rejection_is_explained():
         assert meaning(reason).startswith(f"{reason}. ")
         assert len(meaning(reason)) > 40
     assert "validator" in meaning("validator_refused")
-    assert "holdfast explain shows what it said" in meaning("validator_refused")
+    assert "holdfast explain SCOPE shows what it said" in meaning("validator_refused")
+    for code in (TOO_FAR_AHEAD, TOO_MANY_WAIT):
+        assert "valid_from" in meaning(code)
+        assert len(meaning(code)) > 40
     assert meaning("some_new_code") == "some_new_code"

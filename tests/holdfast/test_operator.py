@@ -179,6 +179,29 @@ def test_every_problem_of_a_file_is_named_with_its_line(lab: Lab) -> None:
     assert "colour" in ran.err
 
 
+def test_what_holds_back_what_was_applied_is_said(lab: Lab) -> None:
+    """Declared is not published: the change is there, and so is why no node gets it"""
+    path = lab.folder / "more.yaml"
+    path.write_text(NODES.replace("n1", "n2"))
+    (key,) = lab.keys.glob("config-*.pem")
+    key.rename(lab.folder / key.name)
+    try:
+        lab.reload()
+        planned = lab.good("apply", "-f", path, "--dry-run")
+        assert "it would be held back: nothing can be published: " in planned.err
+        ran = lab.ctl("apply", "-f", path, "--yes")
+        assert (ran.status, "applied: 1 changes, and held back" in ran.out) == (DIFFERENT, True)
+        assert "nothing can be published: " in ran.out and "see holdfastctl status" in ran.out
+        ran = lab.ctl("status", "--wait", "0")
+        assert (ran.status, ran.err.startswith("holdfastctl: not ready: ")) == (DIFFERENT, True)
+    finally:
+        (lab.folder / key.name).rename(key)
+        lab.reload()
+    assert lab.good("status", "--wait", "60", "--json").json["publishing"]["fault"] == ""
+    path.write_text(NODES.replace("n1", "n3"))
+    assert "get new configuration" in lab.good("apply", "-f", path, "--yes").out
+
+
 def test_tokens_are_shown_once(lab: Lab) -> None:
     """rules K25, K26"""
     shown = lab.good("tokens", "create", "--node", "n1", "--lifetime", "2h")
@@ -222,6 +245,16 @@ def test_the_certificate_is_shown_without_a_coordinator(lab: Lab) -> None:
     by_path = lab.good("show-certificate", lab.folder / "state" / "tls" / "server.pem")
     assert shown["fingerprint"] in by_path.out
     assert "BEGIN CERTIFICATE" in by_path.out
+    authority = lab.folder / "state" / "tls" / "ca.pem"
+    assert shown["authority"] == str(authority)
+    assert f"CA for nodes  {authority}" in by_path.out
+    alone = lab.folder / "server.pem"
+    alone.write_text(shown["certificate"])
+    for other in (None, authority.with_name("server.pem"), alone):  # a CA, a certificate and no CA, none
+        if other is not None:
+            (lab.folder / "ca.pem").write_bytes(other.read_bytes())
+        assert lab.good("show-certificate", alone, "--json").json["authority"] is None
+    assert "CA for nodes  not here" in lab.good("show-certificate", alone).out
     assert lab.ctl("show-certificate", lab.configuration).status == 2
 
 

@@ -21,7 +21,7 @@ ACTIVE = {"authority_epoch": 1, "config_version": 2, "content_hash": "sha256:cd"
 REPORTED = {"at": 1_800_000_000.0, "state": "active", "active": ACTIVE, "pending": None, "last_refused": None}
 ANSWER = {
     "node_id": "gateway",
-    "scope_type": "route_policy",
+    "scope": "route_policy",
     "may_hold": True,
     "because": "granted by the role ingress",
     "rules": ["format.md 9", "rules S17"],

@@ -2,10 +2,12 @@
 
 import socket
 import ssl
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from coordinator.configuration import OPTIONAL, TABLES
 from holdfast.operator_socket import REFUSED
 from tests.holdfast.operator_lab import Lab
 
@@ -27,6 +29,19 @@ def test_what_it_made_is_told_and_starts(lab: Lab) -> None:
         lab.stop()
 
 
+def test_every_listener_stands_in_what_it_writes(lab: Lab) -> None:
+    """Also those that nobody asked for: whoever looks for a port finds it there, as the daemon's own."""
+    places = ("--state", "state", "--root-keys-to", lab.roots, "--configuration", lab.configuration)
+    lab.good("init", "prod", "--url", "https://localhost:7443", *places)
+    written = tomllib.loads(lab.configuration.read_text())["listen"]
+    assert written == {
+        "fleet": "0.0.0.0:7443",
+        "join": "0.0.0.0:7444",
+        **{name: OPTIONAL["listen", name] for name in ("probes", "admin_socket", "admin")},
+    }
+    assert set(TABLES["listen"]) - set(written) == {"connections_per_address"}
+
+
 def test_a_caller_that_stays_does_not_keep_the_coordinator(lab: Lab) -> None:
     """rules J34: what init made starts and ends; an idle connection ends with it, for whoever waits for that."""
     lab.init()
@@ -38,6 +53,32 @@ def test_a_caller_that_stays_does_not_keep_the_coordinator(lab: Lab) -> None:
         assert stays.recv(4096).startswith(b"HTTP/1.1 200")
         lab.process.terminate()
         assert lab.process.wait(30) == 0
+
+
+def test_the_first_declared_state_is_applied_as_it_is(lab: Lab) -> None:
+    """No cluster begins without a policy for outages: nothing warns of it, and a node would go on for three days."""
+    made = Path(lab.init("--json").json["declared"])
+    assert made == lab.folder / "fabric" / "cluster.yaml"
+    before = made.read_text()
+    assert lab.ctl("init", "prod", "--url", "https://localhost:7443", "--state", "state", "--root-keys-to", "others",
+                   "--configuration", lab.configuration).status == REFUSED  # fmt: skip
+    assert made.read_text() == before
+    lab.start()
+    try:
+        (lab.folder / "fabric" / "node.yaml").write_text("{kind: Node, id: gw-1, spec: {roles: [ingress]}}\n")
+        applied = lab.good("apply", "-f", lab.folder / "fabric", "--yes")
+        assert "+ Cluster prod\n+ DegradedModePolicy standard\n" in applied.out
+        assert "warning" not in applied.err
+    finally:
+        lab.stop()
+    (node,) = lab.good("drill", "outage", "30d", "-f", lab.folder / "fabric", "--json").json["nodes"]
+    assert next(each["after_s"] for each in node["states"] if each["mode"] == "fenced") == 1_800 + 3 * 86_400
+
+
+def test_a_folder_that_is_there_is_the_operators(lab: Lab) -> None:
+    (lab.folder / "fabric").mkdir(mode=0o775)
+    assert lab.init("--json").json["declared"] is None
+    assert list((lab.folder / "fabric").iterdir()) == []
 
 
 def test_again_is_refused(lab: Lab) -> None:

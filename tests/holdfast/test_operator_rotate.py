@@ -63,8 +63,9 @@ def test_a_new_key_goes_where_the_coordinator_looks(lab: Lab) -> None:
 def test_a_root_key_made_on_another_machine(lab: Lab) -> None:
     """seed 001, 8: its private half never comes here."""
     away = lab.folder / "away"
-    lab.good("trust", "new-key", "--purpose", "root", "--to", away)
+    made = lab.good("trust", "new-key", "--purpose", "root", "--to", away, "--json").json
     (public,) = away.glob("*.pub.pem")
+    assert (made["public"], Path(made["private"]).parent) == (str(public), away)
     signed(lab, "rotate", "add", "--purpose", "root", "--public-key", public)
     assert sum(each["purpose"] == "root" for each in keys(lab).values()) == 4
     wrong = lab.ctl("rotate", "add", "--public-key", lab.configuration, "--root-key", lab.roots, "--yes")
@@ -97,7 +98,12 @@ def test_a_request_that_is_overtaken_is_refused(lab: Lab) -> None:
     """threats D-14: bound to the bundle that it extends."""
     file = lab.folder / "late.request.json"
     lab.good("epoch", "raise", "--request", file)
-    lab.good("trust", "sign", file, "--root-key", lab.roots, "--yes")
+    asked = lab.good("trust", "show-request", file, "--json").json
+    assert asked["about"] == f"trust bundle {version(lab) + 1} of cluster prod"
+    assert {*asked["signed"].values()} == {False}
+    ran = lab.good("trust", "sign", file, "--root-key", lab.roots, "--yes", "--json")
+    assert (ran.json["request"], ran.json["missing"]) == (str(file), "it has all signatures")
+    assert ran.json["changes"][0] in ran.err
     signed(lab, "trust", "export-request")
     before = version(lab)
     late = lab.ctl("trust", "import", file)

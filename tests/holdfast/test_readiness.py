@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.degraded import Facts
 from agent.notifiers import Watching
 from agent.services import Service
+from snapshot.degraded import Facts
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import holdfast
 

@@ -1,11 +1,12 @@
 """`holdfast store reset-identity`, as a process of its own."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-from agent.start import FENCE_ROW, REVOKED_ROW
+from agent.start import REVOKED_ROW
 from store.enrolment import Enrolment
 from store.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
@@ -53,6 +54,18 @@ def test_it_says_what_is_lost_and_kept_and_asks(node):
     assert "no identity is left" in again.stdout
 
 
+def test_scripts_are_told_what_has_ended(node):
+    """The question goes where the answer does not"""
+    node.close()
+    done = ran(node, "--json", typed="node-1\n")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["reset"], told["node_id"], told["scopes"]) == (0, True, "node-1", [SCOPE])
+    assert told["certificate_sha256"].startswith("sha256:")
+    assert "Type the node id" in done.stderr
+    again = json.loads(ran(node, "--json").stdout)
+    assert (again["reset"], again["node_id"], again["scopes"]) == (False, "node-1", [])
+
+
 @pytest.mark.parametrize(("arguments", "typed"), [((), "node-2\n"), ((), "y\n"), ((), ""), (("--yes", "node-2"), "")])
 def test_what_is_not_confirmed_changes_nothing(node, arguments, typed):
     """rules L13"""
@@ -87,11 +100,9 @@ def test_a_revoked_node_is_told_what_comes_first(node):
 
 def test_a_fence_ends_with_the_identity_that_was_fenced(node):
     """rules A9, J40"""
-    node.store.table(Name.HEALTH).put(FENCE_ROW, {"epoch": 1, "generation": 1})
     node.close()
     assert ran(node, "--yes", "node-1").returncode == 0
     node.open()
-    assert node.store.table(Name.HEALTH).get(FENCE_ROW) is None
 
 
 def test_a_key_that_is_a_credential_stays_where_it_is(node):

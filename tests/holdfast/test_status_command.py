@@ -14,7 +14,6 @@ from pathlib import Path
 import trio
 from click.testing import CliRunner
 
-from agent.degraded import Facts
 from agent.notifiers import Told
 from agent.services import Service
 from holdfast.agent_options import AGENT_DOWN
@@ -22,7 +21,8 @@ from holdfast.client import unix_seconds
 from holdfast.command import main
 from holdfast.meanings import CAUSES, JOIN_REMEDIES
 from holdfast.status_screen import problems_of
-from snapshot.identifiers import HEAD
+from snapshot.degraded import Facts
+from snapshot.identifiers import HEAD, format_time
 from store.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import arguments, environment, holdfast
@@ -38,7 +38,7 @@ async def test_at_a_glance(api):
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
     assert done.status == 0
     assert lines[0] == f"ACTIVE node-1 in blue generation {api.node.store.watch.generation}"
-    assert lines[1].startswith("confirmed by the coordinator head 1, expires in 6 d")
+    assert lines[1].startswith("confirmed by the coordinator head 1, expires in 23 h")
     api.sources = [{"kind": "manual", "url": "https://m:1", "error": "", "failures": 0}]
     assert "\nconfirmed by its manual map  head 1" in (await holdfast("status", at=api)).out
     api.sources = []
@@ -63,6 +63,16 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
     assert "web could not be told: exit 1: port in use" in words
 
 
+async def test_a_start_that_nobody_has_confirmed_says_so(api):
+    """rules A15: a fresh head on the disk is no word of a coordinator's in this run"""
+    confirmed = (await holdfast("status", at=api)).out
+    assert "\nconfirmed by the coordinator  head " in confirmed
+    api.rollback_check = "unconfirmed"
+    out = (await holdfast("status", at=api)).out
+    assert "\nnot confirmed by the coordinator since the start  head " in out
+    assert "\nconfirmed" not in out
+
+
 async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api):
     api.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
     api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "tls_failed", "failures": 1}]
@@ -78,7 +88,7 @@ async def test_a_head_that_was_refused_is_said_until_the_next_is_taken(api):
     api.at = NOW + 6
     done = await holdfast("status", at=api)
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
-    assert any(line.startswith("head 1.1 fresh in 6 d") and "unknown_key, 1 s ago" in line for line in lines)
+    assert any(line.startswith("head 1.1 fresh in 23 h") and "unknown_key, 1 s ago" in line for line in lines)
     assert "head was refused 1 s ago: unknown_key." in " ".join(lines)
     assert "missing" not in done.out and "not active" not in done.out
     api.node.apply(api.node.cluster.head(2), now=NOW + 7)
@@ -115,6 +125,17 @@ async def test_everything_for_a_program(api):
     assert value["scopes"]["route_policy"]["active"]["config_version"] == 1
     assert list(problems_of(value, NOW)) == []
     assert (await holdfast("status", "--json", "--watch", at=api)).status == 2
+
+
+async def test_what_ends_is_to_be_looked_at(api):
+    value = json.loads((await holdfast("status", "--json", at=api)).out)
+    bundle = {"what": "trust_bundle", "name": "3", "ends": format_time(NOW + 5 * 86_400), "urgency": "soon",
+              "then": "this node believes nothing new", "remedy": "holdfastctl due"}  # fmt: skip
+    value["ends"] = [bundle, bundle | {"what": "ca_certificate", "name": "sha256:" + "ab" * 32, "urgency": "fine"}]
+    said = "trust bundle 3 ends in 5 d: this node believes nothing new; holdfastctl due"
+    assert list(problems_of(value, NOW)) == [said]
+    value["ends"] = [bundle | {"urgency": "ended"}]
+    assert "trust bundle 3 has ended 1 d ago" in " ".join(problems_of(value, NOW + 6 * 86_400))
 
 
 async def test_nobody_answers():

@@ -103,6 +103,11 @@ def test_show(either):
     assert ran(either, "show", SCOPE, "--section", "b").stdout == '{"c":"d"}'
     assert "applied" in ran(either, "show", "--journal", "5").stdout
     assert ran(either, "show").returncode == 2
+    told = json.loads(ran(either, "show", SCOPE, "--json").stdout)
+    assert (told["scope"], told["mark"], told["signers"]) == (SCOPE, "1.1", either.cluster.config.key_id)
+    assert told["sections"]["b"]["size"] == len('{"c":"d"}')
+    told = json.loads(ran(either, "show", SCOPE, "--section", "b", "--journal", "5", "--json").stdout)
+    assert (told["value"], told["journal"][0]["event"]) == ({"c": "d"}, "applied")
 
 
 @pytest.mark.parametrize("arguments", [("qos_policy",), (SCOPE, "--section", "none")])
@@ -131,7 +136,9 @@ def test_export_of_sections(node, tmp_path):
     refused = ran(node, "export", SCOPE, str(tmp_path / "out.hfs"))
     assert refused.returncode == 2
     assert "increment" in refused.stderr
-    assert ran(node, "export", SCOPE, str(tmp_path / "out")).returncode == 0
+    told = ran(node, "export", SCOPE, str(tmp_path / "out"), "--json")
+    about = {"scope": SCOPE, "snapshot_id": node.store.active(SCOPE).envelope.snapshot_id}
+    assert (told.returncode, json.loads(told.stdout)) == (0, {**about, "target": str(tmp_path / "out")})
     files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert files == {"a.json": b"2", "b.json": b'{"c":"d"}'}
 

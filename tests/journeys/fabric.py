@@ -14,13 +14,15 @@ from coordinator.kinds import Node, Route, RouteMatch, Service
 from coordinator.model import MemberEntry, Model
 from holdfast import declared_files
 from snapshot import canonical
+from snapshot.identifiers import Scope
 from tests.citations import ROOT
 
 FABRIC = ROOT / "examples" / "fabric"
 CERTIFICATE_BYTES = 480  # of a node's certificate; real ones differ by a few
+ROUTES = Scope("route_policy")
 COUNTED = ("route_policy", "service_assignment", "peer_directory", "qos_policy", "storage_directory")
 
-LISTS = ("routes.", "services.", "peers.", "policies", "endpoints")  # sections that are maps of what is counted
+LISTS = ("routes.", "services", "peers.", "policies", "endpoints")  # sections that are maps of what is counted
 
 
 def model(folder: Path = FABRIC) -> Model:
@@ -57,12 +59,17 @@ def scope_table(of: Model) -> list[str]:
 
 
 def _cell(of: Model, node_ids: list[str], scope_type: str) -> str:
-    held = [node_id for node_id in node_ids if scope_type in views.scope_types(of.subjects[node_id])]
-    contents = [compile_scope(of, node_id, scope_type) for node_id in held]
-    if not contents:
+    held = [_contents(of, each, scope_type) for each in node_ids if scope_type in views.scope_types(of.subjects[each])]
+    if not held:
         return "-"
-    sizes = [sum(map(len, each.sections.values())) for each in contents]
-    return f"{_span([entries(each) for each in contents])} ({_span(sizes)} bytes)"
+    sizes = [sum(len(section) for each in contents for section in each.sections.values()) for contents in held]
+    return f"{_span([sum(map(entries, contents)) for contents in held])} ({_span(sizes)} bytes)"
+
+
+def _contents(of: Model, node_id: str, scope_type: str) -> list[Content]:
+    """Of one scope, or of one for each service."""
+    scopes = views.scopes_of_type(of, of.subjects[node_id], scope_type)
+    return [compile_scope(of, node_id, scope) for scope in scopes]
 
 
 def service_table(of: Model) -> list[str]:
@@ -112,9 +119,9 @@ def cost_table(of: Model) -> list[str]:
 
 
 def _delta(of: Model, after: Model, node_id: str) -> tuple[int, int, int, int] | None:
-    if "route_policy" not in views.scope_types(of.subjects[node_id]):
+    if ROUTES.type not in views.scope_types(of.subjects[node_id]):
         return None
-    old, new = compile_scope(of, node_id, "route_policy"), compile_scope(after, node_id, "route_policy")
+    old, new = compile_scope(of, node_id, ROUTES), compile_scope(after, node_id, ROUTES)
     found = changes(old.entries, old.sections.__getitem__, new.sections)
     if not found.changes:
         return None

@@ -112,12 +112,12 @@ class Gateway:
 
     def port(self) -> int:
         """As a service reads it: from the files; 0 while it is in none. They follow an activation a moment later."""
-        sections = [json.loads(path.read_text()) for path in self.files("service_assignment")]
-        return next((section["web"]["endpoints"][0]["port"] for section in sections if "web" in section), 0)
+        sections = [json.loads(path.read_text()) for path in self.files("service_assignment@web")]
+        return next((section["web"]["endpoints"][0]["port"] for section in sections), 0)
 
-    def files(self, scope: str) -> list[Path]:
-        """Of one generation, which stays for a while after the next one has come."""
-        return sorted((self.folder / "run" / "active" / scope).resolve().glob("*.json"))
+    def files(self, folder: str) -> list[Path]:
+        """Of a scope's folder. Of one generation, which stays for a while after the next one has come."""
+        return sorted((self.folder / "run" / "active" / folder).resolve().glob("*.json"))
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
@@ -134,8 +134,13 @@ class Gateway:
 
 
 def declare(lab: Lab, port: int) -> None:
+    ran = apply(lab, port)
+    assert ran.status == 0, ran
+
+
+def apply(lab: Lab, port: int) -> Ran:
     (lab.folder / "fabric.yaml").write_text(FABRIC.format(port=port))
-    lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
+    return lab.ctl("apply", "-f", lab.folder / "fabric.yaml", "--yes")
 
 
 def until_published(lab: Lab) -> None:

@@ -88,7 +88,9 @@ async def test_an_expired_snapshot_is_refused_and_an_active_one_authorises_nothi
         assert (await one.may("open_route", scope=ROUTES, resource="west"))["allowed"]
         await one.until(lambda: one.clock.true > now + 900)
         assert (await one.may("open_route", scope=ROUTES, resource="west"))["reason"] == "scope_expired"
-        assert one.state == "active", "one scope's expiry changes no other"
+        await one.until(lambda: one.cause == "scope_expired")
+        assert one.state == "recovering", "it is said, and closes nothing: one scope's expiry changes no other"
+        assert (await one.may("report_degraded"))["allowed"]
 
 
 async def test_a_rollback_is_refused(one, mock_clock):
@@ -121,7 +123,8 @@ async def test_a_version_gap_triggers_a_full_resync(one, mock_clock):
         one.server.announce()
         await one.until_active(ROUTES, made.envelope.config_version)
         assert one.rejected(ROUTES) == "base_mismatch"
-        assert f"GET /v1/documents/{made.envelope.snapshot_id}" in one.server.requests
+        whole = one.cluster.published[ROUTES]
+        assert f"GET /v1/documents/{whole.envelope.snapshot_id}" in one.server.requests
         assert set(one.node.holdings.kept.active[ROUTES].sections) == {"routes", "more"}
         await one.until(lambda: one.state == "active")
 
@@ -146,10 +149,10 @@ async def test_a_wrong_role_is_refused(one, mock_clock):
     """rules S80, S17: `core_mesh` alone holds no service assignment"""
     async with one.agent():
         await one.settled()
-        one.server.snapshot({"services": {}}, "service_assignment")
+        one.server.snapshot({"services": {"web": {}}}, "service_assignment/web")
         one.server.announce()
-        await one.until(lambda: one.rejected("service_assignment") == "role_not_allowed")
-        assert one.version("service_assignment") is None
+        await one.until(lambda: one.rejected("service_assignment/web") == "role_not_allowed")
+        assert one.version("service_assignment/web") is None
         good = one.server.snapshot({"routes": {"south": {}}}, ROUTES)
         one.server.announce()
         await one.until_active(ROUTES, good.envelope.config_version)

@@ -10,20 +10,16 @@ import pytest
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import FABRIC, WITHIN_S, Gateway, declare
 
-ROUTES = "service_assignment"
-SERVICES = 1500
+ROUTES = "route_policy"
+COUNT = 1500
 ENOUGH = 30_000
 """Bytes after which the coordinator dies: more than heads and small scopes come to, less than the large one."""
 
-SERVICE = """\
+ROUTE = """\
 ---
-kind: Service
+kind: Route
 id: extra-{number:04}
-spec:
-  organization: acme
-  runs_on: {{nodes: [egress]}}
-  endpoints:
-    - {{name: http, protocol: http, host: 127.0.0.1, port: 9000, exposed: true}}
+spec: {{organization: acme, service: web, match: {{hosts: [extra-{number:04}.example]}}}}
 """
 
 
@@ -112,7 +108,7 @@ def line(lab: Lab, gateway: Gateway):
 
 
 def declare_much(lab: Lab, port: int) -> None:
-    more = "".join(SERVICE.format(number=number) for number in range(SERVICES))
+    more = "".join(ROUTE.format(number=number) for number in range(COUNT))
     (lab.folder / "fabric.yaml").write_text(FABRIC.format(port=port) + more)
     lab.good("apply", "-f", lab.folder / "fabric.yaml", "--yes")
 

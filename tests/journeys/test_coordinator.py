@@ -59,8 +59,8 @@ async def test_from_a_declaration_to_nodes_that_hold_it(tmp_path: Path) -> None:
         await at.apply(STATE)
         for name, role in (("core", "core_mesh"), ("edge", "ingress"), ("small", "thin")):
             await until(nodes[name], role)
-        assert b"vault:web/password" in text(nodes["core"], "service_assignment")
-        assert b"vault" not in text(nodes["edge"], "service_assignment")
+        assert b"vault:web/password" in text(nodes["core"], "service_assignment/web")
+        assert b"vault" not in text(nodes["edge"], "service_assignment/web")
         assert b"www.example" in text(nodes["edge"], "route_policy")
         assert b"www.example" not in text(nodes["small"], "route_policy")
         assert "peer_directory" not in nodes["edge"].holder.active

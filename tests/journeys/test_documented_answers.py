@@ -83,7 +83,7 @@ def node(lab: Lab, gateway: Gateway) -> Gateway:
     lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
     gateway.start()
     gateway.until(lambda: gateway.status["state"] == "active")
-    gateway.until(lambda: len(lab.good("fleet", "--json").json["states"]) == 1)
+    gateway.until(lambda: lab.ctl("fleet", "--json").status == 0)
     return gateway
 
 
@@ -121,14 +121,17 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     assert api.ask("POST", "/v1/apply", {"files": {"a.yaml": "kind: Nothing\nid: x\n"}})["problems"]
     for path in ("resources", "diff", "nodes", "allowlist", "tokens", "fleet", "audit", "status", "keys", "trust"):
         api.ask("GET", f"/v1/{path}")
-    for path in ("revocations", "rotation"):
+    for path in ("revocations", "rotation", "due"):
         api.ask("GET", f"/v1/{path}")
+    api.ask("GET", "/v1/drill/outage", query="?lasts_s=3600")
+    api.ask("GET", "/v1/invitation")
+    api.ask("GET", "/v1/resources/{kind}/{id}", kind="Node", id="gateway")
     api.ask("GET", "/v1/nodes/{node_id}", node_id="gateway")
     api.ask("GET", "/v1/nodes/{node_id}", node_id="nobody")
     scopes = api.ask("GET", "/v1/nodes/{node_id}/explain", node_id="gateway")["scopes"]
     for each in scopes:
         path = "/v1/nodes/{node_id}/explain/{scope}"
-        told = api.ask("GET", path, node_id="gateway", scope=each["scope_type"])
+        told = api.ask("GET", path, node_id="gateway", scope=each["scope"].replace("/", "%2F"))
         assert (told["published"] is not None) == each["may_hold"]
     assert api.ask("GET", "/v1/nodes/{node_id}/events", node_id="gateway")["events"]
     certificate = base64.b64encode(make_identity("alice", time.time()).der).decode()

@@ -5,7 +5,7 @@ import pytest
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare, until_published
 
-SCOPE = "service_assignment"
+SCOPE = "service_assignment/web"
 
 
 @pytest.fixture

@@ -39,12 +39,12 @@ def test_no_node_is_told_of_an_organization_that_it_does_not_serve(of):
     """rules S23, S69: in no section of any scope."""
     for subject in of.subjects.values():
         foreign = {"aurora", "meridian"} - set(subject.organizations)
-        for scope_type in views.scope_types(subject):
-            text = b" ".join(compile_scope(of, subject.node_id, scope_type).sections.values()).decode()
+        for scope in views.scopes(of, subject):
+            text = b" ".join(compile_scope(of, subject.node_id, scope).sections.values()).decode()
             names = set(re.findall(r'"organization_id":"([^"]+)"', text))
-            assert names <= set(subject.organizations), (subject.node_id, scope_type)
-            if scope_type in ("route_policy", "service_assignment", "qos_policy"):
-                assert not any(name in text for name in foreign), (subject.node_id, scope_type)
+            assert names <= set(subject.organizations), (subject.node_id, scope)
+            if scope.type in ("route_policy", "service_assignment", "qos_policy"):
+                assert not any(name in text for name in foreign), (subject.node_id, scope)
 
 
 def test_secrets_are_references_and_reach_only_the_nodes_that_run_the_service(of):
@@ -52,8 +52,8 @@ def test_secrets_are_references_and_reach_only_the_nodes_that_run_the_service(of
     holders = {
         subject.node_id
         for subject in of.subjects.values()
-        for scope_type in views.scope_types(subject)
-        if b"secret_ref" in b"".join(compile_scope(of, subject.node_id, scope_type).sections.values())
+        for scope in views.scopes(of, subject)
+        if b"secret_ref" in b"".join(compile_scope(of, subject.node_id, scope).sections.values())
     }
     running = {each.node_id for each in of.subjects.values() if "egress_service" in each.roles}
     assert holders

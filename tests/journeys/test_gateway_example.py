@@ -40,11 +40,17 @@ class Files:
         [self.port] = free_ports(1)
 
     def put(self, routes, services):
-        for scope, parts in (("route_policy", routes), ("service_assignment", services)):
-            shutil.rmtree(self.folder / scope, ignore_errors=True)
-            (self.folder / scope).mkdir()
-            for number, (name, entry) in enumerate(parts.items()):  # one a file: sections come in parts
-                (self.folder / scope / f"part.{number:02x}.json").write_text(json.dumps({name: entry}))
+        for folder in [self.folder / "route_policy", *self.folder.glob("service_assignment@*")]:
+            shutil.rmtree(folder, ignore_errors=True)
+        for number, (name, entry) in enumerate(routes.items()):  # one a file: sections come in parts
+            self.write(f"route_policy/routes.{number:02x}.json", {name: entry})
+        for name, entry in services.items():
+            self.write(f"service_assignment@{name}/services.json", {name: entry})
+
+    def write(self, name, section):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(section))
 
     def run(self, what):
         command = [sys.executable, GATEWAY, what, "--home", self.home, "--listen", f"127.0.0.1:{self.port}"]

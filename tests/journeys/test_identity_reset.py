@@ -26,7 +26,7 @@ def outside(gateway):
     gateway.start()
     status = gateway.status
     assert (status["state"], status["cause"]) == ("unenrolled", "not_enrolled"), status
-    gateway.until(lambda: not (gateway.folder / "run" / "active" / "service_assignment").exists())
+    gateway.until(lambda: not (gateway.folder / "run" / "active" / "service_assignment@web").exists())
 
 
 def test_a_token_bound_to_its_name_brings_it_back_with_another_key(lab, gateway):

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from coordinator import custody, signing_requests
-from coordinator.run import Ports
+from coordinator.ports import Ports
 from coordinator.trusted import Trust
 from snapshot.bundle import ROOT
 from snapshot.bundle import SCOPE as TRUST_BUNDLE

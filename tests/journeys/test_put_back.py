@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.holdfast.operator_lab import Lab
-from tests.journeys.gateway import Gateway, declare
+from tests.journeys.gateway import Gateway, apply, declare
 
 
 def database(lab: Lab) -> Path:
@@ -23,7 +23,7 @@ def put_back(lab: Lab, copy: Path) -> None:
 
 def readiness(lab: Lab) -> tuple[int, str]:
     with socket.create_connection(("127.0.0.1", lab.ports["probes"])) as probe:
-        probe.sendall(b"GET /probe/readiness HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        probe.sendall(b"GET /probe/readiness HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         data = b"".join(iter(lambda: probe.recv(4096), b"")).decode()
     return int(data.split()[1]), data
 
@@ -55,7 +55,7 @@ def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab
     assert "holdfastctl epoch raise" in readiness(lab)[1]
     assert "holdfastctl epoch raise" in lab.good("status").out
     assert "put back" in lab.good("status", "--json").json["put_back"]
-    assert "NOT READY" in lab.good("fleet").out
+    assert "NOT READY" in lab.ctl("fleet").out
     assert gateway.port() == 8082
     assert gateway.status["state"] == "active"
 
@@ -64,7 +64,8 @@ def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab
     assert is_said_to_be_put_back(lab)
     refused = lab.ctl("tokens", "create")
     assert refused.status != 0 and "epoch raise" in refused.err
-    declare(lab, 8083)
+    held_back = apply(lab, 8083)
+    assert held_back.status != 0 and "held back" in held_back.out
     assert gateway.port() == 8082
 
     lab.good("epoch", "raise", "--root-key", lab.roots, "--yes")

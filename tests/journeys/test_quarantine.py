@@ -66,7 +66,7 @@ def test_a_port_that_nobody_signed_is_never_served(lab, stopped):
     stopped.start()
     assert b'"port":6666' in database(stopped).read_bytes()  # it is there, and is not what is served
     assert services(stopped).isdisjoint({"6666"}), stopped.log()
-    assert "6666" not in stopped.ask("get", "service_assignment", "--json").out
+    assert "6666" not in stopped.ask("get", "service_assignment/web", "--json").out
 
     lab.start()
     stopped.until(lambda: stopped.status["state"] == "active" and services(stopped) == {"8082"}, hinted=True)
@@ -74,5 +74,5 @@ def test_a_port_that_nobody_signed_is_never_served(lab, stopped):
 
 def services(gateway):
     """The ports in the files, as services read them."""
-    texts = [path.read_text() for path in gateway.files("service_assignment")]
+    texts = [path.read_text() for path in gateway.files("service_assignment@web")]
     return {port for text in texts for port in re.findall(r'"port":(\d+)', text)}

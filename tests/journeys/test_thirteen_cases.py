@@ -27,7 +27,7 @@ from snapshot.manifest import Change
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import FABRIC, Gateway, until_published
 
-SCOPE = "service_assignment"
+SCOPE, OF_TYPE, OF_WHAT = "service_assignment/web", "service_assignment", ("web",)
 WITHIN_S = 120.0  # on a machine that has other work
 NO = 1  # the exit status of `holdfast import` and `holdfast may`
 HOUR = 3_600
@@ -48,19 +48,13 @@ heartbeat_interval_s = 5
 """
 
 # So that a change of one port is smaller as an increment.
-MORE_SERVICES = "".join(
+MORE_ENDPOINTS = "".join(
     f"""\
----
-kind: Service
-id: other-{number}
-spec:
-  organization: acme
-  runs_on: {{{{nodes: [egress]}}}}
-  endpoints:
-    - {{{{name: http, protocol: http, host: 127.0.0.1, port: {9000 + number}, exposed: true}}}}
+    - {{{{name: more-{number}, protocol: http, host: 127.0.0.1, port: {9000 + number}, exposed: true}}}}
 """
     for number in range(8)
 )
+ENDPOINT = "port: {port}, exposed: true}}\n"
 
 
 @dataclass
@@ -104,7 +98,7 @@ class World:
         """Another port for the service, a new one unless it is given; it is returned."""
         port = port or next(self.ports)
         file = self.lab.folder / "fabric.yaml"
-        file.write_text((FABRIC + MORE_SERVICES).format(port=port))
+        file.write_text(FABRIC.replace(ENDPOINT, ENDPOINT + MORE_ENDPOINTS).format(port=port))
         self.lab.good("apply", "-f", file, "--yes")
         return port
 
@@ -171,7 +165,8 @@ class World:
         good = Claims(
             snapshot_id=secrets.token_hex(16),
             cluster_id=envelope["cluster_id"],
-            scope_type=SCOPE,
+            scope_type=OF_TYPE,
+            scope_ids=OF_WHAT,
             config_version=envelope["config_version"] + 1,
             authority_epoch=envelope["authority_epoch"],
             issued_at=now,
@@ -291,6 +286,7 @@ def test_an_expired_snapshot_is_refused(world: World) -> None:
 def test_an_active_snapshot_that_expires_authorises_nothing_new(world: World) -> None:
     """rules S75, S16, S57: what the coordinator would publish next, but for its end, which comes in seconds"""
     port = next(world.ports)
+    assert world.client.may("continue_services", resource="web").allowed, "it asks, and is seen running"
     with world.alone():
         end = int(time.time()) + SOON_S
         made = world.forged(with_port(world.active["sections"], port), refresh_after=end, expires_at=end)
@@ -301,10 +297,12 @@ def test_an_active_snapshot_that_expires_authorises_nothing_new(world: World) ->
         assert world.client.may("continue_services", scope=SCOPE, resource="web").reason == "scope_expired"
     world.until(lambda: world.mode() == "normal", hinted=True)
     assert world.client.may("start_service", scope=SCOPE, resource="web").reason == "scope_expired"
-    assert world.client.status()["state"] == "active", "one scope's expiry changes no other"
+    world.until(lambda: world.client.status()["state"] == "recovering")
+    assert world.client.status()["cause"] == "scope_expired", "it is said, and nothing else is closed by it"
     world.declare(port)
     world.next_is_applied()
     assert world.client.may("start_service", scope=SCOPE, resource="web").allowed
+    world.until(lambda: world.client.status()["state"] == "active")
 
 
 def test_a_rollback_is_refused(world: World) -> None:
@@ -312,7 +310,7 @@ def test_a_rollback_is_refused(world: World) -> None:
     tree = world.lab.folder / "tree"
     tree.mkdir()
     world.lab.good("publish", "--to", tree)
-    ours = (b'"kind":"snapshot"', b'"scope_type":"%s"' % SCOPE.encode(), b'"subject_node_id":"gateway"')
+    ours = (b'"kind":"snapshot"', b'"scope_type":"%s"' % OF_TYPE.encode(), b'"subject_node_id":"gateway"')
     (old,) = (file for file in (tree / "documents").glob("*.hfs") if all(one in file.read_bytes() for one in ours))
     world.next_is_applied()
     with world.alone():
@@ -391,6 +389,7 @@ def test_a_revoked_signer_is_refused(world: World) -> None:
 
 def test_forbidden_actions_are_blocked_in_degraded_mode(world: World) -> None:
     """rules S83, S56a, S56b, S56c, S56d, S56e, S56f, S56g, S56h, S56i, S57"""
+    assert world.client.may("continue_services", resource="web").allowed, "it asks, and is seen running"
     world.lab.stop()
     world.until(lambda: world.mode() == "degraded")
     for action in FORBIDDEN:

@@ -1,59 +1,40 @@
-"""The README's tour, typed as it stands there: every command succeeds, and prints what the page shows."""
+"""The README's tour, pasted as it stands there: block by block into one shell, each block in one go.
+
+Nobody waits between two commands but the commands themselves. Each succeeds, and prints what the page shows.
+"""
 
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from examples.demo.processes import free_ports
 from tests.citations import ROOT
+from tests.documented_blocks import Block, blocks
 
-WITHIN_S = 120.0
 HEX = re.compile(r"[0-9a-f]{8,}(\.\.\.)?")
 LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
 COUNTED = re.compile(r"(generation|head) \d+")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:]+Z")
 
 FILES = {"yaml": "fabric.yaml", "toml": "agent.toml"}
+INSTALLED = "$ git clone"
 
 
-@dataclass
-class Typed:
-    """A command, and the lines that the page shows below it."""
-
-    command: str
-    shown: list[str] = field(default_factory=list)
-
-
-def page():
-    return (ROOT / "README.md").read_text().partition("## A tour")[2].partition("\n## ")[0]
-
-
-def typed():
-    found: list[Typed] = []
-    for line in re.findall(r"^    (.*)$", re.sub(r"```.*?```", "", page(), flags=re.DOTALL), re.MULTILINE):
-        if line.startswith("$ "):
-            found.append(Typed(line[2:]))
-        elif found[-1].command.endswith("\\"):
-            found[-1].command = found[-1].command[:-1] + line.strip()
-        elif line not in ("", "..."):
-            found[-1].shown.append(line)
-    return found
-
-
-def shown_files():
-    """Name and text of each file that the page has somebody write."""
-    return [(FILES[kind], text) for kind, text in re.findall(r"```(\w+)\n(.*?)```", page(), re.DOTALL)]
+def blocks_of_the_tour() -> list[Block]:
+    """From the first command to the last that is part of it."""
+    found = blocks("README.md")
+    begin = next(number for number, each in enumerate(found) if each.name.startswith("$ "))
+    end = max(number for number, each in enumerate(found) if each.name.startswith("$ "))
+    return found[begin : end + 1]
 
 
 class Shell:
-    """A login of an ordinary user's: one bash, a home of its own."""
+    """A login of an ordinary user's: one interactive bash, a home of its own."""
 
     def __init__(self, folder: Path) -> None:
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
@@ -66,22 +47,21 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.run("set -m")
+        self.paste("set -m; trap 'echo \"#failed $BASH_COMMAND\"' ERR")
 
-    def run(self, command: str) -> tuple[int, list[str]]:
-        """Its exit status, and what it printed."""
-        separator = "\n" if command.endswith("&") else "; "
-        self.process.stdin.write(f"{command}{separator}echo; echo '#end '$?\n")
+    def paste(self, text: str) -> list[str]:
+        """What was printed until all of it had been carried out; a command that failed is among it."""
+        self.process.stdin.write(f"{text}\necho; echo '#end'\n")
         self.process.stdin.flush()
         lines = []
         for line in self.process.stdout:
-            if line.startswith("#end "):
-                return int(line[5:]), lines
+            if line == "#end\n":
+                return lines
             lines.append(line.rstrip())
         raise AssertionError(lines)
 
     def end(self) -> None:
-        self.run("kill $(jobs -p); wait")
+        self.paste("kill $(jobs -p); wait")
         self.process.communicate()
 
 
@@ -100,6 +80,17 @@ def shell(folder):
     shell.end()
 
 
+def installing(block: Block) -> str:
+    """As it stands there, but for the packages: this environment has them, by the Makefile's own command."""
+    lines = block.typed()
+    (pip,) = (line for line in lines if line.startswith("pip install"))
+    assert pip.endswith("[coordinator]'") and "'.[coordinator]'" in (ROOT / "Makefile").read_text()
+    lines.remove(pip)
+    if not (ROOT / ".git").exists():  # from an archive
+        lines[0] = "mkdir holdfast"
+    return "\n".join(lines).replace("REPOSITORY", str(ROOT))
+
+
 def alike(line: str, folder: Path) -> str:
     """Without what is another in every cluster: ids, hashes, times, the folder."""
     line = line.replace(f"{folder}/", "").replace("/tmp/tour/", "")
@@ -108,35 +99,26 @@ def alike(line: str, folder: Path) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl", path="/usr/bin:/bin") is None, reason="NO CURL: apt-get install curl")
-def test_every_command_does_what_the_page_shows(shell, folder):
-    """rules S5, S71, K28, A15: as somebody who sees it for the first time"""
+def test_each_block_is_pasted_whole_and_does_what_the_page_shows(shell, folder):
+    """rules S5, S71, K28, A15: as somebody who sees it for the first time, and is fast"""
     fleet, join, probes = map(str, free_ports(3))
+    tour = folder / "tour"
 
     def here(text):
-        return text.replace("7443", fleet).replace("7444", join).replace("/tmp/tour", str(folder))
+        text = text.replace("7443", fleet).replace("7444", join).replace("9465", probes)
+        return text.replace("/tmp/tour", str(tour))
 
-    assert [name for name, _ in shown_files()] == ["fabric.yaml", "agent.toml"]
-    for name, text in shown_files():
-        (folder / name).write_text(here(text))
-    commands = typed()
-    assert len(commands) > 10
-    for one in commands:
-        command = here(one.command)
-        if command.startswith("holdfastctl init"):  # a machine may run several tests at a time
-            command += f" --listen-probes 127.0.0.1:{probes}"
-        succeeds(shell, command, {alike(line, folder) for line in one.shown}, folder)
-
-
-def succeeds(shell: Shell, command: str, shown: set[str], folder: Path) -> None:
-    """Daemons take a moment to answer, as they do to whoever types: some is typed again."""
-    end = time.monotonic() + WITHIN_S
-    while True:
-        status, printed = shell.run(command)
-        missing = shown - {alike(line, folder) for line in printed}
-        if status == 0 and not missing:
-            return
-        again = command.startswith(("holdfast ", "holdfastctl apply", "curl", "cat"))
-        assert again and time.monotonic() < end, (command, status, missing, printed, logs(folder))
+    assert [each.kind for each in blocks_of_the_tour() if each.kind] == list(FILES)
+    for block in blocks_of_the_tour():
+        if block.kind:
+            (tour / FILES[block.kind]).write_text(here(block.text))
+            continue
+        text = installing(block) if block.name.startswith(INSTALLED) else "\n".join(block.typed())
+        printed = shell.paste(here(text))
+        known = {alike(line, tour) for line in printed}
+        missing = [line for line in block.shown() if alike(line, tour) not in known]
+        failed = [line for line in printed if line.startswith("#failed")]
+        assert (failed, missing) == ([], []), "\n".join([*printed, *logs(tour)])
 
 
 def logs(folder: Path) -> list[str]:

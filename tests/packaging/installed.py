@@ -8,15 +8,19 @@ from tests.citations import ROOT
 DEB = ROOT / "packaging/deb"
 # Of debian/rules, execute_after_dh_install: a package's commands are its own.
 REMOVED = {
-    "holdfast-agent": ["usr/share/holdfast/holdfast/operator*.py"],
-    "holdfast-coordinator": [
-        "usr/share/holdfast-coordinator/holdfast/command.py",
-        "usr/share/holdfast-coordinator/holdfast/*_command.py",
+    "holdfast-agent": [
+        "usr/share/holdfast/holdfast/operator*.py",
+        "usr/share/holdfast/holdfast/declared_*.py",
+    ],
+    "holdfastctl": [
+        "usr/share/holdfastctl/holdfast/command.py",
+        "usr/share/holdfastctl/holdfast/*_command.py",
     ],
 }
 LIBRARIES = {
     "holdfast-agent": Path("usr/share/holdfast"),
     "holdfast-coordinator": Path("usr/share/holdfast-coordinator"),
+    "holdfastctl": Path("usr/share/holdfastctl"),
     "python3-holdfast": Path("usr/lib/python3/dist-packages"),
 }
 

@@ -7,21 +7,28 @@
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from holdfast import command, operator
 from tests.citations import ROOT
+from tests.packaging import settings
 
 MANUAL = ROOT / "packaging/man"
 IN_COMMON = {"--socket", "--files"}  # of nearly every command: the part describes them once
+FILES: dict[str, Callable[[], Iterator[str]]] = {
+    "agent.toml.5.in": settings.agents,
+    "coordinator.toml.5.in": settings.coordinators_own,
+}
 PROGRAMS: dict[str, click.Command] = {"holdfast": command.main, "holdfastctl": operator.main}
 
 
 def page(part: Path) -> str:
     text = part.read_text()
+    if part.name in FILES:
+        return text.replace("@SETTINGS@\n", "".join(f"{line}\n" for line in FILES[part.name]()))
     program = PROGRAMS.get(part.name.split(".")[0])
     if program is None:
         return text

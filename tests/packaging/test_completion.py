@@ -54,7 +54,7 @@ def completed(programs, *words):
         (("holdfast", "store", "re"), ["reset-identity"]),
         (("holdfast", "verify", ""), ["-o default"]),
         (("holdfastctl", "tok"), ["tokens"]),
-        (("holdfastctl", "tokens", "create", "--no"), ["--node"]),
+        (("holdfastctl", "tokens", "create", "--li"), ["--lifetime"]),
         (("holdfast-agent", "--c"), ["--config"]),
         (("holdfast-agent", "--config", "/etc/ho"), ["-o default"]),
         (("holdfast-coordinator", "--h"), ["--help"]),

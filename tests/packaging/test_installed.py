@@ -10,6 +10,7 @@ import tomllib
 import pytest
 
 from holdfast import command, operator
+from holdfast.operator_socket import REFUSED
 from tests.citations import ROOT
 from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
 from wire.version import VERSION
@@ -33,10 +34,13 @@ DEBIANS = {  # name in Python -> Debian package
     "trio": "python3-trio",
     "yaml": "python3-yaml",
 }
+# What holdfastctl needs where a coordinator is made, and has from holdfast-coordinator, which depends on it.
+WITH_A_COORDINATOR = {"alembic", "h11", "jwt", "prometheus_client", "sqlalchemy", "structlog", "trio"}
 BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://
 PROGRAMS = {
     "holdfast-agent": ["agent.run", "agent.upstream", *command.COMMANDS.values()],
-    "holdfast-coordinator": ["coordinator.run", *{module for module, _ in operator.COMMANDS.values()}],
+    "holdfast-coordinator": ["coordinator.run"],
+    "holdfastctl": sorted({module for module, _ in operator.COMMANDS.values()}),
     "python3-holdfast": ["holdfast.client"],
 }
 # The folder of the package first, then the tests' own libraries; each import is said.
@@ -62,7 +66,7 @@ def paragraphs():
 def depends(package):
     """Debian package -> the least version, or an empty string."""
     words = [word.strip() for word in paragraphs()[package]["Depends"].split(",")]
-    libraries = [word for word in words if not word.startswith(("${", "python3:any"))]
+    libraries = [word for word in words if not word.startswith(("${", "python3:any", "holdfastctl"))]
     found = [re.fullmatch(r"(\S+)(?: \(>= (\S+)\))?", word) for word in libraries]
     return {each[1]: each[2] or "" for each in found}
 
@@ -83,6 +87,7 @@ def imported(folder):
 def test_it_depends_on_what_it_imports_and_on_nothing_else(package, tmp_path):
     """Also for what an operator would meet only later, in a command that is seldom used"""
     theirs = imported(install(package, tmp_path)) - OURS
+    theirs -= WITH_A_COORDINATOR if package == "holdfastctl" else set()
     assert {DEBIANS[name] for name in theirs} == depends(package).keys() - BY_URL
 
 
@@ -102,8 +107,34 @@ def test_its_programs_need_no_module_that_it_lacks(package, tmp_path):
     assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout)
     assert all(file.startswith(str(tmp_path)) for name, file in loaded.items() if name.split(".")[0] in OURS and file)
-    other = {"holdfast-agent": "coordinator", "holdfast-coordinator": "store"}.get(package)
-    assert not any(name.split(".")[0] == other for name in loaded)
+    others = {"holdfast-agent": ["coordinator"], "holdfast-coordinator": ["store", "holdfast"]}
+    others["holdfastctl"] = ["store", "agent", *WITH_A_COORDINATOR]
+    assert not any(name.split(".")[0] in others.get(package, []) for name in loaded)
+
+
+def test_a_coordinator_has_its_operators_command_of_the_same_version():
+    assert "holdfastctl (= ${binary:Version})" in paragraphs()["holdfast-coordinator"]["Depends"]
+
+
+def test_an_operators_machine_may_be_debian_12():
+    has = {"click": "8.1.3", "cryptography": "38.0.4", "httpx": "0.23.3", "rich": "13.3.1", "yaml": "6.0"}
+    for name, version in depends("holdfastctl").items():
+        assert _numbers(version) <= _numbers(has[name.removeprefix("python3-")]), name
+
+
+def test_what_makes_a_coordinator_says_that_it_needs_one(tmp_path):
+    """Where the coordinator's libraries are not: one sentence, and nothing is made"""
+    folder = install("holdfastctl", tmp_path / "root")
+    hidden = "".join(f"sys.modules[{name!r}] = None\n" for name in sorted(WITH_A_COORDINATOR))
+    libraries = [path for path in sys.path if path and "site-packages" in path]
+    begin = f"import sys\n{hidden}sys.path[:0] = [{str(folder)!r}]\nsys.path += {libraries!r}\n"
+    code = f"{begin}from holdfast.operator import main\nsys.argv[0] = 'holdfastctl'\nmain()"
+    asked = ["init", "raven", "--url", "https://localhost:7443", "--state", "state", "--root-keys-to", "roots"]
+    command = [sys.executable, "-I", "-S", "-c", code, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == REFUSED
+    assert "holdfast-coordinator" in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
 def test_services_need_nothing_but_python():
@@ -112,7 +143,7 @@ def test_services_need_nothing_but_python():
 
 @pytest.mark.parametrize("package", REMOVED)
 def test_what_is_taken_out_is_what_the_rules_take_out(package):
-    variable = {"holdfast-agent": "$(AGENT)", "holdfast-coordinator": "$(COORDINATOR)"}[package]
+    variable = {"holdfast-agent": "$(AGENT)", "holdfastctl": "$(CTL)"}[package]
     listed = re.findall(rf"{re.escape(variable)}/(\S+\.py)", RULES)
     assert [f"{LIBRARIES[package]}/{path}" for path in listed] == REMOVED[package]
 
@@ -140,13 +171,14 @@ def test_least_versions_are_the_projects():
     least = {re.split(r"[><\[]", each)[0].lower(): re.search(r">=([\d.]+)", each)[1] for each in asked}
     names = {"pyyaml": "yaml", "pyjwt": "jwt"}
     least = {f"python3-{names.get(name, name)}": version for name, version in least.items()}
-    for package in ("holdfast-agent", "holdfast-coordinator"):
+    for package in ("holdfast-agent", "holdfast-coordinator", "holdfastctl"):
         for name, version in depends(package).items():
             assert _numbers(version) >= _numbers(least[name]), name
 
 
 def _numbers(version):
-    return [int(part) for part in version.split(".")]
+    """Of the version that its makers gave it: what stands behind `-` is Debian's."""
+    return [int(part) for part in version.partition("-")[0].split(".")]
 
 
 def test_the_format_that_preinst_knows_is_taken_from_the_code():

@@ -16,7 +16,7 @@ BIN = ROOT / "packaging/bin"
 PROGRAMS = {
     "holdfast": "holdfast-agent",
     "holdfast-agent": "holdfast-agent",
-    "holdfastctl": "holdfast-coordinator",
+    "holdfastctl": "holdfastctl",
     "holdfast-coordinator": "holdfast-coordinator",
 }
 HIDDEN = "raise SystemExit('a module of somebody else was imported')\n"

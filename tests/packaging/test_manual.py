@@ -8,7 +8,8 @@ import pytest
 from holdfast import command, operator
 from tests.packaging.manual import MANUAL, escaped, pages
 
-NAMES = ["holdfast.1", "holdfastctl.1", "holdfast-agent.8", "holdfast-coordinator.8"]
+PROGRAMS = ["holdfast.1", "holdfastctl.1", "holdfast-agent.8", "holdfast-coordinator.8"]
+NAMES = [*PROGRAMS, "agent.toml.5", "coordinator.toml.5"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from agent.units import Verb
 from coordinator.configuration import DEFAULT_PATH, OPTIONAL
 from holdfast.operator_machine import STATE
 from tests.citations import ROOT
+from tests.documented_commands import fault
 
 UNITS = ROOT / "packaging/systemd"
 DEB = ROOT / "packaging/deb"
@@ -79,13 +81,30 @@ def test_a_daemon_is_watched_restarted_and_has_no_powers(unit):
     assert asked["PrivateUsers"] == "no"  # yes hides who calls
 
 
+def test_backups_are_made_with_the_daemons_own_rights_and_no_more():
+    """threats D-61: what the daemon may not do, its backup may not"""
+    daemon, made = "holdfast-coordinator.service", "holdfast-backup.service"
+    (command,) = setting(made, "ExecStart")
+    assert fault(command.removeprefix("/usr/bin/")) == ""
+    assert f"--to /var/lib/{setting(made, 'StateDirectory')[0].split()[1]} --keep 14" in command
+    assert setting(made, "StateDirectory")[0].split()[0] == STATE.name
+    own = set(lines(daemon)[lines(daemon).index("CapabilityBoundingSet=") : lines(daemon).index("[Install]")])
+    assert own - set(lines(made)) == {"PrivateUsers=no"}
+    for key in ("User", "Group", "UMask", "LimitCORE"):
+        assert setting(made, key) == setting(daemon, key)
+    assert setting("holdfast-backup.timer", "Persistent") == ["yes"]
+    assert "packaging/systemd/holdfast-backup.*" in (DEB / "rules").read_text()
+
+
 @pytest.mark.parametrize("verb", Verb)
 def test_a_request_of_the_agent_has_its_units(verb):
     """Where the agent writes and looks (agent/notifiers.py) is where the units watch and answer"""
     requests = LOCAL.reload_directory.with_name(str(verb))
     answers = LOCAL.reload_answers_directory.with_name(f"holdfast-{verb}")
     assert setting(f"holdfast-{verb}@.path", "PathChanged") == [f"{requests}/%i"]
-    assert f'> "{answers}/$$1"' in setting(f"holdfast-{verb}@.service", "ExecStopPost")[0]
+    answering = f"/usr/libexec/holdfast/tell-unit answer {verb} %i"
+    assert setting(f"holdfast-{verb}@.service", "ExecStopPost") == [answering]
+    assert answers == Path(f"/run/holdfast-{verb}")  # tell-unit's
     made = (DEB / "holdfast-agent.tmpfiles").read_text()
     assert f"d {requests} 0755 holdfast holdfast -\n" in made
     assert f"d {answers} 0755 root root -\n" in made
@@ -96,32 +115,10 @@ def test_a_request_of_the_agent_has_its_units(verb):
 def test_names_that_are_taken():
     """What else of ours is /var/lib/holdfast-* or /run/holdfast-* is no cluster's name"""
     taken = {path.name for path in (ROOT / "packaging/reserved-names").iterdir()}
-    assert {"coordinator", *Verb} <= taken
+    assert {"coordinator", "backups", *Verb} <= taken
     for unit in ("holdfast-agent@.service", "holdfast-agent@.socket"):
         assert setting(unit, "AssertPathExists") == ["!/usr/share/holdfast/reserved-names/%i"]
     assert "packaging/reserved-names usr/share/holdfast\n" in (DEB / "holdfast-agent.install").read_text()
-
-
-@pytest.mark.parametrize(
-    ("asked", "sent"), [("HUP\n", "HUP"), ("USR2\n", "USR2"), ("KILL\n", ""), ("HUP; reboot\n", ""), ("", "")]
-)
-def test_only_three_signals_can_be_asked_for(tmp_path, asked, sent):
-    """threats D-61: root acts on the agent's word, so the word is one of three"""
-    script = (ROOT / "packaging/bin/signal-unit").read_text().replace("/run/holdfast/signal", str(tmp_path))
-    (tmp_path / "web.service").write_text(asked)
-    systemctl = tmp_path / "systemctl"
-    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
-    systemctl.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(
-        ["/bin/sh", "-c", script, "signal-unit", "web.service"], env=environment, capture_output=True, check=False
-    )
-    called = tmp_path / "called"
-    assert done.returncode == (0 if sent else 1)
-    if sent:
-        assert called.read_text().splitlines()[1] == f"kill --kill-whom=main --signal={sent} -- web.service"
-    else:
-        assert not called.exists()
 
 
 @pytest.mark.parametrize("unit", sorted(path.name for path in UNITS.iterdir()))
@@ -150,7 +147,7 @@ def _programs():
         yield from (line.partition("=")[2].split()[0] for line in lines(path.name) if line.startswith("Exec"))
 
 
-@pytest.mark.parametrize("unit", DAEMONS)
+@pytest.mark.parametrize("unit", [*DAEMONS, "holdfast-backup.service"])
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze here")
 def test_little_is_left_to_a_daemon_that_was_taken_over(unit):
     """At most 1.5 of 10, and the judge can say no"""

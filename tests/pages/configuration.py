@@ -49,8 +49,8 @@ gave (`LoadCredential=` of systemd), so that a key need not lie beside the confi
 AT_ODDS = """\
 What single keys cannot tell is checked over all of them: a head lifetime under 900 s needs `short_lifetimes = true`,
 and without it half of the head's lifetime is at least 300 s; `snapshot_refresh_s` is below `snapshot_lifetime_s`;
-`key_rollout_s` is at least `snapshot_lifetime_s`; `trim_window_s` is at least that and 300 s; `head_lifetime_s` does
-not exceed `snapshot_lifetime_s`, nor `poll_after_s` the head's lifetime.
+`key_rollout_s` is at least `snapshot_lifetime_s`; `head_lifetime_s` does not exceed `snapshot_lifetime_s`, nor
+`poll_after_s` the head's lifetime.
 """
 
 TABLES = (
@@ -74,11 +74,15 @@ def page() -> str:
 
 def _agent_table(table: tuple[str, type]) -> str:
     title, cls = table
-    rows = [
+    return f"### `{title}`\n\n{' '.join((cls.__doc__ or '').split())}\n\n" + _rows(agent_rows(cls))
+
+
+def agent_rows(cls: type) -> list[tuple[str, str, str, str]]:
+    """Key, form, default, meaning."""
+    return [
         (each.name, each.metadata["form"].description, _agent_default(each), each.metadata["about"])
         for each in dataclasses.fields(cls)
     ]
-    return f"### `{title}`\n\n{' '.join((cls.__doc__ or '').split())}\n\n" + _rows(rows)
 
 
 def _agent_default(each: dataclasses.Field) -> str:
@@ -92,12 +96,17 @@ def _agent_default(each: dataclasses.Field) -> str:
 def _coordinator_tables() -> list[str]:
     first = _rows([("coordinator_id", "an id", "required", coordinators.ID_ABOUT)])
     tables = [
-        f"### `[{table}]`\n\n"
-        + _rows([(name, _form(table, name), _optional(table, name), about) for name, about in keys.items()])
-        for table, keys in coordinators.TABLES.items()
+        f"### `[{table}]`\n\n" + _rows(coordinator_rows(table, keys)) for table, keys in coordinators.TABLES.items()
     ]
-    rows = [(each.name, _range(each), _value(each.default), _sentence(each)) for each in dataclasses.fields(Settings)]
-    return [first, *tables, "### `[settings]`\n\n" + _rows(rows)]
+    return [first, *tables, "### `[settings]`\n\n" + _rows(settings_rows(dataclasses.fields(Settings)))]
+
+
+def coordinator_rows(table: str, keys: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    return [(name, _form(table, name), _optional(table, name), about) for name, about in keys.items()]
+
+
+def settings_rows(settings: tuple[dataclasses.Field, ...]) -> list[tuple[str, str, str, str]]:
+    return [(each.name, _range(each), _value(each.default), _sentence(each)) for each in settings]
 
 
 def _form(table: str, name: str) -> str:

@@ -30,7 +30,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "timed_out": ("Request or answer took longer than its limit.", "Ask again; look at load and disk if it stays."),
     "too_large": ("The body is larger than the route takes.", "Make it smaller, or raise the limit that is named."),
     "too_many_requests": (
-        "More joins from one address, or reports of one node, than the rate allows.",
+        "More joins from one address, or reports or documents at once of one node, than are allowed.",
         "Ask again after `Retry-After`.",
     ),
     "unavailable": (

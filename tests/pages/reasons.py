@@ -3,7 +3,6 @@
 import re
 from enum import Enum
 
-from agent import degraded
 from agent.reaction import REACTION, Reaction
 from agent.standing import Cause
 from coordinator import refusal
@@ -11,6 +10,7 @@ from coordinator.checkin import Comparison
 from coordinator.remedies import EXPLANATIONS as CODES
 from coordinator.running import status_of
 from holdfast.meanings import ANSWERS, CAUSES
+from snapshot import degraded
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
 from store.errors import REMEDY, StoreFault
@@ -90,7 +90,9 @@ def _documents() -> str:
     about = (
         "The step is that of [format](format.md) 7. Where a code is met in a later step as well, the first is named. "
         f"Beside these, `{VALIDATOR}`: a service's own validator did not accept the candidate; the service's answer "
-        "stands in `holdfast status`."
+        "stands in `holdfast status`. And two by bounds of the node's own, at step 7: `valid_from_too_far` (more than "
+        "seven days ahead) and `too_many_wait` (512 documents, or a quarter of `map_bytes`, wait already): asked for "
+        "again after five minutes to an hour."
     )
     return _section("A document was refused", about, ("step", "code", "meaning", "what to do", "the agent"), rows)
 

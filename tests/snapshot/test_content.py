@@ -232,6 +232,7 @@ def test_no_secret_is_repeated_by_an_earlier_step(cluster, node):
 
 # The order within step 11
 
+
 @pytest.mark.parametrize("first", ["a", "z"])
 @pytest.mark.parametrize("bad", [b"{ }", {"query_grants": 1}], ids=["spelling", "structure"])
 def test_within_step_11_the_order_is_the_texts(cluster, node, bad, first):

@@ -121,9 +121,7 @@ def test_each_member_out_of_form(cluster, node, member, value):
     good = cluster.snapshot()
     bad = cluster.forge(good, **{member: value})
     other_schema = member == "schema_version" and value == -1
-    node.refuses(
-        bad, 1, Reason.UNSUPPORTED_SCHEMA if other_schema else Reason.BAD_ENVELOPE, then=good, kind="snapshot"
-    )
+    node.refuses(bad, 1, Reason.UNSUPPORTED_SCHEMA if other_schema else Reason.BAD_ENVELOPE, then=good, kind="snapshot")
 
 
 @pytest.mark.parametrize("version", [0, -1, True, "7", 2**53, 1.5], ids=repr)

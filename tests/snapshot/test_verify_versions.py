@@ -8,7 +8,7 @@ from snapshot.holder import Mark
 from snapshot.manifest import Revocations
 from snapshot.reasons import Reason
 from snapshot.verify import AlreadyApplied
-from tests.fakes.cluster import NOW, Cluster
+from tests.fakes.cluster import DAY, NOW, Cluster, key
 
 SCOPE = "route_policy"
 
@@ -210,12 +210,38 @@ def test_revocations_do_not_go_back(cluster, node):
     node.take(cluster.head(revocations=Revocations(version=6)))
 
 
-def test_revocations_that_go_back_are_met_in_their_turn(cluster, node):
-    """format.md 5: at step 9, so after its sections and its times"""
+@pytest.mark.parametrize(
+    "times",
+    [
+        {},
+        {"expires_at": NOW - 1, "refresh_after": NOW - 2, "valid_from": NOW - 60, "issued_at": NOW - 60},
+        {"issued_at": NOW + DAY, "valid_from": NOW + DAY, "refresh_after": NOW + 2 * DAY, "expires_at": NOW + 3 * DAY},
+        {"valid_from": NOW + 60},
+        {"refresh_after": NOW - DAY},
+        {"authority_epoch": 9},
+    ],
+    ids=["good", "expired", "in the future", "not yet valid", "in no order", "of an epoch to come"],
+)
+def test_revocations_that_go_back_are_met_once_the_manifest_is_read(cluster, node, times):
+    """threats T24; format.md 5: whatever its times are, what it is is a rollback"""
+    node.take(cluster.head(revocations=Revocations(version=5)))
+    back = cluster.forge(cluster.head(revocations=Revocations(version=4)), **times)
+    node.refuses(back, 9, Reason.ROLLBACK, then=cluster.head(revocations=Revocations(version=5)))
+
+
+def test_what_an_expired_head_revoked_stays_revoked(cluster, node):
+    """format.md 5: also a head that has expired since is what the next one is held against"""
+    node.take(cluster.head(revocations=Revocations(version=5)))
+    cluster.now += DAY
+    node.refuses(cluster.head(revocations=Revocations(version=4)), 9, Reason.ROLLBACK)
+
+
+def test_what_nobody_signed_is_not_asked_about_revocations(cluster, node):
+    """format.md 5: its signatures and its content come first"""
     node.take(cluster.head(revocations=Revocations(version=5)))
     back = cluster.head(revocations=Revocations(version=4))
-    node.refuses(cluster.forge(back, authority_epoch=9), 8, Reason.EPOCH_AHEAD)
     node.refuses(cluster.forge(back, sections=[b"{}"]), 6, Reason.CONTENT_MISMATCH)
+    node.refuses(cluster.forge(back, keys=[key("nobody")]), 5, Reason.BAD_SIGNATURE)
     node.refuses(back, 9, Reason.ROLLBACK, then=cluster.head(revocations=Revocations(version=5)))
 
 

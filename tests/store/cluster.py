@@ -21,7 +21,7 @@ NOW = 1_900_000_000
 DAY = 86_400
 BOOT = Boot("boot-1", 1000.0)
 SCOPE = "route_policy"
-ROLES = ("core_mesh",)
+ROLES = ("core_mesh", "egress_service")
 
 
 @dataclass
@@ -143,6 +143,7 @@ class Node:
             recoveries=standing.recoveries,
             used_nonces=standing.used_nonces,
             lost=standing.lost,
+            returned=standing.returned,
         )
 
     def download(self, document: signer.Document, now: float = NOW):

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from snapshot.reasons import Rejected
 from store.check import check
 from tests.store.cluster import BOOT, CLUSTER, NOW, SCOPE, Cluster, Node
 from tests.store.dying import DyingDisk, in_a_child
@@ -149,13 +150,15 @@ def test_after_the_floors_it_goes_forward(tmp_path, cluster):
 
 
 def test_a_recovery_killed_at_every_step(tmp_path, cluster):
-    """rules S87: nonce and swap are one; a nonce is never free again once the swap is done"""
-    old = cluster.snapshot(1, A)
+    """rules S87: nonce and swap are one; a nonce is never free again once the swap is done. The floors know where it
+    has led to: what was given up does not come back when the store is lost
+    """
+    old, given_up = cluster.snapshot(1, A), cluster.snapshot(2, B)
 
     def prepare(node):
         node.apply(cluster.bundle())
         node.apply(old)
-        node.apply(cluster.snapshot(2, B))
+        node.apply(given_up)
         node.store.keep_recovery(node.verified_alone(cluster.recovery(2, old)), now=NOW)
 
     def work(node):
@@ -171,6 +174,14 @@ def test_a_recovery_killed_at_every_step(tmp_path, cluster):
         assert node.store.standing().lost == frozenset()
         if not back:
             node.apply(old)
+        assert node.contents() == whole(A)
+        node.close()
+        shutil.rmtree(node.path / "clusters" / CLUSTER / "store")
+        node.open()
+        node.apply(cluster.bundle())
+        with pytest.raises(Rejected):
+            node.judge(node.download(given_up), "snapshot")
+        node.apply(old)
         assert node.contents() == whole(A)
 
     deaths(tmp_path, cluster, prepare, work, judge)

@@ -75,6 +75,27 @@ def test_of_equal_marks_the_later_envelope_counts(places):
     assert load(places).record.scopes == back
 
 
+def test_where_a_recovery_led_is_kept_until_a_higher_mark(places):
+    """rules S87: files of before, which do not say it, are read; one of another shape is damage"""
+    floors = load(places)
+    floors.write(record(9))
+    sequence, payload = sealed.read(MAGIC, places[0] / NAMES[0])
+    assert "returned" not in payload["scopes"]["route_policy"]
+    returned = Mark(1, 7, "sha256:" + "b" * 64)
+    back = {"route_policy": ScopeFloor(Mark(1, 9, HASH), "sha256:" + "c" * 64, returned)}
+    floors.write(replace(floors.record, scopes=back))
+    assert load(places).record.scopes == back
+    floors.write(record(8))
+    assert load(places).record.scopes == back, "neither the mark nor this goes back"
+    sequence, payload = sealed.read(MAGIC, places[0] / NAMES[0])
+    payload["scopes"]["route_policy"]["returned"] = "7"
+    (places[0] / NAMES[0]).write_bytes(sealed.seal(MAGIC, sequence, payload))
+    assert load(places).faults
+    floors.write(record(10))
+    floors.write(record(10))
+    assert load(places).record.scopes["route_policy"].returned is None
+
+
 @pytest.mark.parametrize("damaged", NAMES)
 def test_one_damaged_record_leaves_the_other(places, damaged):
     """threats D-24"""

@@ -87,3 +87,22 @@ def test_equivocation_keeps_both_bounded(node, cluster):
 def test_evidence_of_a_scope_that_is_not_held(node):
     node.store.rejections.keep_evidence("qos_policy", Opening(b"{}", ()), b"{}", NOW)
     assert node.store.rejections.evidence()[0].accepted == b""
+
+
+def test_since_when_a_content_is_refused(node, cluster):
+    """Under later versions, too, as long as the same one runs; what was taken meanwhile begins it anew."""
+    node.apply(cluster.snapshot(1, {"a": 1}))
+    refused = {"content_hash": "sha256:" + "ab" * 32}
+    node.store.rejections.record(refusal(7, **refused))
+    node.apply(cluster.snapshot(8, {"a": 1}))
+    node.store.rejections.record(refusal(9, **refused))
+    assert (node.store.rejections.last(SCOPE).at, node.store.rejections.last(SCOPE).since) == (NOW + 9, NOW + 7)
+    node.store.rejections.record(refusal(10, content_hash="sha256:" + "cd" * 32))
+    node.store.rejections.record(refusal(11, **refused))
+    assert node.store.rejections.last(SCOPE).since == NOW + 11
+    node.apply(cluster.snapshot(12, {"a": 2}))
+    node.store.rejections.record(refusal(13, **refused))
+    assert node.store.rejections.last(SCOPE).since == NOW + 13
+    node.store.rejections.record(refusal(14))
+    node.store.rejections.record(refusal(15))
+    assert node.store.rejections.last(SCOPE).since == NOW + 15  # of what it was nothing is known

@@ -155,6 +155,67 @@ def test_at_the_floor_the_same_content_is_taken_again(origin, tmp_path):
     assert list(check(node.path, CLUSTER)) == []
 
 
+@pytest.fixture
+def returned(tmp_path):
+    """A node that a recovery has led from version 2 back to version 1; the documents."""
+    cluster = Cluster()
+    bundle, old, given_up = cluster.bundle(), cluster.snapshot(1, sections(1)), cluster.snapshot(2, sections(2))
+    node = Node(tmp_path / "root", cluster)
+    with node:
+        for document in (bundle, old, given_up):
+            node.apply(document)
+        node.store.keep_recovery(node.verified_alone(cluster.recovery(2, old)), now=NOW)
+        node.apply(old)
+    return node, bundle, old, given_up
+
+
+def goes_back_to_what_a_recovery_led_to(node, bundle, old, given_up):
+    from snapshot.reasons import Rejected
+
+    with node:
+        node.apply(bundle)
+        assert SCOPE in node.store.standing().lost
+        with pytest.raises(Rejected, match="rollback"):
+            node.judge(node.download(given_up), "snapshot")
+        node.apply(node.cluster.snapshot(1, sections(1), expires_at=NOW + 3 * DAY))
+        assert node.contents()["a"] == b'{"v":1}'
+        assert node.store.standing().marks[SCOPE].version == (1, 2)
+    with node:
+        assert happened(node) == set()
+        node.apply(node.cluster.snapshot(3, sections(3)))
+        assert node.store.standing().returned == {}
+    assert list(check(node.path, CLUSTER)) == []
+
+
+def test_after_a_recovery_a_lost_store_takes_what_it_led_to_and_not_what_was_given_up(returned):
+    """rules S87, L32; threats D-16"""
+    shutil.rmtree(home(returned[0]) / "store")
+    goes_back_to_what_a_recovery_led_to(*returned)
+
+
+def test_floors_from_before_they_said_where_a_recovery_led_learn_it_from_the_store(returned):
+    """rules S87: an older agent's files, read by this one"""
+    node, *_ = returned
+    for name in ("a.rec", "b.rec"):
+        file = home(node) / "floors" / name
+        sequence, payload = sealed.read(MAGIC, file)
+        payload["scopes"][SCOPE].pop("returned", None)
+        file.write_bytes(sealed.seal(MAGIC, sequence, payload))
+    with node:
+        assert happened(node) == set()
+        assert node.store.floors.scopes[SCOPE].returned.version == (1, 1)
+    shutil.rmtree(home(node) / "store")
+    goes_back_to_what_a_recovery_led_to(*returned)
+
+
+def test_what_a_recovery_gave_up_does_not_serve_when_what_it_led_to_is_damaged(returned):
+    """rules S87, L34"""
+    node, *_ = returned
+    with node:
+        assert node.store.fall_back(SCOPE, now=NOW, cause="a flipped bit") == "active_lost"
+        assert node.store.active(SCOPE) is None
+
+
 def test_pages_that_read_well_and_would_be_written_over(copy):
     """rules L30, J47: LMDB sees nothing wrong until it writes"""
     free_the_root(data_file(copy))

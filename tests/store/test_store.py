@@ -41,10 +41,8 @@ class Model(RuleBasedStateMachine):
         self.events = 1
 
     def swapped(self, scope, version, content, verdict):
-        if scope in self.active:
+        if scope in self.active and self.active[scope][1] != content:
             self.previous[scope] = self.active[scope]
-        else:
-            self.previous.pop(scope, None)
         self.active[scope] = (version, content)
         self.mark[scope] = version
         self.withdrawn.discard(scope)

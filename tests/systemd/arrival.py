@@ -3,7 +3,7 @@
 import json
 import tomllib
 
-from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
+from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, CTL, Packages
 from tests.systemd.lab import CLUSTER, FABRIC, MEMBER, STRANGER, WITHIN_S, Agent, Control, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
@@ -56,7 +56,7 @@ def machines_boot(lab: Lab) -> None:
 def coordinator_without_a_cluster_says_how_one_begins(lab: Lab) -> None:
     """And does not try again and again: a machine that is made ready for one has no unit that runs in circles."""
     machine = lab.coordinator
-    install(machine, lab.packages, COORDINATOR)
+    install(machine, lab.packages, CTL, COORDINATOR)
     check(machine.run("systemctl", "start", "holdfast-coordinator").status != 0, "it started without a cluster")
     said = journal_of(machine, "holdfast-coordinator", "--priority=err")
     check("holdfastctl init" in said and "Traceback" not in said, said)
@@ -78,6 +78,15 @@ def certificate_of_the_coordinator_is_renewed(lab: Lab) -> None:
     check(control.certificate not in ("", made), f"it is shown before the reload: {made}")
     machine.good("systemctl", "reload", "holdfast-coordinator")
     machine.until(lambda: control.certificate == made, 60, "the coordinator to show its new certificate", every_s=0.3)
+
+
+def coordinator_is_backed_up_by_its_timer(lab: Lab) -> None:
+    """By the account and in the sandbox of the unit; what it has written is whole."""
+    machine, folder = lab.coordinator, "/var/lib/holdfast-backups"
+    machine.good("systemctl", "enable", "--now", "holdfast-backup.timer")
+    machine.good("systemctl", "start", "holdfast-backup.service")
+    (file,) = machine.good("ls", folder).split()
+    machine.good("holdfastctl", "backup", "verify", f"{folder}/{file}")
 
 
 def agent_is_installed_by_apt_with_what_it_depends_on(lab: Lab, node: Node) -> None:
@@ -145,6 +154,7 @@ STEPS = (
     Once(coordinator_without_a_cluster_says_how_one_begins),
     Once(coordinator_begins_a_cluster),
     Once(certificate_of_the_coordinator_is_renewed),
+    Once(coordinator_is_backed_up_by_its_timer),
     Each(agent_is_installed_by_apt_with_what_it_depends_on),
     Each(first_start_says_unenrolled_and_what_to_do),
     Each(agent_that_is_told_its_coordinator_says_that_it_wants_a_token),
@@ -187,7 +197,7 @@ def begin(control: Control, *more: str) -> None:
 
 
 def until_serving(control: Control) -> None:
-    asked = ("env", f"HOLDFAST_ADMIN_SOCKET={control.socket}", "holdfastctl", "fleet")
+    asked = ("env", f"HOLDFAST_ADMIN_SOCKET={control.socket}", "holdfastctl", "status")
     control.machine.until(lambda: control.machine.run(*asked).status == 0, WITHIN_S, "the coordinator to serve")
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.systemd import arrival
-from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
+from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, CTL, Packages
 from tests.systemd.lab import FABRIC, MEMBER, RUNS_ON, WITHIN_S, Agent, Control, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
@@ -28,10 +28,8 @@ def second_cluster_begins(lab: Lab) -> None:
     configuration = f"/etc/holdfast/coordinator-{FURTHER}.toml"
     machine.good("install", "-d", "-m", "0700", "-o", "holdfast-coordinator", state)
     listen = ("--listen", f"0.0.0.0:{control.port}", "--listen-join", f"0.0.0.0:{control.port + 1}")
-    arrival.begin(control, "--configuration", configuration, *listen)
-    text = (machine.root / configuration.lstrip("/")).read_text()
-    places = f'[listen]\nprobes = "127.0.0.1:9565"\nadmin_socket = "{control.socket}"\n'
-    machine.write(configuration, text.replace("[listen]\n", places))
+    own = ("--listen-probes", "127.0.0.1:9565", "--admin-socket", control.socket)
+    arrival.begin(control, "--configuration", configuration, *listen, *own)
     service = ("User=holdfast-coordinator", f"RuntimeDirectory=holdfast-coordinator-{FURTHER}", "Type=notify")
     options = [f"--property={each}" for each in service]
     unit = f"--unit=holdfast-coordinator-{FURTHER}"
@@ -76,7 +74,8 @@ def upgrade_under_load_refuses_no_request_and_loses_nothing(lab: Lab, node: Node
     machine.write("/srv/poll.py", POLL.read_text())
     before, further_before = agent.main_pid(), further.main_pid()
     with ThreadPoolExecutor(1) as pool:
-        polling = pool.submit(machine.good, "python3", "/srv/poll.py", str(CLIENTS), str(WATCHERS), user=MEMBER)
+        words = ("python3", "/srv/poll.py", str(CLIENTS), str(WATCHERS), agent.scope)
+        polling = pool.submit(machine.good, *words, user=MEMBER)
         try:
             begun = ("test", "-e", "/tmp/polling")
             machine.until(lambda: machine.run(*begun).status == 0, WITHIN_S, "the clients to begin")
@@ -152,7 +151,7 @@ def purged_coordinator_leaves_nothing(lab: Lab) -> None:
     _apt(machine, "remove", COORDINATOR)
     database = machine.root / "var/lib/holdfast-coordinator/coordinator.db"
     check(database.exists(), "removal has taken the database")
-    arrival.install(machine, lab.packages, COORDINATOR)
+    arrival.install(machine, lab.packages, CTL, COORDINATOR)
     arrival.until_serving(lab.control)
     _apt(machine, "purge", COORDINATOR)
     check(not database.parent.exists(), f"{database.parent} is left")

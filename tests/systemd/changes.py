@@ -44,13 +44,10 @@ def declare(port):
 
 def served():
     """What the agent tells a service; 0 where it has nothing yet."""
-    found = ask(LOCAL, "GET", "/v1/scopes/service_assignment")
-    ports = [
-        service["endpoints"][0]["port"]
-        for name, section in found.get("sections", {}).items()
-        if name.startswith("services")
-        for service in section.values()
-    ]
+    scopes = ask(LOCAL, "GET", "/v1/scopes").get("scopes", {})
+    of_services = [name.replace("/", "%2F") for name in scopes if name.startswith("service_assignment/")]
+    found = [ask(LOCAL, "GET", f"/v1/scopes/{name}/sections/services") for name in of_services]
+    ports = [service["endpoints"][0]["port"] for section in found for service in section.values()]
     return ports[0] if ports else 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-AGENT, CLIENT, COORDINATOR = "holdfast-agent", "python3-holdfast", "holdfast-coordinator"
+AGENT, CLIENT, COORDINATOR, CTL = "holdfast-agent", "python3-holdfast", "holdfast-coordinator", "holdfastctl"
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Packages:
     @classmethod
     def found(cls, folder: Path) -> "Packages":
         packages = cls(folder)
-        for name in (AGENT, CLIENT, COORDINATOR):
+        for name in (AGENT, CLIENT, COORDINATOR, CTL):
             packages.file(name)
         return packages
 
@@ -36,7 +36,7 @@ class Packages:
         """Debian's packages that these need; of alternatives the first."""
         listed = ",".join(_field(self.file(name), "Depends") for name in names)
         wanted = {re.split(r"[\s(:|]", each.strip())[0] for each in listed.split(",") if each.strip()}
-        return wanted - {AGENT, CLIENT, COORDINATOR}
+        return wanted - {AGENT, CLIENT, COORDINATOR, CTL}
 
     def issued_again(
         self, names: Iterable[str], version: str, into: Path, change: Callable[[Path], None] = lambda _: None

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tests.systemd.arrival import journal_of
-from tests.systemd.lab import RUNS_ON, SCOPE, WITHIN_S, Agent, Lab, Node
+from tests.systemd.lab import RUNS_ON, SECTION, WITHIN_S, Agent, Lab, Node
 from tests.systemd.machines import Machine
 from tests.systemd.step import Each, Once, check
 
@@ -140,7 +140,7 @@ def set_clock(machine: Machine, offset_s: int) -> None:
 def check_serves_through(agent: Agent, when: str) -> None:
     """Several looks, since the agent looks at its clock from time to time. What has expired may be asked for."""
     for _ in range(3):
-        ran = agent.ask("get", SCOPE, agent.section, "--expired")
+        ran = agent.ask("get", agent.scope, SECTION, "--expired")
         check(ran.status == 0 and str(agent.port) in ran.out, f"{when}: {ran}")
     agent.machine.good("systemctl", "is-active", agent.unit)
 

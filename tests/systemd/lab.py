@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, Packages
+from tests.systemd.debs import AGENT, CLIENT, COORDINATOR, CTL, Packages
 from tests.systemd.machines import Machine, MachineError, Ran
 from tests.systemd.network import Switch
 from tests.systemd.trees import tree
@@ -17,7 +17,7 @@ CLUSTER = "prod"
 DEBIAN = {"bookworm": "12", "trixie": "13"}
 NEWEST = "trixie"  # the coordinator asks for its libraries
 MEMBER, STRANGER = "member", "stranger"
-SCOPE = "service_assignment"
+SECTION = "services"  # of the scope of a service
 NOT_A_MEMBER = ("unenrolled", "joining")
 RUNS_ON = ("active", "degraded")  # on verified configuration, with its coordinator or without
 APPLIES = 5
@@ -105,7 +105,6 @@ class Agent:
     control: Control
     instance: str = ""
     port: int = 8000
-    _section: str = ""
 
     @property
     def unit(self) -> str:
@@ -152,19 +151,23 @@ class Agent:
 
     def seen_port(self) -> int:
         """Of its service, as a member of the group is told over the socket; 0 where there is no answer."""
-        section = self.section
-        ran = self.ask("get", SCOPE, section) if section else None
-        if ran is None or ran.status != 0 or "from its files" in ran.err:
+        ran = self.ask("get", self.scope, SECTION)
+        if ran.status != 0 or "from its files" in ran.err:
             return 0
-        return int(json.loads(ran.out)[f"web-{self.node_id}"]["endpoints"][0]["port"])
+        return int(json.loads(ran.out)[self.service]["endpoints"][0]["port"])
 
     @property
-    def section(self) -> str:
-        """The one that its service is in; empty as long as there is none."""
-        if not self._section:
-            ran = self.ask("get", SCOPE, "--names")
-            self._section = next((name for name in ran.out.split() if name.startswith("services")), "")
-        return self._section
+    def service(self) -> str:
+        return f"web-{self.node_id}"
+
+    @property
+    def scope(self) -> str:
+        return f"service_assignment/{self.service}"
+
+    @property
+    def files(self) -> str:
+        """The folder of that scope."""
+        return f"{self.run_folder}/active/service_assignment@{self.service}"
 
     def declare_next(self) -> int:
         """Something new for this node, declared at its coordinator."""
@@ -236,7 +239,7 @@ def laboratory(packages: Packages, folder: Path) -> Iterator[Lab]:
 
 
 def _roles(suite: str) -> tuple[str, ...]:
-    return (AGENT, CLIENT, COORDINATOR) if suite == NEWEST else (AGENT, CLIENT)
+    return (AGENT, CLIENT, COORDINATOR, CTL) if suite == NEWEST else (AGENT, CLIENT, CTL)
 
 
 def _lab(packages: Packages, folder: Path, stopping: threading.Event, machines: dict[str, Machine]) -> Lab:

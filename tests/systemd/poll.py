@@ -1,7 +1,7 @@
 """Runs on a node: clients that ask the agent again and again, until /tmp/polled-enough is there; prints what they met.
 
-poll.py CLIENTS WATCHERS     Standard library only. A client opens a connection for each request, and counts as answered
-when a whole answer came, however late.
+poll.py CLIENTS WATCHERS SCOPE     Standard library only. A client opens a connection for each request, and counts as
+answered when a whole answer came, however late.
 """
 
 import collections
@@ -26,7 +26,8 @@ class Connection(http.client.HTTPConnection):
 
 
 def main():
-    clients, watchers = map(int, sys.argv[1:])
+    clients, watchers = map(int, sys.argv[1:3])
+    scope = sys.argv[3].replace("/", "%2F")
     lock, failed, answered, slowest = threading.Lock(), collections.Counter(), collections.Counter(), [0.0]
 
     def keep_asking(path):
@@ -38,7 +39,7 @@ def main():
                 (answered if met in GOOD else failed)[str(met)] += 1
             time.sleep(PAUSE_S)
 
-    paths = ["/v1/status", "/v1/scopes/service_assignment"] * clients
+    paths = ["/v1/status", f"/v1/scopes/{scope}"] * clients
     paths = paths[:clients] + ["/v1/watch?wait=20"] * watchers
     threads = [threading.Thread(target=keep_asking, args=(path,)) for path in paths]
     for thread in threads:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.systemd import arrival
-from tests.systemd.debs import AGENT, COORDINATOR, Packages
+from tests.systemd.debs import AGENT, COORDINATOR, CTL, Packages
 from tests.systemd.guest import KERNEL, Guest, GuestError, image
 from tests.systemd.lab import CLUSTER, DECLARED, FABRIC, NEWEST
 from tests.systemd.trees import TreeError, cache, tree
@@ -94,7 +94,7 @@ def _check_after_boot(guest: Guest, served: int) -> None:
 
 def _make(packages: Packages, folder: Path) -> None:
     """The machine's disk: both packages, a cluster that has begun, and an agent that knows its coordinator."""
-    names = (COORDINATOR, AGENT)
+    names = (CTL, COORDINATOR, AGENT)
     base = tree(NEWEST, {*packages.depends(names), *KERNEL}, cache() / "qemu")
     with image(base, folder) as root:
         (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")

@@ -3,14 +3,14 @@
 import json
 
 from tests.systemd import arrival
-from tests.systemd.lab import MEMBER, SCOPE, STRANGER, WITHIN_S, Agent, Lab, Node
+from tests.systemd.lab import MEMBER, SECTION, STRANGER, WITHIN_S, Agent, Lab, Node
 from tests.systemd.step import Each, check
 
 GREATEST_EXPOSURE = 15  # tenths, of 100
 AGENT_DOWN, NOT_FOUND = 3, 4
 CONFIGURATION_IS_WRONG = "78"  # sysexits(3)
 OTHER = "other"  # a member of the socket's group that [access] leaves out of one scope
-READER = "import sys, holdfast.client as c; print(c.Client().get('service_assignment', sys.argv[1]).facts.source)"
+READER = "import sys, holdfast.client as c; print(c.Client().get(*sys.argv[1:]).facts.source)"
 
 # What an operator adds for a service that is reloaded, and for a scope that not everybody reads.
 MORE = f"""
@@ -23,7 +23,7 @@ users = ["{OTHER}"]
 
 [[service]]
 name = "web"
-scopes = ["service_assignment"]
+scopes = ["service_assignment/*"]
 notify = "reload"
 unit = "web.service"
 timeout_s = 5
@@ -36,7 +36,7 @@ After=holdfast-agent-wait.service
 [Service]
 Type=oneshot
 User=member
-ExecStart=/usr/bin/holdfast get service_assignment {section}
+ExecStart=/usr/bin/holdfast get {scope} {section}
 """
 
 
@@ -44,9 +44,9 @@ def ordinary_user_of_the_group_reads(lab: Lab, node: Node) -> None:
     """By the command, by the library, with curl's means, and from the files."""
     agent = node.agent
     check(agent.seen_port() == agent.port, f"{agent.seen_port()}, not {agent.port}")
-    said = node.machine.good("python3", "-c", READER, agent.section, user=MEMBER)
+    said = node.machine.good("python3", "-c", READER, agent.scope, SECTION, user=MEMBER)
     check(said.strip() == "agent", said)
-    file = f"{agent.run_folder}/active/service_assignment/{agent.section}.json"
+    file = f"{agent.files}/{SECTION}.json"
     read = ("cat", file)  # the files follow an activation a moment later
     shown = f"{file} to have port {agent.port}"
     node.machine.until(lambda: str(agent.port) in node.machine.run(*read, user="holdfast").out, WITHIN_S, shown)
@@ -57,9 +57,9 @@ def user_without_access_is_kept_out(lab: Lab, node: Node) -> None:
     agent = node.agent
     ran = agent.ask("status", user=STRANGER)
     check(ran.status == AGENT_DOWN and "may not be opened" in ran.err, f"holdfast status as {STRANGER}: {ran}")
-    ran = agent.ask("get", SCOPE, agent.section, user=STRANGER)
+    ran = agent.ask("get", agent.scope, SECTION, user=STRANGER)
     check(ran.status != 0 and str(agent.port) not in ran.out, f"holdfast get as {STRANGER}: {ran}")
-    for path in (agent.state_directory, f"{agent.run_folder}/active/service_assignment"):
+    for path in (agent.state_directory, agent.files):
         check(node.machine.run("ls", f"{path}/", user=STRANGER).status != 0, f"{path} is open")
 
 
@@ -73,7 +73,7 @@ def access_table_hides_a_scope_from_one_of_the_group(lab: Lab, node: Node) -> No
     arrival.configure(agent, MORE)
     node.machine.good("systemctl", "restart", agent.unit)
     agent.until_current()
-    ran = agent.ask("get", SCOPE, agent.section, user=OTHER)
+    ran = agent.ask("get", agent.scope, SECTION, user=OTHER)
     check(ran.status == NOT_FOUND, f"holdfast get as {OTHER}: {ran}")
     ran = agent.ask("get", "node_bootstrap", user=OTHER)
     check(ran.status == 0, f"holdfast get as {OTHER}: {ran}")
@@ -104,9 +104,21 @@ def another_unit_is_reloaded_by_way_of_a_path_unit(lab: Lab, node: Node) -> None
     machine.good("systemctl", "is-active", "web.service")
 
 
+def unit_that_does_not_run_is_not_told_and_is_once_it_runs(lab: Lab, node: Node) -> None:
+    """Stopped, it is left so, and nobody calls that a success; ended by itself after its start, neither."""
+    machine, agent = node.machine, node.agent
+    machine.good("systemctl", "stop", "web.service")
+    agent.declare_next()
+    machine.until(lambda: _outcome(agent) == "not_running", WITHIN_S, "web.service to be not running", every_s=0.3)
+    check(machine.run("systemctl", "is-active", "web.service").status != 0, "web.service was started")
+    check(not agent.status["services"]["web"]["up_to_date"], "a service that was not told is up to date")
+    machine.good("systemctl", "start", "web.service")
+    machine.until(lambda: _was_told(agent), WITHIN_S, "web.service to be told once it runs", every_s=0.3)
+
+
 def service_that_must_wait_starts_once_its_configuration_is_active(lab: Lab, node: Node) -> None:
     machine = node.machine
-    machine.write("/etc/systemd/system/late.service", LATE.format(section=node.agent.section))
+    machine.write("/etc/systemd/system/late.service", LATE.format(scope=node.agent.scope, section=SECTION))
     machine.good("systemctl", "daemon-reload")
     machine.good("systemctl", "stop", "holdfast-agent-wait.service", "holdfast-agent.service")
     machine.good("systemctl", "start", "late.service")
@@ -130,6 +142,7 @@ STEPS = (
     Each(access_table_hides_a_scope_from_one_of_the_group),
     Each(agent_that_cannot_start_says_why),
     Each(another_unit_is_reloaded_by_way_of_a_path_unit),
+    Each(unit_that_does_not_run_is_not_told_and_is_once_it_runs),
     Each(service_that_must_wait_starts_once_its_configuration_is_active),
     Each(sandbox_leaves_little_exposed),
 )
@@ -138,3 +151,7 @@ STEPS = (
 def _was_told(agent: Agent) -> bool:
     web = agent.status["services"]["web"]
     return bool(web["answer_ok"] and web["up_to_date"])
+
+
+def _outcome(agent: Agent) -> str:
+    return str(agent.status["services"]["web"]["outcome"])

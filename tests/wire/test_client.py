@@ -496,9 +496,12 @@ class Names:
     def __init__(self) -> None:
         self.addresses: list[str] | None = []
         self.asked = 0
+        self.hangs = False
 
     async def __call__(self, host: object, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
         self.asked += 1
+        if self.hangs:
+            await trio.sleep_forever()
         if self.addresses is None:
             raise OSError("no DNS")
         return [(2, 1, 6, "", (address, port)) for address in self.addresses]
@@ -521,6 +524,23 @@ async def test_names_are_asked_each_time_and_the_last_working_address_serves(
         assert (await client.fetch(endpoint, closing)).status == 200
         assert names.asked == 3
         assert server.statistics().accepted == 3
+
+
+async def test_names_that_are_not_answered_leave_the_last_working_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rules K50: DNS that hangs cuts nobody off who was reached before"""
+    names = Names()
+    async with coordinator(tmp_path, get("/", text("root"))) as (_, port, client):
+        monkeypatch.setattr("wire.endpoint.getaddrinfo", names)
+        monkeypatch.setattr("wire.client.NAMES_S", 0.2)
+        closing = Call("GET", "/", [("connection", "close")])
+        endpoint = Endpoint("localhost", port, configured=True)
+        names.addresses = ["127.0.0.1"]
+        assert (await client.fetch(endpoint, closing)).status == 200
+        names.hangs = True
+        assert (await client.fetch(endpoint, closing)).status == 200
+        assert names.asked == 2
 
 
 async def test_a_name_is_resolved_once_and_the_checked_address_is_connected(

@@ -254,6 +254,8 @@ async def test_a_browser_or_a_proxy_is_refused(tmp_path: Path) -> None:
         assert code_of(await once(path, head(origin="http://evil.example"))) == (403, "forbidden_origin")
         other = b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n"
         assert code_of(await once(path, other)) == (421, "misdirected_request")
+        for host in (b"[::1]", b"[::1]:80", b"localhost]", b"evil.example:localhost"):
+            assert code_of(await once(path, b"GET / HTTP/1.1\r\nhost: " + host + b"\r\n\r\n"))[0] == 421
         assert b"200 OK" in await once(path, b"GET / HTTP/1.1\r\nhost: localhost:80\r\n\r\n")
 
 
@@ -459,9 +461,7 @@ async def test_stopping_answers_who_has_just_come(tmp_path: Path, mock_clock: Mo
         await silent.aclose()
 
 
-async def test_stopping_ends_a_wait_that_yields_as_if_its_time_were_over(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_stopping_ends_a_wait_that_yields_as_if_its_time_were_over(tmp_path: Path, mock_clock: MockClock) -> None:
     """Time stands still: however slow the machine is, the late caller speaks before its second is over."""
     begun = trio.Event()
 

@@ -11,6 +11,7 @@ from snapshot.identifiers import parse_time
 from wire.forms import parse_json
 from wire.messages import (
     HEARTBEAT_BYTES,
+    SCOPES_MAX,
     Active,
     BadMessageError,
     ClockReport,
@@ -74,6 +75,7 @@ MESSAGES: list[Message] = [
     JoinGrant("admitted", "c1", (b"abc", b"")),
     TrustList((b"abc",)),
     HEARTBEAT,
+    replace(HEARTBEAT, interval_s=300),
     replace(HEARTBEAT, head=None, degraded_since=AT, clock=ClockReport(synchronised=True, offset_floor_s=0)),
     HeartbeatAnswer(7, 1, {"route_policy/a": Recorded(1, 3)}, ()),
     MayRequest("start_service"),
@@ -162,6 +164,17 @@ def test_the_heartbeat_is_bounded() -> None:
     assert [event.sequence for event in full.journal] == list(range(1, len(full.journal) + 1))
     assert Heartbeat.parse(full.to_bytes()) == full
     refused(Heartbeat, replace(HEARTBEAT, counters={f"c{n}": 1 for n in range(9000)}).to_bytes())
+
+
+def test_a_report_of_as_many_scopes_as_a_node_has_fits_with_some_of_its_journal() -> None:
+    """rules K53, protocol.md 3: a thousand services, each with what was before and was refused."""
+    named = {f"service_assignment/{number:064}": SCOPE for number in range(SCOPES_MAX)}
+    events = [Event(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
+    full = replace(HEARTBEAT, scopes=named).with_journal(events)
+    assert 30 < len(full.journal) < 200
+    assert Heartbeat.parse(full.to_bytes()) == full
+    answer = HeartbeatAnswer(1, 1, dict.fromkeys(named, Recorded(1, 3)), ())
+    assert HeartbeatAnswer.parse(answer.to_bytes()) == answer
 
 
 @pytest.mark.parametrize(

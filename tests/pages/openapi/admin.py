@@ -6,26 +6,31 @@ import pkgutil
 from types import SimpleNamespace
 
 import coordinator as package
-from coordinator import admin_api, authority_api, ceremony_api, operator_api
+from coordinator import admin_api, authority_api, ceremony_api, operator_api, resource_api, roster
 from coordinator.admission import Entry, TokenEntry
-from coordinator.catalog import NodeEntry
 from coordinator.documents import Entry as BundleEntry
 from coordinator.drafts import PublishedVersion
+from coordinator.drill import NodeOutage
 from coordinator.events import ReportedEvent
 from coordinator.explain import Explanation
 from coordinator.explain_scope import MOST_ENTRIES, ScopeExplanation
-from coordinator.fleet import Fleet
+from coordinator.fleet import MOST_NAMED, Fleet
 from coordinator.history import AuditEntry
 from coordinator.operators import Operator
 from coordinator.replicas import Replica
 from coordinator.requests import Member
+from coordinator.roster import Listed, Shown
 from coordinator.rotation import Step
 from coordinator.static_tree import Written
+from coordinator.tokens import MOST_USES
+from snapshot.ending import Urgency
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,
     BOOLEAN,
     COUNT,
+    ENDING,
+    NUMBER,
     TEXT,
     TIME,
     VERSION,
@@ -63,6 +68,8 @@ PLAN = closed(
         "touched": named(several(TEXT)),
         "based_on": TEXT,
         "lines": several(TEXT),
+        "held_back": TEXT,
+        "warnings": several(TEXT),
     }
 )
 PROBLEMS = closed(
@@ -96,6 +103,7 @@ STATUS = closed(
         "alarms": named(COUNT),
         "certificate": closed({"sha256": HASH.schema, "expires_at": TEXT}),
         "publishing": closed({"fault": TEXT, "behind": COUNT, "conflicts": COUNT, "failed": named(named(TEXT))}),
+        "due": several(ref("Ending")),
     }
 )
 ROTATION = closed(
@@ -118,7 +126,10 @@ KEY = closed(
 )
 ENTRY_BODY = closed({}, kind={"enum": ["data", "witness"]}, site_id=IDENTIFIER.schema, certificate_sha256=HASH.schema)
 REASON_BODY = closed({"reason": {"type": "string", "minLength": 1, "maxLength": 256}})
-REQUEST = closed({"about": TEXT, "changes": several(TEXT), "request": TEXT})
+REQUEST = closed(
+    {"about": TEXT, "changes": several(TEXT), "request": TEXT},
+    reports=several(closed({"node_id": IDENTIFIER.schema, "version": VERSION})),
+)
 
 BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
     ("POST", "/v1/apply"): (
@@ -131,9 +142,16 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
     ("POST", "/v1/allowlist/{node_id}"): (admin_api._ENTRY, ENTRY_BODY),
     ("POST", "/v1/tokens"): (
         admin_api._TOKEN,
-        closed({}, node_id=IDENTIFIER.schema, site_id=IDENTIFIER.schema, lifetime_s=VERSION),
+        closed(
+            {},
+            node_id=IDENTIFIER.schema,
+            site_id=IDENTIFIER.schema,
+            lifetime_s=VERSION,
+            uses={"type": "integer", "minimum": 1, "maximum": MOST_USES},
+            nodes={"type": "string", "maxLength": 64, "pattern": "[*]$"},
+        ),
     ),
-    ("POST", "/v1/trust"): (authority_api._DOCUMENT, closed({"document": BASE64})),
+    ("POST", "/v1/trust"): (authority_api._BUNDLE, closed({"document": BASE64}, despite_reports=BOOLEAN)),
     ("POST", "/v1/recoveries"): (authority_api._DOCUMENT, closed({"document": BASE64})),
     ("POST", "/v1/revocations"): (
         authority_api._REVOCATION,
@@ -150,7 +168,11 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
     ("POST", "/v1/publish"): (authority_api._PUBLISH, closed({"to": {"type": "string", "pattern": "^/"}})),
     ("POST", "/v1/trust/requests"): (
         ceremony_api._WISHES,
-        closed({}, wishes=several({"type": "object", "required": ["wish"], "properties": {"wish": TEXT}})),
+        closed(
+            {},
+            wishes=several({"type": "object", "required": ["wish"], "properties": {"wish": TEXT}}),
+            despite_reports=BOOLEAN,
+        ),
     ),
     ("POST", "/v1/recoveries/requests"): (
         ceremony_api._RECOVERY,
@@ -172,6 +194,19 @@ def _ok(about: str, schema: Value) -> dict[int, Value]:
 ID = closed({"node_id": IDENTIFIER.schema})
 REVOKED = closed({"category": TEXT, "value": TEXT})
 
+
+def _most(most: int, about: str) -> Value:
+    return query("most", {"type": "integer", "minimum": 1, "maximum": most}, f"{about}; {most} unless said.")
+
+
+RESOURCE = closed({"kind": TEXT, "id": IDENTIFIER.schema, "spec": {"type": "object"}})
+SELECTION = (
+    query("site", IDENTIFIER.schema, "Those of this site."),
+    query("label", TEXT, "Those declared with this label, as `name=value`.", several=True),
+    query("state", TEXT, "`unseen`, `silent`, `revoked`, or as a node says itself."),
+)
+BRIEF = query("brief", {"enum": ["true", "false"]}, "Without members that say what goes without saying.")
+
 OPERATIONS = {
     ("POST", "/v1/apply"): Operation(
         "Show or carry out what declared files would change",
@@ -182,30 +217,65 @@ OPERATIONS = {
         "endpoint of a coordinator that members still need is `endpoint_in_use`, unless `drop_endpoints`.",
     ),
     ("GET", "/v1/resources"): Operation(
-        "What is declared",
-        _ok(
-            "By kind and id.",
-            closed({"resources": several(closed({"kind": TEXT, "id": TEXT, "spec": {"type": "object"}}))}),
+        "What is declared, in the order of kind and id",
+        _ok("One page; `next` is null on the last.", closed({"resources": several(RESOURCE), "next": nullable(TEXT)})),
+        (400, 403, 404, 503),
+        query=(
+            query("kind", TEXT, "Of this kind alone."),
+            query("after", TEXT, "`KIND/ID`: those after it, as `next` of an earlier answer names it."),
+            _most(resource_api.MOST, "How many at most"),
+            BRIEF,
         ),
-        (403, 503),
+    ),
+    ("GET", "/v1/resources/{kind}/{id}"): Operation(
+        "One declared resource", _ok("As declared.", RESOURCE), (400, 403, 404, 503), query=(BRIEF,)
     ),
     ("GET", "/v1/diff"): Operation(
         "What is declared and not published yet",
-        _ok("By node, scope type and section.", closed({"nodes": named(named(named(CHANGE_OF_A_SECTION)))})),
+        _ok("By node, scope and section.", closed({"nodes": named(named(named(CHANGE_OF_A_SECTION)))})),
         (403, 404, 503),
         query=(query("node", IDENTIFIER.schema, "Of one node; of all, if it is left out."),),
     ),
     ("GET", "/v1/nodes"): Operation(
-        "Members", _ok("Revoked ones, too.", closed({"nodes": several(ref("Node"))})), (403, 503)
+        "Members, in the order of their ids",
+        _ok(
+            "Revoked ones, too. One page; `next` is null on the last.",
+            closed({"nodes": several(ref("Node")), "next": nullable(IDENTIFIER.schema)}),
+        ),
+        (400, 403, 503),
+        query=(
+            *SELECTION,
+            query("after", IDENTIFIER.schema, "Those after it, as `next` of an earlier answer names it."),
+            _most(roster.MOST, "How many at most"),
+        ),
     ),
-    ("GET", "/v1/nodes/{node_id}"): Operation("A member", _ok("Its entry.", ref("Node")), (403, 404, 503)),
+    ("GET", "/v1/nodes/{node_id}"): Operation(
+        "A member: what it is, what it holds, what it was like of late",
+        _ok("From one consistent read.", ref("NodeInWhole")),
+        (403, 404, 503),
+    ),
+    ("GET", "/v1/drill/outage"): Operation(
+        "What members do in an outage that begins now",
+        _ok(
+            "Each foreseen by the gate that the nodes themselves ask; nothing is changed.",
+            closed(
+                {"began": NUMBER, "lasts_s": NUMBER, "restart_s": nullable(NUMBER), "nodes": several(of(NodeOutage))}
+            ),
+        ),
+        (400, 403, 404, 503),
+        query=(
+            query("lasts_s", VERSION, "How long it lasts; a day unless said, 30 days at most."),
+            query("restart_s", COUNT, "When each node is restarted, after its beginning; never unless said."),
+            query("node", IDENTIFIER.schema, "Only these members.", several=True),
+        ),
+    ),
     ("GET", "/v1/nodes/{node_id}/explain"): Operation(
         "Why a node is told what it is told",
-        _ok("By scope type.", closed({"node_id": TEXT, "scopes": several(ref("Explanation"))})),
+        _ok("By scope.", closed({"node_id": TEXT, "scopes": several(ref("Explanation"))})),
         (403, 404, 503),
     ),
     ("GET", "/v1/nodes/{node_id}/explain/{scope}"): Operation(
-        "One scope type of a node: rule, version, signers, value, sources, holders",
+        "One scope of a node: rule, version, signers, value, sources, holders",
         _ok("From one consistent read.", ref("ScopeExplanation")),
         (400, 403, 404, 503),
         query=(
@@ -255,16 +325,48 @@ OPERATIONS = {
                     "expires_at": COUNT,
                     "site_id": IDENTIFIER.schema,
                     "node_id": nullable(IDENTIFIER.schema),
+                    "uses": VERSION,
+                    "nodes": nullable(TEXT),
                 },
             ),
         ),
         (400, 403, 404, 409, 503),
         body=_asks(("POST", "/v1/tokens")),
     ),
+    ("GET", "/v1/invitation"): Operation(
+        "What a node has to know before it can join",
+        _ok(
+            "With a token beside it this is a join file.",
+            closed(
+                {
+                    "cluster_id": IDENTIFIER.schema,
+                    "urls": several(TEXT),
+                    "join_urls": several(TEXT),
+                    "ca": nullable(TEXT),
+                    "root_key_ids": several(HASH.schema),
+                    "root_threshold": VERSION,
+                }
+            ),
+        ),
+        (403, 503),
+    ),
     ("DELETE", "/v1/tokens/{jti}"): Operation(
         "Revoke a token", _ok("At once, everywhere.", closed({"jti": TEXT})), (403, 404, 503)
     ),
-    ("GET", "/v1/fleet"): Operation("How the fleet stands", _ok("At one time.", ref("Fleet")), (403, 503)),
+    ("GET", "/v1/fleet"): Operation(
+        "How the fleet stands, or a part of it",
+        _ok("At one time.", ref("Fleet")),
+        (400, 403, 503),
+        query=(
+            *SELECTION,
+            query("from", COUNT, "Without so many of the stragglers."),
+            query(
+                "most",
+                {"type": "integer", "minimum": 1, "maximum": admin_api.MOST_ENTRIES},
+                f"So many stragglers; {MOST_NAMED} unless said.",
+            ),
+        ),
+    ),
     ("GET", "/v1/audit"): Operation(
         "Who changed what and when, the newest first",
         _ok("Entries.", closed({"entries": several(ref("Audit"))})),
@@ -310,6 +412,25 @@ OPERATIONS = {
         _ok("The join tokens that it has signed count no more.", closed({"coordinator_id": IDENTIFIER.schema})),
         (403, 404, 409, 503),
         description="Not the one that answers.",
+    ),
+    ("GET", "/v1/due"): Operation(
+        "Everything that ends: when, what happens then, what renews it",
+        _ok(
+            "What ends first, first. `soon` and `ended` ask for somebody.",
+            closed(
+                {
+                    "now": TIME,
+                    "urgency": {"enum": list(map(str, Urgency))},
+                    "things": several(ref("Ending")),
+                    "members": closed({"certificates": COUNT, "first_ends": nullable(TIME)}),
+                }
+            ),
+        ),
+        (400, 403, 503),
+        query=(
+            query("within_s", COUNT, "What ends in so many seconds is `soon` as well, unless it renews itself."),
+            query("all", {"enum": [0, 1]}, "1: each member's certificate."),
+        ),
     ),
     ("GET", "/v1/status"): Operation("The coordinator", _ok("This replica.", ref("Status")), (403, 503)),
     ("GET", "/v1/keys"): Operation(
@@ -419,7 +540,8 @@ def api() -> Api:
         {
             "Plan": PLAN,
             "Problems": PROBLEMS,
-            "Node": of(NodeEntry),
+            "Node": of(Listed),
+            "NodeInWhole": of(Shown),
             "Allowed": of(Entry),
             "Token": of(TokenEntry),
             "Replica": of(Replica),
@@ -430,6 +552,7 @@ def api() -> Api:
             "Event": of(ReportedEvent),
             "Operator": of(Operator),
             "Status": STATUS,
+            "Ending": ENDING,
             "TrustBundle": bundle,
             "Revocations": REVOCATIONS,
             "Rotation": ROTATION,

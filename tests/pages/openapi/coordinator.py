@@ -21,6 +21,7 @@ from tests.pages.openapi.parts import (
     header,
     query,
     ref,
+    several,
     shown,
 )
 from wire.forms import record
@@ -114,7 +115,10 @@ OPERATIONS = {
     ("GET", "/probe/startup"): Operation("All listeners serve", {200: answer("Yes.", ref("Probe"))}, (503,)),
     ("GET", "/probe/liveness"): Operation("The process answers", {200: answer("Yes.", ref("Probe"))}),
     ("GET", "/probe/readiness"): Operation(
-        "This replica serves nodes", {200: answer("Yes.", ref("Probe"))}, (503,), description="503 says why not."
+        "This replica serves nodes",
+        {200: answer("Yes. `due`: what ends soon or has ended, a sentence each.", ref("Ready"))},
+        (503,),
+        description="503 says why not.",
     ),
     ("GET", "/metrics"): Operation("For Prometheus", {200: answer("Text exposition format.", TEXT, "text/plain")}),
 }
@@ -153,5 +157,9 @@ def api() -> Api:
         ),
         routes(),
         OPERATIONS,
-        {**{each.__name__: dict(record(each).schema) for each in messages}, "Probe": closed({"ok": BOOLEAN})},
+        {
+            **{each.__name__: dict(record(each).schema) for each in messages},
+            "Probe": closed({"ok": BOOLEAN}),
+            "Ready": closed({"ok": BOOLEAN, "due": several(TEXT)}),
+        },
     )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from agent.endpoint_sets import NamedBy
+from agent.enrolling import CONFIGURATION, FIRST_USE, INSTALLED
 from agent.local_api import LocalApi
 from agent.origins import Origin
 from tests.pages.openapi import Api
@@ -10,6 +11,7 @@ from tests.pages.openapi.parts import (
     ANYTHING,
     BOOLEAN,
     COUNT,
+    ENDING,
     TEXT,
     TIME,
     VERSION,
@@ -69,6 +71,16 @@ STATUS = closed(
         "degraded_since": nullable(TIME),
         "rollback_check": {"enum": ["confirmed", "unconfirmed"]},
         "roles": several(TEXT),
+        "roots": nullable(
+            closed(
+                {
+                    "trusted_by": {"enum": [CONFIGURATION, INSTALLED, FIRST_USE]},
+                    "confirmed": BOOLEAN,
+                    "root_key_ids": several(TEXT),
+                    "root_threshold": COUNT,
+                }
+            )
+        ),
         "trust_bundle_version": COUNT,
         "clock": closed(
             {"synchronised": nullable(BOOLEAN), "offset_floor_s": {"type": "integer"}, "regressed": BOOLEAN}
@@ -101,6 +113,7 @@ STATUS = closed(
         "refresh_required": several(TEXT),
         "passed_over": several(TEXT),
         "store": closed({"fault": TEXT, "floor_lost": BOOLEAN}),
+        "ends": several(ENDING),
         "counters": named(COUNT),
         "now": TIME,
         "mode": MODE,
@@ -119,6 +132,22 @@ STATUS = closed(
             )
         ),
         "scopes": named(ref("ScopeReport")),
+        "refused": named(
+            closed(
+                {
+                    "scope": TEXT,
+                    "refused": TEXT,
+                    "since": TIME,
+                    "reason": TEXT,
+                    "step": COUNT,
+                    "source": TEXT,
+                    "runs": nullable(TEXT),
+                    "expires_at": nullable(TIME),
+                    "soon": BOOLEAN,
+                }
+            )
+        ),
+        "expired": several(TEXT),
         "services": named(
             closed(
                 {
@@ -130,6 +159,7 @@ STATUS = closed(
                     "up_to_date": BOOLEAN,
                     "answer": TEXT,
                     "answer_ok": nullable(BOOLEAN),
+                    "outcome": nullable({"enum": ["done", "not_running", "failed"]}),
                 }
             )
         ),
@@ -172,7 +202,9 @@ TAKEN = closed(
     }
 )
 
-READY = closed({"ready": BOOLEAN, "mode": MODE, "cause": nullable(TEXT)})
+READY = closed(
+    {"ready": BOOLEAN, "mode": MODE, "cause": nullable(TEXT), "expired": several(TEXT), "warnings": several(TEXT)}
+)
 
 OPERATIONS = {
     ("GET", "/v1/status"): Operation(

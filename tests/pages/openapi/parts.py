@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from snapshot.ending import Urgency
 from snapshot.identifiers import MAX_INTEGER
 from wire.forms import IDENTIFIER, SCOPE
 from wire.routes import Route
@@ -36,6 +37,8 @@ PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "site_id": (IDENTIFIER.schema, "A site."),
     "coordinator_id": (IDENTIFIER.schema, "A coordinator."),
     "jti": ({"type": "string", "maxLength": 64}, "A token's id."),
+    "kind": (TEXT, "A kind of resource."),
+    "id": (IDENTIFIER.schema, "The id of a resource."),
     "category": (
         {"enum": ["key_ids", "role_assignments", "service_ids", "endpoints"]},
         "What kind of thing is revoked; a node is revoked as a node.",
@@ -186,3 +189,13 @@ def _limits(route: Route) -> str:
     if route.most is not None:
         limits.append(f"at most {route.most} at a time")
     return f"Limits: {', '.join(limits)}." if limits else ""
+
+
+ENDING = closed(
+    {
+        **dict.fromkeys(("what", "name", "then", "remedy"), TEXT),
+        **dict.fromkeys(("begins", "ends", "said_from"), TIME),
+        "urgency": {"enum": list(map(str, Urgency))},
+    }
+)
+"""A thing that ends (snapshot/ending.py)."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.degraded import FORBIDDEN, RULES, Facts, HeldScope, Mode, Question, Reason, fence, may, mode
-from agent.grants import ALLOWABLE, Grants, Policy
+from snapshot.degraded import FORBIDDEN, RULES, Facts, HeldScope, Mode, Question, Reason, fence, may, mode
+from snapshot.grants import ALLOWABLE, Grants, Policy
 from snapshot.manifest import Revocations
 
 NOW = 1_900_000_000
@@ -17,9 +17,13 @@ POLICY = Policy(ALL, 6 * HOUR, HOUR, HOUR // 2, allow_unconfirmed_start=False)
 SCOPES = {
     "node_bootstrap": HeldScope(NOW + 7 * DAY, 1),
     "degraded_mode_policy": HeldScope(NOW + 7 * DAY, 1),
-    "service_assignment": HeldScope(NOW + 7 * DAY, 1, grants=Grants(services=frozenset({"web", "db"}))),
+    "service_assignment/db": HeldScope(NOW + 7 * DAY, 1, grants=Grants(services=frozenset({"db"}))),
+    "service_assignment/idle": HeldScope(NOW + 7 * DAY, 1, grants=Grants(services=frozenset({"idle"}))),
+    "service_assignment/web": HeldScope(
+        NOW + 7 * DAY, 1, grants=Grants(services=frozenset({"web"}), secrets=frozenset({"vault:web/key"}))
+    ),
     "route_policy": HeldScope(
-        NOW + 7 * DAY, 1, grants=Grants(routes=frozenset({"north"}), secrets=frozenset({"vault:web/key"}))
+        NOW + 7 * DAY, 1, grants=Grants(routes=frozenset({"north"}), secrets=frozenset({"vault:tls"}))
     ),
     "peer_directory": HeldScope(NOW + 7 * DAY, 1, grants=Grants(peers=frozenset({"node-b"}))),
     "storage_directory": HeldScope(NOW + 7 * DAY, 1, grants=Grants(endpoints=frozenset({"https://s:1"}))),
@@ -31,6 +35,7 @@ FRESH = Facts(
     authority_epoch=1,
     node_id="node-a",
     roles=frozenset({"core_mesh", "egress_service"}),
+    running=frozenset({"web", "db"}),
 )
 SINCE = 100
 """Seconds since the head of DARK expired."""
@@ -75,6 +80,14 @@ TABLE = [
     ("resolve_secret", "vault:web/key", None, "ok", "not_in_policy"),
     ("resolve_secret", "vault:web/key", BEFORE, "ok", "ok"),
     ("resolve_secret", "vault:other", None, "not_in_policy", "not_in_policy"),
+    # what the node has not seen running itself, whatever is said of it
+    ("continue_services", "idle", None, "ok", "not_seen_running"),
+    ("continue_services", "idle", BEFORE, "ok", "not_seen_running"),
+    ("start_service", "idle", None, "ok", "not_in_policy"),
+    ("start_service", "idle", BEFORE, "ok", "not_seen_running"),
+    ("open_session", "idle", BEFORE, "ok", "not_seen_running"),
+    ("open_session", None, BEFORE, "ok", "not_seen_running"),
+    ("resolve_secret", "vault:tls", BEFORE, "ok", "not_seen_running"),  # of a scope that names no service
     ("fly", None, None, "unknown_action", "unknown_action"),
     ("", None, None, "unknown_action", "unknown_action"),
 ]
@@ -119,9 +132,9 @@ def edge(question: Question, facts: Facts, last: float, then: str) -> None:
 
 def test_the_snapshots_expiry_as_the_tightest():
     """threats A18; rules S57, S29, S75."""
-    facts = scope(DARK, "service_assignment", expires_at=NOW + 60)
+    facts = scope(DARK, "service_assignment/web", expires_at=NOW + 60)
     edge(Question("continue_services", resource="web"), facts, NOW + 60, "scope_expired")
-    edge(Question("continue_services", scope="service_assignment"), facts, NOW + 60, "scope_expired")
+    edge(Question("continue_services", scope="service_assignment/web"), facts, NOW + 60, "scope_expired")
     assert reason(Question("preserve_routes", resource="north"), facts, NOW + 61) == "ok"
 
 
@@ -160,7 +173,7 @@ def test_a_known_epoch_as_the_tightest():
     assert reason("continue_services", raised) == "no_degraded_policy"
     policy_renewed = scope(raised, "degraded_mode_policy", authority_epoch=2)
     assert reason(Question("continue_services", resource="web"), policy_renewed) == "stale_epoch"
-    renewed = scope(policy_renewed, "service_assignment", authority_epoch=2)
+    renewed = scope(policy_renewed, "service_assignment/web", authority_epoch=2)
     assert reason(Question("continue_services", resource="web"), renewed) == "ok"
     assert reason(Question("continue_services", resource="web"), replace(FRESH, authority_epoch=2)) == "ok"
 
@@ -174,7 +187,7 @@ def test_durations_run_on_the_boot_clock_alone():
 
 def test_with_a_fresh_head_an_answer_holds_until_the_head_or_the_scope_expires():
     assert may(Question("start_service", resource="web"), FRESH, NOW).until == FRESH.head_expires_at
-    soon = scope(FRESH, "service_assignment", expires_at=NOW + 60)
+    soon = scope(FRESH, "service_assignment/web", expires_at=NOW + 60)
     assert may(Question("start_service", resource="web"), soon, NOW).until == NOW + 60
     assert reason(Question("start_service", resource="web"), soon, NOW + 60) == "scope_expired"
 
@@ -217,7 +230,7 @@ def test_never_a_head_is_not_a_fresh_one():
     assert reason(Question("start_service", resource="web", running_since=BEFORE), facts) == "not_in_policy"
 
 
-@pytest.mark.parametrize("cause", ["revoked", "scope_expired", "clock_regressed", "revoked_by_coordinator"])
+@pytest.mark.parametrize("cause", ["revoked", "scope_expired", "clock_regressed"])
 def test_a_states_cause_stands_before_everything_but_what_is_never_allowed(cause):
     """rules A8, A9, J40: revocation is shown before other reasons."""
     for facts in (replace(FRESH, cause=cause), replace(DARK, cause=cause, policy=None)):
@@ -260,12 +273,16 @@ def test_a_revoked_role_takes_what_only_it_grants():
 
 def test_a_revoked_signer_authorises_nothing_new():
     """threats D-41; rules S61, S82: signing keys. What runs goes on while the head is fresh; a full resync follows."""
-    fresh = scope(FRESH, "service_assignment", signer_revoked=True)
+    fresh = scope(FRESH, "service_assignment/web", signer_revoked=True)
     assert reason(Question("start_service", resource="web"), fresh) == "signer_revoked"
     assert reason(Question("start_service", resource="web", running_since=BEFORE), fresh) == "ok"
     assert reason(Question("start_service", resource="web", running_since=NOW + 1), fresh) == "signer_revoked"
     assert reason(Question("continue_services", resource="web"), fresh) == "ok"
-    dark = scope(DARK, "service_assignment", signer_revoked=True)
+    for running in (fresh.running - {"web"}, frozenset()):
+        unseen = replace(fresh, running=running)
+        assert reason(Question("start_service", resource="web", running_since=BEFORE), unseen) == "signer_revoked"
+        assert reason(Question("continue_services", resource="web"), unseen) == "signer_revoked"
+    dark = scope(DARK, "service_assignment/web", signer_revoked=True)
     assert reason(Question("continue_services", resource="web"), dark) == "signer_revoked"
 
 
@@ -291,6 +308,15 @@ def test_a_combined_node_runtime_may_name_anything_but_secrets():
 
 
 # ---- against a naive reading
+
+
+def is_known(question: Question, facts: Facts) -> bool:
+    """S55a: already running, as the node knows it."""
+    if question.action in ("start_service", "open_session"):
+        return question.resource in facts.running
+    if question.action == "continue_services":
+        return question.resource is None or question.resource in facts.running
+    return question.action != "resolve_secret" or bool(facts.running)
 
 
 def naive(question: Question, facts: Facts, now: float) -> bool:
@@ -321,6 +347,8 @@ def naive(question: Question, facts: Facts, now: float) -> bool:
     if is_new and (question.running_since is None or facts.head_expires_at is None):
         return False
     if is_new and question.running_since > facts.head_expires_at:
+        return False
+    if not is_known(question, facts):
         return False
     ttl = {
         "open_session": policy.session_ttl_s,
@@ -355,6 +383,7 @@ facts_drawn = st.builds(
     ),
     authority_epoch=st.integers(0, 3),
     confirmed=st.booleans(),
+    running=st.frozensets(st.sampled_from(["web", "north"])),
 )
 questions = st.builds(
     Question,
@@ -374,6 +403,26 @@ def test_it_never_allows_more_than_a_naive_reading(question, facts, now):
         assert naive(question, facts, now)
         assert answer.mode is not Mode.FENCED
         assert answer.until is None or answer.until >= int(now)
+
+
+@settings(max_examples=500, deadline=None)
+@given(questions, facts_drawn, moments, st.none() | moments)
+def test_a_claim_gives_no_more_than_what_goes_on_has_without_it(question, facts, now, claim):
+    """Whatever a caller says of since when: it narrows what goes on, and new things become it at most."""
+    goes_on = {
+        "start_service": "continue_services",
+        "open_session": "continue_services",
+        "open_route": "preserve_routes",
+        "add_peer": "reconnect_peers",
+    }
+    claimed = replace(question, running_since=claim)
+    if not may(claimed, facts, now).allowed:
+        return
+    if question.action == "resolve_secret":
+        assert facts.head_is_fresh(now) or facts.running
+        return
+    unclaimed = replace(claimed, action=goes_on.get(question.action, question.action), running_since=None)
+    assert facts.head_is_fresh(now) or may(unclaimed, facts, now).allowed
 
 
 @settings(max_examples=500, deadline=None)

@@ -6,19 +6,26 @@
 
 Expiry is decided here, at the moment of use. Durations are measured from the head's expiry on the boot clock
 (rules J38): the caller says how long ago that was. The order of the checks is the order of the reasons: what is never
-allowed, then the node's state, then what has been revoked, then the scope, then the policy and its bounds.
+allowed, then the node's state, then what has been revoked, then the scope, then the policy and its bounds, then
+whether it ran.
+
+Whether a service ran is the node's own knowledge (`Facts.running`; agent/running.py), and what it does not know is no.
+What a caller says of it only makes the question narrower: with `running_since` it asks about going on with something
+(this session, this route), which is no more than the service's running or the route's standing there gives without
+it. To take a caller's word was rejected: whoever may ask could start in an outage what never ran.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agent.grants import POLICY_SCOPE, Grants, LateGrants, Policy
-from snapshot.identifiers import parse_scope
+from snapshot.grants import POLICY_SCOPE, Grants, LateGrants, Policy
+from snapshot.identifiers import parse_scope, stands_for
 from snapshot.manifest import Revocations
 from snapshot.roles import allowed_scope_types
 
 COMBINED = "node_runtime"
+REQUIRED = ("node_bootstrap", "trust_bundle")  # rules: required scopes
 
 
 class Mode(StrEnum):
@@ -33,6 +40,7 @@ class Reason(StrEnum):
     OK = "ok"
     NOT_IN_POLICY = "not_in_policy"
     NO_DEGRADED_POLICY = "no_degraded_policy"
+    NOT_SEEN_RUNNING = "not_seen_running"
     DEGRADED_LIMIT = "degraded_limit"
     UNCONFIRMED_START = "unconfirmed_start"
     SCOPE_EXPIRED = "scope_expired"
@@ -92,7 +100,7 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class Question:
-    """`running_since` (Unix seconds): the service, session, route or peer has been there since then."""
+    """`running_since` (Unix seconds): the caller says that this session, route, service or peer was there then."""
 
     action: str
     scope: str | None = None
@@ -117,7 +125,8 @@ class Facts:
     `cause`: of a state in which nothing new is authorised (REVOKED, WAITING, FENCED, no identity), None otherwise;
     what the gate finds itself (`fence`) need not be in it. `head_expired_for_s`: seconds on the boot clock.
     `revocations`: the trust bundle's and the last head's together. `authority_epoch`: what the bundle announces.
-    `confirmed`: a head has been fresh since the agent started (rules A15).
+    `confirmed`: a head has been fresh since the agent started (rules A15). `running`: services that the node itself
+    knows to have run when the head expired, and that may be running still.
     """
 
     cause: str | None = None
@@ -130,6 +139,7 @@ class Facts:
     node_id: str = ""
     roles: frozenset[str] = frozenset()
     confirmed: bool = True
+    running: frozenset[str] = frozenset()
 
     def head_is_fresh(self, now: float) -> bool:
         return self.head_expires_at is not None and now < self.head_expires_at
@@ -153,8 +163,12 @@ def mode(facts: Facts, now: float) -> Mode:
 
 def fence(facts: Facts, now: float) -> str | None:
     """Why nothing may go on (rules A8, A15, S57, S58), None while something may."""
-    if facts.cause is not None or facts.head_is_fresh(now):
+    if facts.cause is not None:
         return facts.cause
+    if any(now >= facts.scopes[name].expires_at for name in REQUIRED if name in facts.scopes):
+        return Reason.SCOPE_EXPIRED
+    if facts.head_is_fresh(now):
+        return None
     policy = held_policy(facts, now)
     if policy is None:
         return Reason.NO_DEGRADED_POLICY
@@ -206,8 +220,10 @@ def _policy_allows(
 ) -> tuple[Reason, float | None]:
     """The degraded permissions and their bounds, of which the tightest wins (rules S55, S57)."""
     policy = held_policy(facts, now)
-    if policy is None or rule.permission not in policy.allow or not _ran_before(question, rule, facts):
+    if policy is None or rule.permission not in policy.allow or not _is_claimed(question, rule, facts):
         return Reason.NOT_IN_POLICY, None
+    if not _is_seen(question, rule, facts):
+        return Reason.NOT_SEEN_RUNNING, None
     left = _left(policy.max_duration_s, facts)
     if rule.ttl is not None:
         left = min(left, _left(getattr(policy, rule.ttl), facts))
@@ -216,13 +232,27 @@ def _policy_allows(
     return Reason.OK, _earliest(now + left, facts.scopes[POLICY_SCOPE].expires_at, expires_at)
 
 
-def _ran_before(question: Question, rule: Rule, facts: Facts) -> bool:
-    """Whether it only goes on with what ran when the head expired; without a head nothing did."""
+def _is_claimed(question: Question, rule: Rule, facts: Facts) -> bool:
+    """Whether the question is about what was there when the head expired; without a head nothing was."""
     if question.running_since is None:
         return not rule.new
     if not (rule.new or rule.began_before):
         return True
     return facts.head_expires_at is not None and question.running_since <= facts.head_expires_at
+
+
+def _is_seen(question: Question, rule: Rule, facts: Facts) -> bool:
+    """Whether the node knows that it ran. Routes and peers are known by standing in an active scope; a secret is a
+    service's own, one that ran and lives by the same scope. Of no service in particular: whether services go on at all.
+    """
+    if rule.grants not in ("services", "secrets"):
+        return True
+    if question.resource is None:
+        return not rule.new
+    if rule.grants == "services":
+        return question.resource in facts.running
+    listing = [each.grants for each in facts.scopes.values() if question.resource in each.grants.secrets]
+    return any(service in grants.services for grants in listing for service in facts.running)
 
 
 def _scopes_allow(
@@ -233,7 +263,8 @@ def _scopes_allow(
     if not names and question.scope is None and not _must_be_listed(question, rule):
         return Reason.OK, None
     # In degraded mode only what was there goes on, so there the bounds hold of running use, too (rules S57).
-    running = not rule.new or (question.running_since is not None and question.running_since <= now)
+    claimed = question.running_since is not None and question.running_since <= now
+    running = (claimed or not rule.new) and _is_seen(question, rule, facts)
     found: list[Reason] = []
     usable: list[int] = []
     for name in names:
@@ -251,12 +282,12 @@ def _scopes_allow(
 
 
 def _scopes_asked(question: Question, rule: Rule, facts: Facts) -> list[str]:
-    """The active scopes that the question rests on: the one that it names, or those that name its resource."""
+    """The active scopes that the question rests on: what it names, or those that name its resource."""
     return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope))
 
 
 def _rests_on(question: Question, rule: Rule, name: str, scope: HeldScope) -> bool:
-    if question.scope is not None and question.scope != name:
+    if question.scope is not None and not stands_for(question.scope, name):
         return False
     if question.resource is None or rule.grants is None:
         return question.scope is not None

@@ -1,4 +1,4 @@
-"""What an active scope names that the agent itself goes by (format.md 10). Pure.
+"""What an active scope names that a node itself goes by (format.md 10). Pure.
 
     read_grants     services, routes, peers, storage endpoints and secret references of one scope
     parse_policy    the degraded_mode_policy's section `policy`
@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agent.names import compact
 from snapshot import canonical
 from snapshot.identifiers import is_endpoint, is_id, is_integer
 
@@ -113,9 +112,7 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
         secrets.update(_references(value))
         if kind is not None and grants_here:
             named.update(_named(kind, value))
-    if kind == "endpoints":
-        return Grants(endpoints=frozenset(named), secrets=compact(secrets))
-    return Grants(**({kind: compact(named)} if kind else {}), secrets=compact(secrets))  # type: ignore[arg-type]
+    return Grants(**({kind: frozenset(named)} if kind else {}), secrets=frozenset(secrets))
 
 
 def _holds(name: str, kind: str) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.grants import ALLOWABLE, Policy, parse_policy, read_grants
 from snapshot import canonical
+from snapshot.grants import ALLOWABLE, Policy, parse_policy, read_grants
 
 GOOD = {
     "allow": list(ALLOWABLE),

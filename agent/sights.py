@@ -1,0 +1,49 @@
+"""A service that was seen running under a fresh head: the values, and how the store keeps them. Pure.
+
+    Sight     since when and until when it was seen, by the guarded clock
+    KEPT_S    what was not seen for so long before the head expired counts no more: it asks far more often than that
+    MOST      so many are kept
+
+Nothing is ever seen in an outage, so a sight cannot be had by asking in one, whatever the clock does meanwhile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KEPT_S = 86_400
+WRITTEN_EVERY_S = 3_600
+MOST = 1_024
+PREFIX = "running/"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """`scope`: the one that it was asked about by where that alone could name it (a combined node_runtime)."""
+
+    since: float
+    last: float
+    scope: str | None = None
+
+    def is_old(self, now: float) -> bool:
+        return self.last < now - KEPT_S
+
+    def is_worth_writing(self, written: "Sight | None") -> bool:
+        """The disk need not know each minute; `written` is what it knows."""
+        return written is None or written.scope != self.scope or self.last - written.last >= WRITTEN_EVERY_S
+
+
+def seen_again(before: Sight | None, now: float, scope: str | None = None) -> Sight:
+    """A gap of more than `KEPT_S` is a new beginning."""
+    since = now if before is None or before.is_old(now) else min(before.since, now)
+    return Sight(since, now, scope)
+
+
+def from_rows(rows: Mapping[str, object]) -> dict[str, Sight]:
+    """By service. A row that is none is passed over."""
+    found = {}
+    for key, row in rows.items():
+        if key.startswith(PREFIX) and isinstance(row, dict):
+            scope = row.get("scope")
+            name = key.removeprefix(PREFIX)
+            found[name] = Sight(float(row["since"]), float(row["last"]), None if scope is None else str(scope))
+    return found

@@ -1,0 +1,59 @@
+"""`holdfastctl fleet`, for people: who has refused what, and until when it goes on with what."""
+
+from holdfast.operator_fleet import _render_fleet
+
+REFUSED = {
+    "node_id": "gateway",
+    "scope": "service_assignment/web",
+    "refused": "1.7",
+    "content_hash": "sha256:ab",
+    "since": 1_800_000_000.0,
+    "reason": "validator_refused",
+    "step": 12,
+    "detail": "web: a port is missing",
+    "runs": "1.6",
+    "good_until": 1_800_604_800,
+    "withheld": "",
+}
+ANSWER = {
+    "members": 1,
+    "data_members": 1,
+    "baseline_shortfall": 0,
+    "put_back": "",
+    "states": {"active": 1},
+    "grades": {"fresh": 1},
+    "lag_versions": {},
+    "seconds_since_seen": {},
+    "rejected_joins": {},
+    "stragglers": [],
+    "refusals": [REFUSED],
+    "refusals_total": 1,
+}
+
+
+def lines(capsys, **changes: object) -> str:
+    _render_fleet({**ANSWER, **changes})
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_refusal(capsys) -> None:
+    said = lines(capsys)
+    assert "gateway service_assignment/web 1.7 2027-01-15T08:00:00Z validator_refused: web: a port is missing" in said
+    assert said.endswith("1.6 2027-01-22T08:00:00Z")
+
+
+def test_what_is_not_renewed_says_why(capsys) -> None:
+    said = lines(capsys, refusals=[{**REFUSED, "withheld": "it names what was revoked: web"}])
+    assert said.endswith("1.6 2027-01-22T08:00:00Z, NOT renewed: it names what was revoked: web")
+
+
+def test_where_nothing_runs(capsys) -> None:
+    assert lines(capsys, refusals=[{**REFUSED, "runs": None, "good_until": None}]).endswith("nothing -")
+
+
+def test_more_than_are_named_are_counted(capsys) -> None:
+    assert lines(capsys, refusals_total=81).endswith("and 80 more")
+
+
+def test_none_is_no_table(capsys) -> None:
+    assert "has refused" not in lines(capsys, refusals=[], refusals_total=0)

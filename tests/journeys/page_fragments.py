@@ -1,0 +1,82 @@
+"""Fragments that pages show, and who reads them: the product's own readers, or what the fragment speaks of."""
+
+import configparser
+import re
+import tomllib
+from dataclasses import fields
+
+import yaml
+
+from agent import configuration as agents
+from coordinator import configuration as coordinators
+from coordinator import resources as declared
+from store.journal import MOST_EVENTS
+from store.quarantine import MOST_BYTES, MOST_COPIES
+from tests.citations import ROOT
+from tests.documented_commands import fault
+from tests.source import PACKAGES
+from wire.messages import Heartbeat
+
+
+def agent_toml(text: str) -> agents.Settings:
+    return agents.parse(tomllib.loads(text.partition("\nsystemctl")[0]))
+
+
+def service_table(text: str) -> None:
+    node = {"cluster_id": "raven", "node_id": "gw-1"}
+    coordinator = {"urls": ["https://localhost:7443"], "ca_file": "/etc/holdfast/ca.pem"}
+    assert agents.parse({**tomllib.loads(text), "node": node, "coordinator": coordinator}).services[0].validate
+
+
+def resources(text: str) -> None:
+    assert declared.read({"page.yaml": text})
+
+
+def unit(text: str) -> None:
+    """A unit or a drop-in: sections and keys of systemd's, and a command of ours that can be typed."""
+    made = configparser.ConfigParser(strict=False, comment_prefixes=("#",))
+    made.optionxform = str
+    made.read_string(text)
+    keys = {key for section in made.sections() for key in made[section]}
+    known = {"LoadCredentialEncrypted", "SupplementaryGroups", "SystemCallFilter", "Requires", "After", "ExecStart"}
+    assert keys and keys <= known and set(made.sections()) <= {"Unit", "Service"}
+    if command := made.get("Service", "ExecStart", fallback=""):
+        assert fault(command.removeprefix("/usr/bin/")) == ""
+
+
+def cron(text: str) -> None:
+    fields = text.split(maxsplit=6)
+    assert re.fullmatch(r"(\d+|\*)( (\d+|\*)){4}", " ".join(fields[:5])) and fields[5] == "root"
+    assert fault(re.split(r" [>|]", fields[6])[0]) == ""
+
+
+def targets(text: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = [word for line in text.splitlines() for word in re.split(r"\s{2,}", line)[0].split()[1:]]
+    assert [word for word in named if not re.search(rf"^{word}:", makefile, re.MULTILINE)] == []
+
+
+def packages(text: str) -> None:
+    assert tuple(line.partition("/")[0] for line in text.splitlines()) == PACKAGES
+
+
+def heartbeat(text: str) -> None:
+    """Each member of the message, and no other at its outermost level."""
+    assert {each.name for each in fields(Heartbeat)} <= set(re.findall(r"\w+", text))
+
+
+def scraping(text: str) -> None:
+    """Places that the daemons listen at as they are installed, and rules that the packages carry."""
+    value = yaml.safe_load(text)
+    targets_of = {job["job_name"]: job["static_configs"][0]["targets"] for job in value["scrape_configs"]}
+    assert targets_of["holdfast-coordinator"] == [coordinators.OPTIONAL["listen", "probes"]]
+    assert targets_of["holdfast-agent"]
+    (rules,) = value["rule_files"]
+    installed = (ROOT / "packaging/deb/holdfast-coordinator.install").read_text()
+    assert rules.rpartition("/")[0].removeprefix("/") in installed
+
+
+def disk_of_a_node(text: str) -> None:
+    """The numbers that the product has."""
+    assert f"journal ({MOST_EVENTS:,} events" in text
+    assert f"at most {MOST_COPIES} copies, {MOST_BYTES >> 30} GiB" in text

@@ -1,0 +1,208 @@
+"""What has to be so before a block of a page can be typed: declared files, nodes that joined, requests, keys."""
+
+import json
+import shutil
+from collections.abc import Callable
+
+from tests.citations import ROOT
+from tests.journeys.page_world import World
+
+FABRIC = """\
+kind: Cluster
+id: prod
+spec: {coordinators: ["https://localhost:7443"]}
+---
+kind: Organization
+id: acme
+spec: {name: Acme}
+---
+kind: Node
+id: gateway
+spec:
+  roles: [ingress]
+  organizations: [acme]
+
+---
+
+kind: Service
+id: web
+spec:
+  organization: acme
+  runs_on: {roles: [egress_service]}
+  endpoints: [{name: http, protocol: http, host: 127.0.0.1, port: 8080, exposed: true}]
+---
+kind: Route
+id: web-in
+spec: {organization: acme, service: web, match: {hosts: [www.acme.example]}}
+---
+kind: DegradedModePolicy
+id: standard
+spec: {allow: [continue_services, preserve_routes], max_duration_s: 86400, allow_unconfirmed_start: true}
+"""
+OLD = """\
+kind: Node
+id: store
+spec: {roles: [storage_config], organizations: [acme]}
+---
+kind: StorageEndpoint
+id: old
+spec: {url: "https://old.example:443", node: store}
+---
+"""
+EGRESS = OLD + "kind: Node\nid: egress\nspec: {roles: [egress_service], organizations: [acme]}\n"
+ACTIVE = ("holdfast status --json", '"state": "active"')
+BUNDLES = {
+    "trust_bundle-4.hfs": lambda _: "bundles/trust_bundle-1.hfs",
+    "trust_bundle-5.hfs": lambda _: "bundles/trust_bundle-2.hfs",
+}
+"""The bundles of a cluster that is younger than the page's."""
+
+
+def fabric(world: World) -> None:
+    world.file("fabric/fabric.yaml", world.here(FABRIC))
+
+
+def token_brought(world: World, node: str = "gateway") -> None:
+    """The token, the CA's file and the smallest agent.toml are on the node, whose agent runs."""
+    shutil.move(world.at / "join.token", world.at / "etc/holdfast/join.token")
+    world.agent_toml("prod", node)
+    world.start("holdfast-agent")
+
+
+def another_node(world: World) -> None:
+    """Of whom only a role is revoked."""
+    world.file("egress.yaml", EGRESS)
+    world.good("holdfastctl apply -f egress.yaml --yes")
+
+
+def first_config_key(world: World) -> str:
+    """As its file is named, which `init` made."""
+    files = (world.at / "var/lib/holdfast-coordinator/keys").glob("config-*.pem")
+    return min(files, key=lambda file: file.stat().st_mtime_ns).stem.removeprefix("config-")
+
+
+def joined_anew(world: World) -> None:
+    """A revoked node that was readmitted: a reset, a token, a join."""
+    world.good("systemctl stop holdfast-agent")
+    world.good("holdfast store reset-identity --yes gateway")
+    joins_with_a_token(world)
+
+
+def joins_with_a_token(world: World, node: str = "gateway") -> None:
+    no_token(world)
+    world.good(f"holdfastctl tokens create --node {node} --out join.token")
+    token_brought(world, node)
+    world.until(*ACTIVE)
+
+
+def no_token(world: World) -> None:
+    for place in ("join.token", "etc/holdfast/join.token"):
+        (world.at / place).unlink(missing_ok=True)
+
+
+def bundles_exported(world: World) -> None:
+    world.good("holdfastctl trust export --to bundles")
+
+
+def no_request(world: World) -> None:
+    for path in world.at.glob("*.json"):
+        path.unlink()
+
+
+def value(text: object) -> Callable[[World], str]:
+    return lambda _: str(text)
+
+
+def cluster_of_its_own(world: World) -> None:
+    """What docs/keys.md takes for granted after its first block."""
+    world.start("holdfast-coordinator")
+    world.file("state.yaml", OLD + KEYS_STATE)
+    world.good("holdfastctl apply -f state.yaml --yes")
+
+
+def n7_joined(world: World) -> None:
+    """Who is about to be revoked."""
+    world.good("holdfastctl allow add n7")
+    joins_with_a_token(world, "n7")
+    world.memo["certificate"] = json.loads(world.good("holdfastctl nodes show n7 --json").out)["certificate_sha256"]
+
+
+def mail_revoked_by_a_bundle(world: World) -> None:
+    world.good('holdfastctl revoke service mail --reason "shut down"')
+    world.good("holdfastctl trust export-request --root-key /media/usb/roots")
+
+
+def certificate(world: World) -> str:
+    return world.memo["certificate"]
+
+
+KEYS_STATE = """\
+kind: Node
+id: n7
+spec: {roles: [ingress], organizations: [acme]}
+---
+kind: Organization
+id: acme
+spec: {name: Acme}
+---
+kind: Node
+id: n8
+spec: {roles: [ingress], organizations: [acme]}
+---
+kind: Service
+id: mail
+spec:
+  organization: acme
+  runs_on: {roles: [egress_service]}
+  endpoints: [{name: http, protocol: http, host: 127.0.0.1, port: 8080, exposed: true}]
+"""
+
+
+VECTORS = ROOT / "tests/vectors"
+CONTEXT = VECTORS / "contexts/core.json"
+WHEN = "--now 2027-12-05T16:00:00Z"
+GOOD, BAD = f"{VECTORS}/documents/good-route-policy.hfs {WHEN}", f"documents/secret-url.hfs {WHEN}"
+
+
+def cluster(world: World) -> None:
+    world.good("holdfastctl init prod --url https://coordinator.example:7443 --root-keys-to /media/usb/roots")
+    world.start("holdfast-coordinator")
+
+
+def ca_beside(world: World) -> None:
+    shutil.copy(world.at / "var/lib/holdfast-coordinator/tls/ca.pem", world.at / "ca.pem")
+
+
+def copied(world: World) -> None:
+    shutil.copy(world.at / "renew.json", world.at / "copy-of-renew.json")
+
+
+def examples_beside(world: World) -> None:
+    (world.at / "examples").symlink_to(ROOT / "examples")
+    world.good("holdfastctl init fabric --url https://coordinator.example:7443 --root-keys-to /media/usb/roots")
+    world.start("holdfast-coordinator")
+
+
+def whole_node(world: World) -> None:
+    """A member whose configuration is active."""
+    cluster(world)
+    fabric(world)
+    world.good("holdfastctl apply -f fabric --yes")
+    world.good("holdfastctl allow add gateway")
+    joins_with_a_token(world)
+
+
+def last_config_key(world: World) -> str:
+    """The one that signs alone."""
+    keys = json.loads(world.good("holdfastctl rotate status --json").out)["keys"]
+    (key,) = (each["key_id"] for each in keys if each["purpose"] == "config" and each["status"] == "active")
+    return str(key).removeprefix("sha256:")[:12]
+
+
+def second_root_key(world: World) -> str:
+    (file,) = (world.at / "media/usb2").glob("root-*.pub.pem")
+    return file.name.removeprefix("root-").removesuffix(".pub.pem")
+
+
+def second_root_file(world: World) -> str:
+    return f"/media/usb2/root-{second_root_key(world)}"

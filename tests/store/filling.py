@@ -1,0 +1,28 @@
+"""Every pending slot taken, as a stolen key that signs scopes would, in one transaction."""
+
+from snapshot.container import ManifestRead, Opening, SectionRead
+from snapshot.limits import DEFAULT
+from store.pending import MOST_SLOTS, MOST_WAITING, Pending
+from store.records import PendingRecord
+
+
+def receive(slot: Pending, document) -> Pending:
+    """The whole document, sealed."""
+    slot.receive(Opening(document.envelope_bytes, document.signatures))
+    slot.receive(ManifestRead(document.manifest_bytes))
+    for section in document.sections:
+        slot.receive(SectionRead(section))
+    slot.seal(float(document.envelope.issued_at))
+    return slot
+
+
+def fill_slots(store, document, slots: int = MOST_SLOTS) -> None:
+    """Each with the document, under a scope of its own; half of them wait for its `valid_from`."""
+    with store._environment.write() as transaction:
+        for number in range(slots):
+            record = PendingRecord(f"service_assignment/s{number}")
+            slot = Pending(store._environment, lambda change, _: change(transaction), None, record, DEFAULT)
+            receive(slot, document)
+            if number < MOST_WAITING:
+                slot.wait(document.envelope.valid_from)
+    assert len(store.pending()) == slots
