@@ -93,6 +93,11 @@ class Publisher:
         """Something has changed: look now."""
         self._woken.set()
 
+    def sign_with(self, keys: Sequence[SigningKey]) -> None:
+        """From now on; what was said of the keys before no longer counts."""
+        self.keys = tuple(keys)
+        self.reconsider()
+
     def reconsider(self) -> None:
         """What stood in the way may be gone."""
         self.health.fault = self.health.outlook = ""
@@ -144,10 +149,14 @@ class Publisher:
         if fault:
             self._cannot(fault)
             return False
+        keys = self.keys
         try:
             batch: Batch = await in_compiler(
-                backlog.prepare, self._database, self._backlog, self.keys, self._settings, node_ids, now
+                backlog.prepare, self._database, self._backlog, keys, self._settings, node_ids, now
             )
+            if keys is not self.keys:  # exchanged meanwhile: made, or not made, by keys that are not ours any more
+                self.wake()
+                return True
             self._note(batch)
             await self._put_out([each.publication for each in batch.drafts])
         except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was put back meanwhile

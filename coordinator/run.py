@@ -164,8 +164,7 @@ class Daemon:
             table.add_own(shown.der)
         self.transports.show(shown)
         coordinator.shown.certificate, coordinator.shown.authorities = certificate, authorities
-        coordinator.publisher.keys = keys
-        coordinator.publisher.wake()
+        coordinator.publisher.sign_with(keys)
         await self.keeper.look()  # whoever asks now is told what holds for these keys
         _log.info("reloaded", keys=[key.key_id for key in keys])
 

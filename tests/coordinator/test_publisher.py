@@ -139,6 +139,34 @@ async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Databas
         nursery.cancel_scope.cancel()
 
 
+async def test_new_keys_end_what_was_said_of_the_keys_before(database: Database, monkeypatch) -> None:
+    """rules S40: at once, although the nodes rest by then; and a batch begun with those keys says nothing any more"""
+    press = Press.founded(database, "node-a")
+    made, _ = publisher_of(press, ())
+    prepare, held = publisher.backlog.prepare, []
+
+    def prepare_slowly(*arguments):
+        batch = prepare(*arguments)
+        if held:
+            trio.from_thread.run_sync(held.pop(), press.keys)
+        return batch
+
+    monkeypatch.setattr(publisher.backlog, "prepare", prepare_slowly)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(60):
+            while len(made._resting) == 0:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        made.sign_with(())
+        assert made.health.reason == "" and len(made._resting) == 0
+        faults: list[str] = []
+        monkeypatch.setattr(made, "_cannot", faults.append)
+        held.append(made.sign_with)
+        await published(made)
+        assert faults == [] and made.health.failed == {}
+        nursery.cancel_scope.cancel()
+
+
 async def test_while_the_clock_is_not_believed_nothing_is_signed(database: Database) -> None:
     """rules K47"""
     press = Press.founded(database, "node-a")
