@@ -78,6 +78,12 @@ class Access:
             )
         )
 
+    @property
+    def first(self) -> frozenset[int]:
+        """The uids for which places at the socket are kept: no group, since subordinate ids come with their groups."""
+        named = (rule.uids for rule in self.rules)
+        return frozenset({ROOT_UID, os.geteuid()}).union(*named)
+
     def may_read(self, peer: UnixPeer, scope: str) -> bool:
         return may_administer(peer) or any(True for _ in self._rules_for(peer, scope))
 

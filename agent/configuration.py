@@ -163,7 +163,9 @@ class LocalTable:
 class AccessEntry:
     """`[access."<scope pattern>"]`: the users and groups (by name) that may read these scopes."""
 
-    users: tuple[str, ...] = setting(array(_ACCOUNT), (), "Users that may read, by name.")
+    users: tuple[str, ...] = setting(
+        array(_ACCOUNT), (), "Users that may read, by name. Places at the socket are kept for them."
+    )
     groups: tuple[str, ...] = setting(array(_ACCOUNT), (), "Groups that may read, by name.")
     expired: bool = setting(boolean, False, "Whether they may also read what has expired, with `?expired=allow`.")
 

@@ -85,7 +85,7 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
         [Validator(one.name, one.scopes, one.validate, one.validate_timeout_s) for one in asked], folder, node.threads
     )
     local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
-    server = Server("local", api.routes(), UnixTransport(), local_limits, hosts=HOSTS)
+    server = Server("local", api.routes(), UnixTransport(), local_limits, hosts=HOSTS, first=access.first)
     return Local(front, active, publishing, watching, services, validators, api, server)
 
 

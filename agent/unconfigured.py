@@ -17,6 +17,7 @@ import structlog
 import trio
 
 from agent import local
+from agent.access import Access
 from agent.clock import SystemClock
 from agent.configuration import ConfigurationError, Settings, load, parse
 from snapshot.identifiers import format_time
@@ -79,7 +80,7 @@ async def serve(settings: Settings, *, awaited: Awaited, notifier: Notifier, sto
     """Until `stop` is set, or `awaited` has come. SocketError before anything is served."""
     with local.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
-            server = Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS)
+            server = Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS, first=Access(()).first)
             await nursery.start(local.serve, server, listener, stop, nursery.cancel_scope)
             log.warning("not configured", remedy=REMEDY)
             notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")

@@ -77,6 +77,17 @@ class Connection:
         self._share: Tally | None = None
         self._length: int | None = None
         self._ambiguous = False
+        self._opened = trio.current_time()
+
+    @property
+    def idle(self) -> bool:
+        """Between requests, or before the first."""
+        return self._phase is Phase.IDLE
+
+    @property
+    def since(self) -> float:
+        """When it began to be idle; when it was opened, while it is not."""
+        return self._due - self._limits.idle_s if self.idle and self._due < math.inf else self._opened
 
     # ---- the life of a connection
 

@@ -1,6 +1,6 @@
 """The numbers that a listener holds its callers to, and the tally of how many there are."""
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import dataclass
 
 
@@ -10,6 +10,7 @@ class ListenerLimits:
 
     connections: int = 16_384  # 5,000 nodes hold a long poll and a heartbeat connection each
     connections_each: int = 256
+    reserved: int = 0  # of `connections`, for the callers that the listener puts first; with it, crowding.py
     handshakes: int = 16_384  # at a time, where only those with a pin come in (handshakes.py)
     handshake_s: float = 5.0
     idle_s: float = 75.0
@@ -30,6 +31,7 @@ class ListenerLimits:
 LOCAL = ListenerLimits(
     connections=64,
     connections_each=16,
+    reserved=16,
     head_s=15,
     least_rate=8 * 1024,
     body_bytes=64 * 1024,
@@ -43,28 +45,48 @@ ADMIN = ListenerLimits(
 
 
 class Tally:
-    """How many connections each caller has, within a limit for each and a limit in all."""
+    """How many connections each caller has, within a limit for each and a limit in all. Of the latter, `reserved` are
+    for the callers in `first` alone: the others cannot take them all, however many they are.
+    """
 
-    def __init__(self, each: int, in_all: int) -> None:
+    def __init__(self, each: int, in_all: int, reserved: int = 0, first: Container[Hashable] = ()) -> None:
         self._each = each
         self._in_all = in_all
+        self._reserved = reserved
+        self._first = first
         self._counts: dict[Hashable, int] = {}
         self._total = 0
+        self._others = 0
 
     def __len__(self) -> int:
         return self._total
 
+    def of(self, caller: Hashable) -> int:
+        return self._counts.get(caller, 0)
+
+    def is_first(self, caller: Hashable) -> bool:
+        return caller in self._first
+
+    def has_its_share(self, caller: Hashable) -> bool:
+        """As many as one caller may have."""
+        return self.of(caller) >= self._each
+
     def take(self, caller: Hashable) -> bool:
         """Counts one more, or says no."""
-        count = self._counts.get(caller, 0)
-        if self._total >= self._in_all or count >= self._each:
+        if self.has_its_share(caller) or self._total >= self._in_all:
             return False
-        self._counts[caller] = count + 1
+        if not self.is_first(caller):
+            if self._others >= self._in_all - self._reserved:
+                return False
+            self._others += 1
+        self._counts[caller] = self.of(caller) + 1
         self._total += 1
         return True
 
     def give_back(self, caller: Hashable) -> None:
         self._total -= 1
+        if not self.is_first(caller):
+            self._others -= 1
         self._counts[caller] -= 1
         if not self._counts[caller]:
             del self._counts[caller]

@@ -10,7 +10,7 @@ Cancelling `serve` ends all of it at once.
 
 import contextlib
 import random
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -18,7 +18,8 @@ from typing import Protocol
 import structlog
 import trio
 
-from wire.connection import Connection
+from wire.connection import Cause, Connection
+from wire.crowding import Place, making_room
 from wire.limits import ListenerLimits, Tally
 from wire.peer import Peer
 from wire.routes import Routes
@@ -27,6 +28,7 @@ from wire.shedding import Gate
 
 CAPACITY = 256
 TICK_S = 1.0
+REFUSALS = 64  # that are told so at once: descriptors are not to run out by being polite
 SILENT_S = 1.0  # for a caller that has got in as the listener stops, and has not said anything yet
 
 log = structlog.get_logger(__name__)
@@ -42,6 +44,14 @@ class Opened:
 
     stream: trio.abc.Stream
     peer: Peer
+
+
+@dataclass(eq=False, slots=True)
+class Seat:
+    """What a connection counts for: from before it is opened, until it has ended or had to make room for another."""
+
+    caller: Hashable
+    taken: bool = True
 
 
 class Transport(Protocol):
@@ -64,7 +74,9 @@ class Transport(Protocol):
 
 
 class Server:
-    """`hosts`: the only Host headers that are answered, for local listeners (threats U12)."""
+    """`hosts`: the only Host headers that are answered, for local listeners (threats U12). `first`: the callers, as the
+    transport names them, for whom `limits.reserved` connections are kept.
+    """
 
     def __init__(
         self,
@@ -75,14 +87,16 @@ class Server:
         *,
         gate: Gate | None = None,
         hosts: frozenset[str] | None = None,
+        first: Container[Hashable] = (),
     ) -> None:
         # Chance spreads the return of callers; it keeps no secret.
         gate = gate or Gate(CAPACITY, random.random)
         self._service = Service(name, routes, limits, gate, hosts)
         self._transport = transport
         self._limits = limits
-        self._tally = Tally(limits.connections_each, limits.connections)
-        self._connections: set[Connection] = set()
+        self._tally = Tally(limits.connections_each, limits.connections, limits.reserved, first)
+        self._connections: dict[Connection, Seat] = {}
+        self._refusals = 0
         self._accepting = trio.CancelScope()
         self._came = trio.Event()
         self._left = trio.Event()
@@ -150,11 +164,12 @@ class Server:
     async def _connected(self, raw: trio.SocketStream) -> None:
         """The outermost edge of a connection's task: whatever happens in one, the listener lives."""
         caller = self._transport.caller(raw)
-        if not self._tally.take(caller):
+        seat = self._take_seat(caller)
+        if seat is None:
             await self._refuse(raw)
             return
         try:
-            await self._serve_one(raw)
+            await self._serve_one(raw, seat)
         except TurnedAwayError as reason:
             self._service.statistics.handshakes_failed += 1
             log.info("connection turned away", listener=self._service.name, caller=caller, reason=str(reason))
@@ -162,25 +177,58 @@ class Server:
             self._service.statistics.faults += 1
             log.exception("connection failed", listener=self._service.name, caller=caller)
         finally:
-            self._tally.give_back(caller)
-            self._left.set()
-            self._left = trio.Event()  # a new one here alone: several may wait for the last to leave
+            self._give_back(seat)
             raw.socket.close()
 
-    async def _serve_one(self, raw: trio.SocketStream) -> None:
+    def _take_seat(self, caller: Hashable) -> Seat | None:
+        if self._tally.take(caller) or (self._make_room(caller) and self._tally.take(caller)):
+            return Seat(caller)
+        return None
+
+    def _make_room(self, caller: Hashable) -> bool:
+        """Where places are reserved, somebody may have to go for another (crowding.py)."""
+        if not self._limits.reserved:
+            return False
+        places = {
+            Place(seat.caller, each.idle, each.since): (each, seat)
+            for each, seat in self._connections.items()
+            if seat.taken
+        }
+        goes = making_room(caller, list(places), self._tally)
+        if goes is None:
+            return False
+        connection, seat = places[goes]
+        self._give_back(seat)
+        connection.end(Cause.DISMISSED)
+        return True
+
+    def _give_back(self, seat: Seat) -> None:
+        if not seat.taken:
+            return
+        seat.taken = False
+        self._tally.give_back(seat.caller)
+        self._left.set()
+        self._left = trio.Event()  # a new one here alone: several may wait for the last to leave
+
+    async def _serve_one(self, raw: trio.SocketStream, seat: Seat) -> None:
         opened = await self._transport.open(raw)
         self._service.statistics.accepted += 1
         connection = Connection(opened.stream, raw.socket.fileno(), opened.peer, self._service)
-        self._connections.add(connection)
+        self._connections[connection] = seat
         self._came.set()
         try:
             with self._transport.following(opened, connection):
                 await connection.run()
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
 
     async def _refuse(self, raw: trio.SocketStream) -> None:
         self._service.statistics.turned_away += 1
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._transport.refuse(raw)
+        if self._refusals < REFUSALS:
+            self._refusals += 1
+            try:
+                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._transport.refuse(raw)
+            finally:
+                self._refusals -= 1
         raw.socket.close()

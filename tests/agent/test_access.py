@@ -98,6 +98,13 @@ def test_a_table_replaces_the_default():
     assert access.may_read(peer(1000, 0), "node_runtime")
 
 
+def test_places_at_the_socket_are_for_root_the_agent_and_the_users_that_are_named():
+    """threats D-51: no group, since whoever is in it may have any number of subordinate ids in it, too"""
+    table = {"route_policy": AccessEntry(users=("4400",)), "*": AccessEntry(groups=(str(WEB_GID),))}
+    assert Access.configured(table, SOCKET_GID).first == {0, os.geteuid(), 4400}
+    assert Access.configured({}, SOCKET_GID).first == {0, os.geteuid()}
+
+
 def test_what_has_expired_is_for_whom_the_table_says():
     """protocol.md 4: `?expired=allow` where policy permits; by default whoever reads all"""
     everyone = Access.configured({}, SOCKET_GID)

@@ -131,9 +131,10 @@ async def unix_server(
     limits: ListenerLimits = LIMITS,
     gate: Gate | None = None,
     hosts: frozenset[str] | None = HOSTS,
+    first: frozenset[int] = frozenset({0}),
 ) -> AsyncIterator[tuple[Server, Path]]:
     path = folder / "s.sock"
-    server = Server("test", Routes(*ROUTES, *routes), UnixTransport(), limits, gate=gate, hosts=hosts)
+    server = Server("test", Routes(*ROUTES, *routes), UnixTransport(), limits, gate=gate, hosts=hosts, first=first)
     with unix_listener(path) as listener:
         async with running(server, listener):
             yield server, path

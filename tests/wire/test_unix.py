@@ -6,7 +6,10 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,10 @@ print(answer.partition(b"\\r\\n\\r\\n")[2].decode())
 
 def names(directory: Path) -> list[str]:
     return sorted(each.name for each in directory.iterdir())
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def refusal(path: Path, **options: int) -> SocketFault:
@@ -282,6 +289,111 @@ async def test_connections_are_capped_in_all(tmp_path: Path) -> None:
         assert (await once(path, head())).startswith(b"HTTP/1.1 503 ")
         for stream in held:
             await stream.aclose()
+        with trio.fail_after(30):
+            await server.wait_empty()
+        assert b"200 OK" in await once(path, head())
+
+
+OCCUPY = """
+import json, os, socket, sys
+path, uids, words = json.loads(sys.argv[1])
+for uid in uids:
+    ready, told = os.pipe()
+    if not os.fork():
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        held = [socket.socket(socket.AF_UNIX) for _ in range(16)]
+        for each in held:
+            try:
+                each.connect(path)
+                each.sendall(words.encode())
+            except OSError:
+                pass
+        os.write(told, b".")
+        sys.stdin.read()
+        os._exit(0)
+    os.close(told)
+    os.read(ready, 1)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@asynccontextmanager
+async def occupied(path: Path, uids: list[int], words: str = "") -> AsyncIterator[None]:
+    """While each of these users holds 16 connections, or has tried to. Each has asked with `words`."""
+    command = [sys.executable, "-c", OCCUPY, json.dumps([str(path), uids, words])]
+    async with trio.open_nursery() as nursery:
+        running_it = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
+        process = await nursery.start(running_it)
+        with trio.fail_after(60):
+            assert await process.stdout.receive_some(5) == b"held\n"
+        yield
+        await process.stdin.aclose()
+        await process.wait()
+
+
+@ROOT
+@pytest.mark.parametrize("words", ["", head("/poll").decode(), "GET / HT"], ids=["silent", "polling", "half a head"])
+async def test_many_accounts_do_not_take_the_socket_from_root_or_from_a_service(
+    public_folder: Path, words: str
+) -> None:
+    """threats D-51: six accounts (or one with subordinate ids) with 16 connections each, whatever they do with them.
+    Root and who is named have places of their own; one of the others gets in at the cost of whoever has most.
+    """
+    poll = LongPoll()
+    limits = replace(LIMITS, connections_each=16)
+    routes = (get("/groups", groups), get("/poll", poll))
+    async with unix_server(public_folder, *routes, limits=limits, first=frozenset({0, 4900})) as (server, path):
+        path.chmod(0o666)
+        async with occupied(path, list(range(4000, 4006)), words):
+            assert b"200 OK" in await once(path, head())
+            assert server.connections in (48, 49)  # root's own may be closing
+            assert json.loads(await called(path, 4900, [4900]))["uid"] == 4900
+            assert json.loads(await called(path, 4901, [4901]))["uid"] == 4901
+            held = [await trio.open_unix_socket(path) for _ in range(16)]  # all that is reserved
+            for each in held:
+                await each.send_all(head())
+                assert b"200 OK" in await each.receive_some(4096)
+            assert server.connections in (64, 63)
+            assert json.loads(await called(path, 4900, [4900]))["uid"] == 4900
+            for each in held:
+                await each.aclose()
+        with trio.fail_after(30):
+            await server.wait_empty()
+        assert json.loads(await called(path, 4901, [4901]))["uid"] == 4901
+
+
+@ROOT
+async def test_whoever_has_few_connections_keeps_them(public_folder: Path) -> None:
+    """threats D-51: those who come again and again end connections of their own, and no other's."""
+    limits = replace(LIMITS, connections_each=16)
+    async with unix_server(public_folder, get("/groups", groups), limits=limits, first=frozenset()) as (_, path):
+        path.chmod(0o666)
+        mine = await trio.open_unix_socket(path)  # idle, and the oldest of all
+        await mine.send_all(head())
+        assert b"200 OK" in await mine.receive_some(4096)
+        async with occupied(path, [4000, 4001, 4002, 4003, 4004, 4005, 4000, 4001]):
+            await mine.send_all(head())
+            assert b"200 OK" in await mine.receive_some(4096)
+        await mine.aclose()
+
+
+async def test_refusing_takes_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
+    """A flood that does not read its refusal: beyond 64 at once it is told nothing, and the next caller is served."""
+    async with unix_server(tmp_path, limits=replace(LIMITS, connections_each=2)) as (server, path):
+        held = [await trio.open_unix_socket(path) for _ in range(2)]
+        flood = []
+        before = descriptors()
+        for _ in range(200):
+            flood.append(socket.socket(socket.AF_UNIX))
+            flood[-1].connect(str(path))
+            await trio.lowlevel.checkpoint()
+        ours = descriptors() - before - len(flood)
+        assert ours <= 64 + len(held) + 1  # one is being accepted
+        for each in [*flood, *(stream.socket for stream in held)]:
+            each.close()
         with trio.fail_after(30):
             await server.wait_empty()
         assert b"200 OK" in await once(path, head())

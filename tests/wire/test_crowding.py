@@ -1,0 +1,67 @@
+"""Who ends for whom where a listener is full: decided over what is open."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.crowding import Place, making_room
+from wire.limits import Tally
+
+EACH, IN_ALL, RESERVED = 4, 12, 3
+FIRST = frozenset({"root"})
+
+
+def filled(places: list[Place]) -> Tally:
+    tally = Tally(EACH, IN_ALL, RESERVED, FIRST)
+    for place in places:
+        assert tally.take(place.caller)
+    return tally
+
+
+def test_a_tally_keeps_places_for_the_first() -> None:
+    tally = Tally(each=4, in_all=6, reserved=2, first=frozenset({"root"}))
+    assert [tally.take(who) for who in "aabbc"] == [True, True, True, True, False]
+    assert [tally.take("root") for _ in range(3)] == [True, True, False]
+    tally.give_back("root")
+    assert not tally.take("c")
+    tally.give_back("a")
+    assert tally.take("c")
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "places", "goes"),
+    [
+        ("d", [Place("a", True, 2.0), Place("a", True, 1.0), Place("b", True, 0.0)], 1),
+        ("d", [Place("a", False, 0.0), Place("a", False, 1.0), Place("b", True, 9.0)], 2),
+        ("d", [Place("a", False, 5.0), Place("a", False, 1.0), Place("b", False, 0.0)], 1),
+        ("d", [Place("a", False, 1.0), Place("b", False, 0.0)], None),
+        ("a", [Place("a", False, 1.0), Place("b", False, 0.0)], None),
+        ("d", [Place("root", True, 0.0), Place("root", True, 0.0), Place("root", True, 0.0)], None),
+        ("root", [Place("root", True, 0.0), Place("root", True, 0.0), Place("a", True, 9.0)], 2),
+        ("root", [Place("root", True, 0.0), *(Place("a", False, at) for at in (2.0, 1.0, 3.0))], 2),
+        ("root", [Place("root", True, 0.0), Place("a", False, 0.0)], 0),
+    ],
+)
+def test_whose_connection_ends(newcomer: str, places: list[Place], goes: int | None) -> None:
+    expected = None if goes is None else places[goes]
+    assert making_room(newcomer, places, filled(places)) == expected
+
+
+names = st.sampled_from(["root", "a", "b", "c", "d"])
+opened = st.lists(st.builds(Place, names, st.booleans(), st.floats(0, 100)), max_size=40)
+
+
+@given(opened, names)
+def test_nobody_is_put_out_for_somebody_who_has_as_much(wanted: list[Place], newcomer: str) -> None:
+    tally = Tally(EACH, IN_ALL, RESERVED, FIRST)
+    places = [place for place in wanted if tally.take(place.caller)]
+    goes = making_room(newcomer, places, tally)
+    if tally.of(newcomer) >= EACH:
+        assert goes is None
+    if goes is None:
+        return
+    assert goes.idle or tally.of(goes.caller) > tally.of(newcomer) + 1
+    assert newcomer in FIRST or goes.caller not in FIRST
+    tally.give_back(goes.caller)
+    full_of_others = newcomer not in FIRST and sum(tally.of(name) for name in "abcd") >= IN_ALL - RESERVED
+    assert tally.take(newcomer) is not full_of_others
