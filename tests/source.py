@@ -6,7 +6,7 @@ Read by ast and never imported, so that a test of the floors cannot be fooled by
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,8 +101,14 @@ class Module:
 
 def modules(*packages: str) -> list[Module]:
     """Every module of these packages, or of all."""
-    paths = [path for package in packages or PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [Module(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths]
+    return [module for package in packages or PACKAGES for module in _of_package(package)]
+
+
+@cache
+def _of_package(package: str) -> tuple[Module, ...]:
+    """Read and parsed once a run: no test changes the source."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return tuple(Module(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths)
 
 
 def within(name: str, banned: str) -> bool:

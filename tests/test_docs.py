@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -30,6 +31,7 @@ def commands_named(text):
     return _COMMAND.findall(text)
 
 
+@cache
 def defined():
     """Modules and what stands at their top level, with the members of classes."""
     names = set(PACKAGES)
