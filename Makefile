@@ -1,10 +1,14 @@
 # `make test` sets everything up by itself and runs all tests; `make ci` is what has to pass before anything lands.
+# `make help` lists what there is: each target that has a line behind `##`.
 VENV   := .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: help check test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 27
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
@@ -12,7 +16,7 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator,test,lint]'
 	touch $@
 
-test: $(READY)
+test: $(READY) ## all tests but those that take minutes each
 	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
 
 # The main job from end to end on this machine, in a temporary directory; KEEP=1 leaves it running.
@@ -27,22 +31,27 @@ $(VENV)/.demo: pyproject.toml tests/constraints/newest.txt | demo-packages
 demo-packages:
 	@tools/system-packages demo
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.demo ## the main job from end to end in a temporary directory; KEEP=1 leaves it running
 	@$(BIN)/python -m examples.demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
-lint: $(READY)
+# For every minute: no process is started, and no socket opened.
+CHECKS := $(wildcard tests/test_*.py) tests/snapshot
+check: lint types ## lint, types, the house's own rules, and the document core
+	$(BIN)/python -m pytest -q $(CHECKS) $(ARGS)
+
+lint: $(READY) ## ruff
 	$(BIN)/ruff check .
 
-types: $(READY)
+types: $(READY) ## mypy --strict
 	$(BIN)/mypy
 
 # The pages under docs/ that are made from the code; tests hold them against it.
-docs: $(READY)
+docs: $(READY) ## the pages that are made from the code, anew
 	$(BIN)/python -m tests.pages --write
 	$(BIN)/python -m tests.traceability --write
 
 # Minutes long, as root: power cuts, full and failing disks, kills.
-faults: $(READY)
+faults: $(READY) ## long runs: kills, power cuts, full disks (root)
 	tools/system-packages faults
 	$(BIN)/python -m pytest -m slow tests/faults tests/journeys $(ARGS)
 
@@ -59,10 +68,10 @@ OLD_trixie := '.[coordinator]' 'psycopg[binary]'
 
 UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast
 
-bookworm: .venv-bookworm/.ready
+bookworm: .venv-bookworm/.ready ## the same code on Debian 12's library versions
 	.venv-bookworm/bin/python -m pytest -m 'not slow' $(UNITS) --ignore-glob='*operator*' $(ARGS)
 
-trixie: .venv-trixie/.ready
+trixie: .venv-trixie/.ready ## the same code on Debian 13's library versions
 	.venv-trixie/bin/python -m pytest -m 'not slow' $(UNITS) tests/coordinator $(ARGS)
 
 # The newest versions are those of `make test`.
@@ -72,49 +81,49 @@ newest: test
 WITH_A_COORDINATOR := $(addprefix tests/journeys/test_,two_daemons.py put_back.py agent_download.py identity_reset.py)
 BY_ITSELF := $(filter-out $(WITH_A_COORDINATOR),$(wildcard tests/journeys/test_agent*.py)) \
     tests/journeys/test_outage.py tests/journeys/test_days.py
-journeys: .venv-bookworm/.ready $(READY)
+journeys: .venv-bookworm/.ready $(READY) ## an agent with Debian 12's libraries through whole lives
 	.venv-bookworm/bin/python -m pytest -m 'not slow' $(BY_ITSELF) $(ARGS)
 	HOLDFAST_AGENT_PYTHON='$(CURDIR)/.venv-bookworm/bin/python' \
 	    $(BIN)/python -m pytest -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
 
 # The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
 DEB := build/deb
-deb:
+deb: ## the Debian packages of the last commit: build/deb/*.deb
 	tools/system-packages package
 	packaging/build $(DEB)
 
-deb-lint: deb
+deb-lint: deb ## lintian over them
 	lintian --allow-root --fail-on error,warning --info $(DEB)/*.changes
 
 # Built twice under other conditions: the same bytes.
-deb-reproducible:
+deb-reproducible: ## they are built twice, to the same bytes
 	tools/system-packages package
 	packaging/reproduce
 
 # What a taken-over daemon could still do, as systemd counts it: at most 1.5 of 10.
-deb-exposure:
+deb-exposure: ## what a taken-over daemon could still do, as systemd counts it
 	tools/system-packages package
 	packaging/exposure 15
 
 # The packages on Debian 12 and 13 under systemd: machines are booted, and things broken in them (root). One line a step.
 # STEPS=--list names them, STEPS="--until NAME" ends early, STEPS=--hold leaves the machines up after a failure.
-systemd-test: deb
+systemd-test: deb ## the packages on Debian 12 and 13 under systemd (root)
 	tools/system-packages systemd
 	$(PYTHON) -m tests.systemd --packages $(DEB) $(STEPS)
 
 # The same packages in an emulated machine whose power is really lost (root). Slow: no hardware helps.
-systemd-test-qemu: deb
+systemd-test-qemu: deb ## the same where the power is really lost (root, slow)
 	tools/system-packages qemu
 	$(PYTHON) -m tests.systemd.powerloss --packages $(DEB) $(STEPS)
 
-ci:
+ci: ## what has to pass before anything lands
 	.ci/run
 
 # Coverage-guided, bounded: SECONDS_EACH for each target (container, envelope, sections).
 SECONDS_EACH ?= 60
-fuzz: $(READY)
+fuzz: $(READY) ## coverage-guided fuzzing, bounded
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS_EACH)
 
-clean:
+clean: ## away with all that commands have made here
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

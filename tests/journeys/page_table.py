@@ -75,6 +75,7 @@ INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
 COVERED: dict[str, list[tuple[str, Kind]]] = {
     "ARCHITECTURE.md": [("snapshot/", Reads(packages))],
+    "CONTRIBUTING.md": [("make check", Reads(targets))],
     "README.md": [
         ("make demo", Reads(targets)),
         ("$ git clone", TOUR),
@@ -88,7 +89,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("make deb", Boots("arrival.coordinator_begins_a_cluster", INSTALLED_BY_APT)),
         ("holdfast verify --context", Runs(values={"CONTEXT.json": value(CONTEXT), "FILE...": value(GOOD)})),
         ("REJECTED  documents/", Prints(f"cd {VECTORS} && holdfast verify --context {CONTEXT} {BAD}")),
-        ("make lint types", Reads(targets)),
+        ("make help", Reads(targets)),
     ],
     "docs/admin-api.md": [
         ("holdfastctl operators key alice", Runs(before=cluster)),
