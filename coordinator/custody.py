@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator import signing_key
+from coordinator.acting import as_owner_of
 from coordinator.signing_key import SigningKey, UnusableKeyError
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ED25519, RSA_PSS_SHA256
@@ -37,19 +38,12 @@ def file_name(purpose: str, key: SigningKey) -> str:
 
 def keep(directory: Path, purpose: str, key: SigningKey, passphrase: bytes | None = None) -> Path:
     """The key in a new file of its own in a directory that is ours alone; it is on the disk when this returns."""
-    own_directory(directory)
     path = directory / file_name(purpose, key)
-    signing_key.write_file(path, key, passphrase)
-    give_to_owner_of(directory, path)
-    sync_directory(directory)
+    with as_owner_of(directory):  # what root writes for a service is the service's, which could not read it otherwise
+        own_directory(directory)
+        signing_key.write_file(path, key, passphrase)
+        sync_directory(directory)
     return path
-
-
-def give_to_owner_of(directory: Path, path: Path) -> None:
-    """What root writes into a service's directory belongs to the service, which could not read it otherwise."""
-    if os.geteuid() == 0:
-        owner = directory.stat()
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def own_directory(directory: Path) -> None:

@@ -32,6 +32,7 @@ class Wanted:
     source: Path
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
+    notes: Path | None = None  # a directory of root's, for its note where the state is a service's
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def add(wanted: Wanted, *, actor: str, now: float) -> Made:
 
 
 def _note(wanted: Wanted) -> Path:
-    return wanted.state / f"{wanted.coordinator_id}.incomplete"
+    return new_files.note_in(wanted.state, wanted.notes, f"{wanted.coordinator_id}.incomplete")
 
 
 def _config_keys(source: Path) -> tuple[SigningKey, ...]:

@@ -10,7 +10,7 @@ Stopped anywhere before 3 has committed, the files of the note are removed: at o
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import authority, ceremony, custody, lost_database, new_files, own_certificate, received, signer
+from coordinator.acting import as_owner_of
 from coordinator.authority import Founding
 from coordinator.ceremony import Add, Moment, PublicKey
 from coordinator.database import Database, Transaction
@@ -55,6 +56,7 @@ class Wanted:
     passphrase: bytes | None = field(default=None, repr=False)  # of the root keys
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
     declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
+    notes: Path | None = None  # a directory of root's, for its note where the state is a service's
     settings: Settings = field(default_factory=Settings)
 
 
@@ -89,7 +91,7 @@ def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     others = [wanted.root_keys, *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
     with new_files.directories(wanted.state, others), _opened(wanted) as database:
         is_done = partial(_is_initialised, database)
-        note = wanted.state / NOTE
+        note = new_files.note_in(wanted.state, wanted.notes, NOTE)
         new_files.clear_up(note, is_done)
         if is_done():
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
@@ -119,29 +121,51 @@ def _check(wanted: Wanted) -> None:
 @contextmanager
 def _opened(wanted: Wanted) -> Iterator[Database]:
     """The database, its schema up to date; a file that is new goes again when nothing comes of it."""
-    database = Database(wanted.database_url)
+    database = _OwnersDatabase(wanted.database_url)
     path = Path(str(database.url.database)) if database.is_sqlite else None
     is_new = path is not None and not path.exists()
     try:
         database.claim()
         database.migrate()
         yield database
-        if path is not None:
-            _give(path)
     except BaseException:
         if path is not None and is_new and _holds_nothing(database):
             database.close()
-            for suffix in ("", "-wal", "-shm", ".lock"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            with as_owner_of(path.parent):
+                for suffix in ("", "-wal", "-shm", ".lock"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
         raise
     finally:
         database.close()
 
 
-def _give(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        if (each := Path(f"{path}{suffix}")).exists():
-            custody.give_to_owner_of(path.parent, each)
+class _OwnersDatabase(Database):
+    """What it does with files it does as the account whose directory they lie in."""
+
+    def _as_owner(self) -> AbstractContextManager[None]:
+        return as_owner_of(Path(str(self.url.database)).parent) if self.is_sqlite else nullcontext()
+
+    def claim(self) -> None:
+        with self._as_owner():
+            super().claim()
+
+    def migrate(self) -> str:
+        with self._as_owner():
+            return super().migrate()
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        with self._as_owner(), super().change(actor=actor, now=now) as transaction:
+            yield transaction
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        with self._as_owner(), super().read() as transaction:
+            yield transaction
+
+    def close(self) -> None:
+        with self._as_owner():
+            super().close()
 
 
 def _is_initialised(database: Database) -> bool:

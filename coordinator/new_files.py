@@ -3,9 +3,8 @@
 A note names them before the first is written. It goes last; whoever finds one that was left removes what it names,
 unless what the files are for was done. Each purpose has a note of its own: nobody clears up after another.
 
-The note lies in a directory that may be another account's than ours: root makes a coordinator, whose account then owns
-it. So only a note that we have written is believed, and a directory on the way that has become a link is not followed:
-else that account could have root remove what it likes.
+Root makes a coordinator, whose account then owns the directory. So root works there as that account (acting.py), keeps
+its own note where nobody else can put or move one (`note_in`), and believes only one that it has written.
 """
 
 import os
@@ -15,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coordinator import custody, signing_key
+from coordinator.acting import as_owner_of, is_roots_alone
 from coordinator.refusal import Code, Refused
 from coordinator.signing_key import SigningKey
 
@@ -24,17 +24,25 @@ Files = Sequence[tuple[Path, Callable[[Path], None]]]
 """Each writes itself, in this order."""
 
 
+def note_in(state: Path, roots_own: Path | None, name: str) -> Path:
+    """In `state`; for root, where that is another account's, in a directory of its own if there is one."""
+    is_ours = os.geteuid() != 0 or is_roots_alone(state)
+    place = state if is_ours or roots_own is None or not is_roots_alone(roots_own) else roots_own
+    return place.absolute() / name
+
+
 @contextmanager
 def directories(state: Path, others: Sequence[Path]) -> Iterator[None]:
     """`state` is there, and ours alone; what is new of it and of the others goes again when nothing comes of it."""
     absolute = [each.absolute() for each in (state, *others)]
     new = {each for place in absolute for each in (place, *place.parents) if not each.exists()}
     try:
-        custody.own_directory(state)
+        with as_owner_of(state):
+            custody.own_directory(state)
         yield
     except BaseException:
         for directory in sorted(new, key=lambda each: len(each.parts), reverse=True):
-            with suppress(OSError):  # never made, or somebody has put something there
+            with as_owner_of(directory.parent), suppress(OSError):  # never made, or somebody has put something there
                 directory.rmdir()
         raise
 
@@ -61,8 +69,9 @@ def clear_up(note: Path, is_done: Callable[[], bool]) -> None:
         lines = _own(note).split("\n")
         for line in lines if lines[-1] == _NOTE_END else ():  # a note half written came before all else
             _remove(line)
-    note.unlink()
-    custody.sync_directory(note.parent)
+    with as_owner_of(note.parent):
+        note.unlink()
+        custody.sync_directory(note.parent)
 
 
 def _own(note: Path) -> str:
@@ -104,20 +113,19 @@ def _note(note: Path, files: Sequence[Path]) -> None:
     new = {path.parent for path in files if not path.parent.exists()}
     named = [*map(_without_links, files), *(f"{_without_links(path)}/" for path in sorted(new))]
     lines = [*map(str, named), _NOTE_END]
+    custody.own_directory(note.parent)
     plain_file("\n".join(lines).encode())(note)
     custody.sync_directory(note.parent)
 
 
 def _write(files: Files) -> None:
     for path, write in files:
-        is_new = not path.parent.exists()
-        custody.own_directory(path.parent)
-        if is_new:
-            custody.give_to_owner_of(path.parent.parent, path.parent)
-        write(path)
-        custody.give_to_owner_of(path.parent, path)
+        with as_owner_of(path.parent):
+            custody.own_directory(path.parent)
+            write(path)
     for directory in {path.parent for path, _ in files}:
-        custody.sync_directory(directory)
+        with as_owner_of(directory):
+            custody.sync_directory(directory)
 
 
 def _without_links(path: Path) -> Path:
@@ -127,11 +135,12 @@ def _without_links(path: Path) -> Path:
 
 def _remove(line: str) -> None:
     path = Path(line)
-    if _without_links(path) != path:
+    if line == _NOTE_END or _without_links(path) != path:
         return
-    if line.endswith("/"):
-        with suppress(OSError):  # not empty: somebody else's files are there
-            path.rmdir()
-    elif line != _NOTE_END:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
+    with as_owner_of(path.parent):
+        if line.endswith("/"):
+            with suppress(OSError):  # not empty: somebody else's files are there
+                path.rmdir()
+        else:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                path.unlink()

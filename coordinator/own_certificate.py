@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator import custody
+from coordinator.acting import as_owner_of
 from coordinator.new_files import plain_file
 from coordinator.refusal import Code, Refused
 from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_chain_to_der, pem_to_der
@@ -80,8 +81,8 @@ def _read(pem: bytes) -> Certificate:
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
     beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    plain_file(data, mode)(beside)
-    custody.give_to_owner_of(path.parent, beside)
-    beside.replace(path)
-    custody.sync_directory(path.parent)
+    with as_owner_of(path.parent):
+        beside.unlink(missing_ok=True)
+        plain_file(data, mode)(beside)
+        beside.replace(path)
+        custody.sync_directory(path.parent)

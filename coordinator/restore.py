@@ -8,9 +8,11 @@ as old as the backup. What nodes have seen since finds that out and keeps everyt
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy.engine import make_url
 
@@ -38,21 +40,22 @@ def restore(file: Path, path: Path) -> Restored:
 
     Refused `backup_damaged`, `already_initialised`, `backup_failed`; then nothing has changed.
     """
-    with tempfile.TemporaryDirectory(prefix=".holdfast-restore.") as made:
+    with tempfile.TemporaryDirectory(prefix=".holdfast-restore.") as made, ExitStack() as opened:
         folder = Path(made)
         manifest = backup.verified(file, folder)
         is_new = not path.exists()
         at = configuration.load(folder / backup_files.CONFIGURATION if is_new else path)
         _check(at, manifest)
-        files = _files(folder, manifest, at, path if is_new else None)
+        database = opened.enter_context((folder / manifest.database).open("rb"))
+        files = _files(folder, manifest, at, path if is_new else None, database)
         state = at.keys_directory.absolute().parent
         is_server = manifest.database == database_copy.POSTGRESQL
-        is_done = partial(_is_there, at)
+        note, is_done = new_files.note_in(state, path.absolute().parent, NOTE), partial(_is_there, at)
         with new_files.directories(state, [target.parent for target, _ in files]):
-            new_files.clear_up(state / NOTE, is_done)  # of a restore that was interrupted
+            new_files.clear_up(note, is_done)  # of a restore that was interrupted
             if is_server:
                 database_copy.check_empty(at.database_url)
-            with new_files.together(state / NOTE, files, is_done):
+            with new_files.together(note, files, is_done):
                 if is_server:
                     database_copy.put_back_to_server(folder / manifest.database, at.database_url)
     named = at.database_url if manifest.database == database_copy.SQLITE else "the server's database"
@@ -69,7 +72,7 @@ def _check(at: Configuration, manifest: Manifest) -> None:
 
 
 def _files(
-    folder: Path, manifest: Manifest, at: Configuration, path: Path | None
+    folder: Path, manifest: Manifest, at: Configuration, path: Path | None, database: BinaryIO
 ) -> list[tuple[Path, Callable[[Path], None]]]:
     """Each with what writes it; the database last, since a coordinator would start with it."""
     apart = {manifest.database, backup_files.CONFIGURATION}
@@ -83,7 +86,7 @@ def _files(
     if manifest.database == database_copy.SQLITE:
         target = Path(str(make_url(at.database_url).database))
         _no_log_beside(target)
-        files.append((target, partial(_copied, folder / manifest.database)))
+        files.append((target, partial(_copied, database)))
     return files
 
 
@@ -95,13 +98,13 @@ def _no_log_beside(database: Path) -> None:
             raise Refused(Code.ALREADY_INITIALISED, f"{beside} is there already", remedy="move it away first")
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copied(source: BinaryIO, target: Path) -> None:
     """Whole under another name, then its own: while it has no name, nothing was restored (`_is_there`)."""
     beside = target.with_name(f".{target.name}.new")
     beside.unlink(missing_ok=True)
     plain_file(b"")(beside)
-    with source.open("rb") as old, beside.open("r+b") as new:
-        shutil.copyfileobj(old, new)
+    with beside.open("r+b") as new:
+        shutil.copyfileobj(source, new)
     custody.sync_file(beside)
     beside.rename(target)
 

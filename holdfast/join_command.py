@@ -5,7 +5,6 @@ The agent joins, not this command: it holds the key. The token is never an argum
 
 import json
 import os
-import pwd
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from holdfast import join_by_file
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
 from holdfast.client import AgentDown, Client
 from holdfast.meanings import failure_text
+from holdfast.placing import CannotPlaceError, Placed, place
 
 CONFIGURATION = Path("/etc/holdfast/agent.toml")
 EVERY_S = 0.5
@@ -71,17 +71,17 @@ def command(
         return
     if invited is not None:
         state = None if state_directory is None else state_directory.absolute()
-        place = join_by_file.put_in_place(config, invited, node_id, state)
+        token_place = join_by_file.put_in_place(config, invited, node_id, state)
     else:
         settings = settings or _settings(config)
         _warn_of_first_use(config, settings)
-        place = _token_in_place(settings, token_file)
+        token_place = _token_in_place(settings, token_file)
     if before is None:
         fail(
-            f"the token is kept in {place}; the agent uses it when it starts: systemctl start holdfast-agent",
+            f"the token is kept in {token_place}; the agent uses it when it starts: systemctl start holdfast-agent",
             AGENT_DOWN,
         )
-    joined = _followed(client, before, place, wait_s)
+    joined = _followed(client, before, token_place, wait_s)
     if as_json:
         _say_json("joined", joined)
     else:
@@ -95,12 +95,12 @@ def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _token_in_place(settings: Settings, token_file: Path | None) -> Path:
-    place = settings.token_files()[0]
+    kept = settings.token_files()[0]
     source = token_file or _lying_there(settings)
     token = _token(source)
-    if source != place or not _is_the_agents(place, settings.node.state_directory):
-        _keep(token, place, settings.node.state_directory)
-    return place
+    if source != kept or not _is_the_agents(kept, settings.node.state_directory):
+        _keep(token, kept, settings.node.state_directory)
+    return kept
 
 
 def _say_json(outcome: str, status: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def _lying_there(settings: Settings) -> Path | None:
 
 def _is_the_agents(file: Path, state_directory: Path) -> bool:
     """It lies there for the agent's account already, perhaps where nobody writes."""
-    return file.stat().st_uid == state_directory.stat().st_uid
+    return file.lstat().st_uid == state_directory.stat().st_uid
 
 
 def _token(source: Path | None) -> str:
@@ -159,22 +159,15 @@ def _missing(file: Path) -> NoReturn:
     raise click.UsageError(f"{file} is not there: name the token's file, or - for standard input")
 
 
-def _keep(token: str, place: Path, state_directory: Path) -> None:
+def _keep(token: str, file: Path, state_directory: Path) -> None:
     """Where the agent looks, for its account alone, whole from its first moment."""
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(token + "\n")
-        if os.geteuid() == 0:
-            owner = state_directory.stat()
-            os.chown(temporary, owner.st_uid, owner.st_gid)
-        temporary.rename(place)
+        owner = state_directory.stat()
+        place([Placed(file, f"{token}\n".encode(), 0o600, (owner.st_uid, owner.st_gid))])
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        account = pwd.getpwuid(os.geteuid()).pw_name
-        raise click.UsageError(f"{place}: {error.strerror}, as {account}: run it as root") from None
+        raise click.UsageError(f"{state_directory}: {error.strerror}: run it as root") from None
+    except CannotPlaceError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _status(client: Client) -> Mapping[str, Any] | None:
@@ -184,7 +177,7 @@ def _status(client: Client) -> Mapping[str, Any] | None:
         return None
 
 
-def _followed(client: Client, before: Mapping[str, Any], place: Path, wait_s: int) -> Mapping[str, Any]:
+def _followed(client: Client, before: Mapping[str, Any], token_place: Path, wait_s: int) -> Mapping[str, Any]:
     """The status once it is a member; it ends where it was refused since `before`, or the time is over."""
     said, tried = "", _tries(before)
     deadline = time.monotonic() + wait_s
@@ -192,7 +185,7 @@ def _followed(client: Client, before: Mapping[str, Any], place: Path, wait_s: in
         status = _status(client) or before
         if status["state"] not in OUTSIDE:
             with suppress(OSError):  # a credential goes with its service
-                place.unlink()  # it is good for one join
+                token_place.unlink()  # it is good for one join
             return status
         if _tries(status) > tried and (failure := status.get("join")) is not None:
             if failure["refused"]:

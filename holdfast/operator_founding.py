@@ -40,6 +40,7 @@ def add_further(given: dict[str, object]) -> None:
         state=state,
         source=Path(str(given["source"])).absolute(),
         configuration=None if path.exists() else (path, text),
+        notes=path.absolute().parent,
         **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
     )
     with _telling_of_the_database():
@@ -74,6 +75,7 @@ def _wanted(given: dict[str, object]) -> Wanted:
         passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
         configuration=None if path.exists() else (path, text),
         declared=_declared(given, path),
+        notes=path.absolute().parent,
         **{name: given[name] for name in names},  # type: ignore[arg-type]
     )
 

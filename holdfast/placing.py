@@ -75,7 +75,7 @@ def place(files: Sequence[Placed]) -> None:
         except OSError as error:
             for each in prepared:
                 each.undo()
-            named = error.filename or "a file"
+            named = ", ".join(str(each.path) for each in files)
             raise CannotPlaceError(f"{named}: {error.strerror}; nothing was changed: run it as root") from None
 
 
@@ -84,23 +84,26 @@ def _folders(files: Sequence[Placed]) -> Iterator[list[_Prepared]]:
     descriptors: list[int] = []
     try:
         for file in files:
-            descriptors.append(_folder(file.path))
+            descriptors.append(_folder(file))
         yield [_Prepared(file, folder) for file, folder in zip(files, descriptors, strict=True)]
     finally:
         for each in descriptors:
             os.close(each)
 
 
-def _folder(path: Path) -> int:
+def _folder(file: Placed) -> int:
+    """Ours or root's; or of the account whose the file will be, which can spoil what is its own alone."""
+    folder = file.path.parent
     try:
-        descriptor = os.open(path.parent, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise CannotPlaceError(f"{path.parent}: {error.strerror}; nothing was changed: make this folder") from None
+        raise CannotPlaceError(f"{folder}: {error.strerror}; nothing was changed: make this folder") from None
     found = os.fstat(descriptor)
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & OTHERS_WRITE:
+    trusted = {0, os.geteuid(), *(file.owner or ())[:1]}
+    if found.st_uid not in trusted or found.st_mode & OTHERS_WRITE:
         os.close(descriptor)
-        remedy = f"chmod go-w {path.parent}, and let it be root's"
-        raise CannotPlaceError(f"{path.parent} may be written by others; nothing was changed: {remedy}")
+        remedy = f"chmod go-w {folder}, and let it be root's"
+        raise CannotPlaceError(f"{folder} may be written by others; nothing was changed: {remedy}")
     return descriptor
 
 

@@ -123,9 +123,9 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_root_keeps_keys_for_the_account_whose_directory_it_is(tmp_path: Path) -> None:
+def test_root_keeps_keys_for_the_account_whose_directory_it_is(public_folder: Path) -> None:
     """`holdfastctl init` as root, into the service's own directory, as docs/installing.md says."""
-    place = tmp_path / "keys"
+    place = public_folder / "keys"
     place.mkdir(mode=0o700)
     os.chown(place, 4321, 4321)
     path = custody.keep(place, CONFIG, key("custody 0"))

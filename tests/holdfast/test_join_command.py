@@ -237,3 +237,24 @@ async def test_a_configuration_that_is_not_right(api, tmp_path):
     done = await holdfast("join", "--config", tmp_path / "odd.toml", at=api, stdin=b"")
     assert done.status == 2
     assert "did you mean node?" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+async def test_root_gives_the_agents_account_the_token_and_nothing_else(api, config, tmp_path):
+    """What that account lays where the token goes, a link to root's file or a second name of it, is not given away."""
+    api.state = "unenrolled"
+    put_token(tmp_path / "given")
+    victim = tmp_path / "shadow"
+    victim.write_text("of root")
+    os.chown(tmp_path / "state", 4001, 4002)
+    config.write_text(config.read_text().replace(f"{tmp_path}/join.token", f"{tmp_path}/state/join.token"))
+    place = tmp_path / "state/join.token"
+    place.symlink_to(victim)
+    refused = await holdfast("join", "--config", config, "--token-file", tmp_path / "given", at=api)
+    assert (refused.status, "no plain file" in refused.err) == (2, True)
+    assert (victim.read_text(), victim.stat().st_uid) == ("of root", 0)
+    place.unlink()
+    place.hardlink_to(victim)
+    await holdfast("join", "--config", config, "--token-file", tmp_path / "given", "--wait", 0, at=api)
+    assert (victim.read_text(), victim.stat().st_uid, victim.stat().st_nlink) == ("of root", 0, 1)
+    assert (place.read_text(), place.stat().st_uid) == (TOKEN + "\n", 4001)

@@ -74,3 +74,43 @@ def test_what_fails_leaves_nothing(folder: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(CannotPlaceError, match="make this folder"):
         place([Placed(folder / "none" / "a", b"1", 0o600)])
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+AGENT = (4001, 4002)
+
+
+@AS_ROOT
+def test_what_the_agents_account_lays_in_its_folder_is_not_given_away(folder: Path, tmp_path: Path) -> None:
+    """A second name of root's file stands where the token goes: it is replaced, neither written nor given away."""
+    os.chown(folder, *AGENT)
+    victim = tmp_path / "shadow"
+    victim.write_bytes(b"of root")
+    (folder / "join.token").hardlink_to(victim)
+    place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
+    assert (victim.read_bytes(), victim.stat().st_uid, victim.stat().st_nlink) == (b"of root", 0, 1)
+    found = (folder / "join.token").stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode), shown(folder)) == (AGENT[0], 0o600, {"join.token": b"token"})
+
+
+@AS_ROOT
+@pytest.mark.parametrize("name", ["join.token", f".join.token.{os.getpid()}.new"])
+def test_a_link_that_the_agents_account_lays_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    os.chown(folder, *AGENT)
+    victim = tmp_path / "shadow"
+    victim.write_bytes(b"of root")
+    (folder / name).symlink_to(victim)
+    with pytest.raises(CannotPlaceError, match="nothing was changed"):
+        place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
+    assert (victim.read_bytes(), victim.stat().st_uid) == (b"of root", 0)
+    (folder / name).unlink(missing_ok=True)
+    place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
+    assert shown(folder) == {"join.token": b"token"}
+
+
+@AS_ROOT
+def test_a_folder_of_a_third_account_is_refused(folder: Path) -> None:
+    os.chown(folder, 4003, 4003)
+    with pytest.raises(CannotPlaceError, match="may be written by others"):
+        place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
+    assert shown(folder) == {}
