@@ -62,13 +62,36 @@ class Activating:
 
     async def let_all_go(self) -> None:
         """This node is revoked: section bytes go; identity, trust, marks and the journal stay (rules A9)."""
-        node = self.node
-        if not node.learnt.revoked:
-            node.learnt.revoked = True
-            row = {"at": int(node.now())}
+        node, epoch = self.node, self._revoked_in_epoch()
+        if not node.learnt.revoked or node.learnt.revoked_in_epoch != epoch:
+            row = {"at": int(node.now()), "epoch": epoch}
             await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
+            node.learnt.revoked, node.learnt.revoked_in_epoch = True, epoch
             log.error("this node is revoked: its scopes are let go")
         held = [scope for scope in node.holdings.scopes if scope != TRUST_BUNDLE]
         if held:
             await node.change(node.store.withdraw, *held, now=node.now())
             await node.threads.write(node.store.garbage.run)
+
+    async def come_back(self) -> None:
+        """What a head alone has said is over with the bundle of a higher epoch that does not name this node: the roots
+        have taken back whatever was signed in the epoch before, a stolen key's word as well. What a bundle has said is
+        left by enrolment anew alone (rules A9). StoreError.
+        """
+        node = self.node
+        bundle, epoch = node.holdings.bundle, node.learnt.revoked_in_epoch
+        if node.holdings.revoked or bundle is None or not 0 < epoch < bundle.authority_epoch:
+            return
+        await node.threads.write(node.store.table(Name.HEALTH).delete, REVOKED_ROW)
+        node.learnt.revoked, node.learnt.revoked_in_epoch = False, 0
+        log.warning("no longer revoked: the roots have ended the epoch of the head that said so", epoch=epoch)
+        node.tell()
+
+    def _revoked_in_epoch(self) -> int:
+        """Of the head that revokes this node; 0: the trust bundle does."""
+        holdings, node_id = self.node.holdings, self.node.settings.node.node_id
+        if holdings.bundle is not None and node_id in holdings.bundle.revocations.node_ids:
+            return 0
+        if not holdings.revoked:
+            return self.node.learnt.revoked_in_epoch
+        return holdings.held_head[0]

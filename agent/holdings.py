@@ -80,7 +80,7 @@ class HoldingsReader:
         kept, view = self.store.standing(), self.views.all()
         bundle = self._read_bundle(kept.active.get(TRUST_BUNDLE))
         head = self._read_head(kept.active.get(HEAD))
-        head_revocations = head.revocations if head else Revocations()
+        head_revocations = head.revocations if head and _counts(kept.active[HEAD], bundle) else Revocations()
         revocations = head_revocations.with_bundle(bundle.revocations) if bundle else head_revocations
         roles, organizations = _established(kept.active)
         holder = Holder(
@@ -166,6 +166,14 @@ def _compact(grants: Grants) -> Grants:
     """In little memory; endpoints are few, and are gone through."""
     kept = {kind: compact(getattr(grants, kind)) for kind in Grants.__dataclass_fields__ if kind != "endpoints"}
     return replace(grants, **kept)  # type: ignore[arg-type]
+
+
+def _counts(head: StoredDocument, bundle: TrustBundle | None) -> bool:
+    """Whether what the head revokes still is: a bundle that announces a higher epoch carries all that is revoked, and
+    ends what heads have said before. Without that a stolen config key would revoke nodes and keys for ever, or run the
+    version of the revocations to its end, and no repair by the roots could take it back (format.md 5).
+    """
+    return bundle is None or head.envelope.authority_epoch >= bundle.authority_epoch
 
 
 def is_vouched_for(document: StoredDocument, holder: Holder) -> bool:

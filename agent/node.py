@@ -59,7 +59,8 @@ class Learnt:
     sights: dict[str, Sight] = field(default_factory=dict)  # services that were seen running
     store_fault: str = ""
     certificates: tuple[Thing, ...] = ()  # until when they are good (certificate_ends.py)
-    revoked: bool = False  # kept: left only by enrolment anew (rules A9)
+    revoked: bool = False  # kept: left only by enrolment anew, or as `Activating.come_back` says (rules A9)
+    revoked_in_epoch: int = 0  # of the head that says so, where the trust bundle does not
 
 
 class Node:

@@ -25,6 +25,7 @@ NO_SOURCE_S = 1.0
 HELD_SHARE = 0.5  # an answer sooner than this share of the wait was not held
 NEWS = 200
 POLL_S = 15.0  # rules, Numbers: poll, where no head says otherwise
+MOST_POLL_S = 300.0  # whatever a head says: it comes from whom it would keep us from
 REVOKED = "revoked"
 
 log = structlog.get_logger(__name__)
@@ -105,4 +106,4 @@ class Refresh:
         held = took_s >= HELD_SHARE * self.node.settings.intervals.poll_wait_s
         if source.kind is not Kind.COORDINATOR or not (news or held):
             head = self.node.holdings.head
-            source.poll_in(float(head.poll_after_s) if head else POLL_S)
+            source.poll_in(min(MOST_POLL_S, float(head.poll_after_s)) if head else POLL_S)

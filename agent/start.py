@@ -124,7 +124,9 @@ def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened
     node.learnt.origins = origins.from_row(health.get(origins.ROW))
     node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
     node.learnt.sights = sights.from_rows(opened.store.table(Name.WATERMARKS).items())
-    node.learnt.revoked = health.get(REVOKED_ROW) is not None
+    revoked = health.get(REVOKED_ROW)
+    node.learnt.revoked = revoked is not None
+    node.learnt.revoked_in_epoch = int(revoked.get("epoch", 0)) if isinstance(revoked, dict) else 0
     node.learnt.member = is_member(opened.store, node.holdings)
     node.learnt.other_cluster = _is_for_another_cluster(settings)
     node.facts()  # from now on the outage is timed, and a fresh head is one that was seen

@@ -99,6 +99,7 @@ class Update:
             await self.sources.forget_removed()
             if self.node.store.unfinished:
                 await self.node.change(self.node.store.resume, self.node.now())
+            await self.activating.come_back()
             if self.node.facts().revoked:
                 await self.activating.let_all_go()
                 return AGAIN_S

@@ -263,7 +263,12 @@ def content_is_what_was_signed(case: Case) -> None:
 
 
 def _revocations_do_not_go_back(case: Case) -> None:
-    """Of step 9, and met as soon as it can be: an expired head that goes back is a rollback, and no late one (T24)."""
+    """Of step 9, and met as soon as it can be: an expired head that goes back is a rollback, and no late one (T24).
+
+    Within one epoch: a head of a higher one begins anew, and is judged by whether the bundle announces that.
+    """
+    if case.mark is not None and case.envelope.authority_epoch > case.mark.authority_epoch:
+        return
     if case.head and case.head.revocations.version < case.holder.revocations.version:
         least = f"{case.holder.revocations.version} or later"
         reject(9, Reason.ROLLBACK, least, case.head.revocations.version, "revocations")

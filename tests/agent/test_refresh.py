@@ -3,7 +3,9 @@
 import pytest
 import trio
 
+from coordinator import signer
 from tests.agent.bench import bench
+from tests.fakes.cluster import key
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
 
@@ -44,6 +46,17 @@ async def test_who_holds_no_request_is_asked_later(made, mock_clock):
     rest_s = made.coordinator.poll_again_at - trio.current_time()
     assert rest_s == pytest.approx(made.node.holdings.head.poll_after_s)
     assert made.coordinator.is_rested, "documents may be asked for meanwhile"
+
+
+async def test_a_head_keeps_the_node_from_nobody_for_longer_than_five_minutes(made, mock_clock):
+    """rules X27, K30: whoever can sign a head would else have the last word, and a coordinator that is back none"""
+    head = signer.head(made.server.cluster._claims("head", {}), {}, [key("config-1")], poll_after_s=2**53 - 1)
+    made.server.say(made.server.cluster.forge(head, keys=[key("config-1")], **made.server.times()))
+    await made.outside.refresh.ask(made.coordinator)
+    assert made.node.holdings.head.poll_after_s == 2**53 - 1
+    made.server._generation = (9, 9)
+    await made.outside.refresh.ask(made.coordinator)
+    assert made.coordinator.poll_again_at - trio.current_time() == pytest.approx(300)
 
 
 async def test_a_source_that_fails_rests(made, mock_clock):

@@ -218,15 +218,27 @@ def test_revocations_do_not_go_back(cluster, node):
         {"issued_at": NOW + DAY, "valid_from": NOW + DAY, "refresh_after": NOW + 2 * DAY, "expires_at": NOW + 3 * DAY},
         {"valid_from": NOW + 60},
         {"refresh_after": NOW - DAY},
-        {"authority_epoch": 9},
     ],
-    ids=["good", "expired", "in the future", "not yet valid", "in no order", "of an epoch to come"],
+    ids=["good", "expired", "in the future", "not yet valid", "in no order"],
 )
 def test_revocations_that_go_back_are_met_once_the_manifest_is_read(cluster, node, times):
     """threats T24; format.md 5: whatever its times are, what it is is a rollback"""
     node.take(cluster.head(revocations=Revocations(version=5)))
     back = cluster.forge(cluster.head(revocations=Revocations(version=4)), **times)
     node.refuses(back, 9, Reason.ROLLBACK, then=cluster.head(revocations=Revocations(version=5)))
+
+
+def test_the_versions_of_revocations_begin_anew_with_an_epoch(cluster, node):
+    """threats T16; format.md 5: whoever ran them up has not ended them; what is ahead has the bundle asked for"""
+    node.take(cluster.head(revocations=Revocations(version=2**53 - 1)))
+    still = cluster.snapshot(scope="degraded_mode_policy")
+    cluster.authority_epoch = 2
+    head = cluster.head(revocations=Revocations(version=1))
+    node.refuses(head, 8, Reason.EPOCH_AHEAD, then=still)
+    node.take(cluster.trust_bundle())
+    node.take(head)
+    back = cluster.head(revocations=Revocations(version=0))
+    node.refuses(back, 9, Reason.ROLLBACK, then=cluster.head(revocations=Revocations(version=1)))
 
 
 def test_what_an_expired_head_revoked_stays_revoked(cluster, node):
