@@ -7,10 +7,10 @@ import structlog
 
 from agent import origins
 from agent.admission import Candidate
+from agent.health_rows import REVOKED_ROW
 from agent.node import Node
 from agent.origins import Origin
 from agent.sources import Sources
-from agent.start import REVOKED_ROW
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from store.errors import StoreError
 from store.tables import Name

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent import origins
+from agent.health_rows import REVOKED_ROW
 from agent.identity import FILE, NEXT
-from agent.start import REVOKED_ROW
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.identifiers import HEAD
 from store.disk import Disk

@@ -13,6 +13,7 @@ from agent import endpoint_sets, origins, sights
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.enrolling import roots_of
+from agent.health_rows import OUTAGE_ROW, REVOKED_ROW
 from agent.holdings import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
 from agent.moment import Reading, Stopwatch
 from agent.node import Node
@@ -29,7 +30,6 @@ from store.store import Store
 from store.tables import Name
 
 FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
-OUTAGE_ROW, REVOKED_ROW = "outage", "revoked"
 MOST_ROUNDS = 3  # active, previous, nothing
 
 log = structlog.get_logger(__name__)

@@ -10,9 +10,9 @@ import structlog
 import trio
 
 from agent import standing
+from agent.health_rows import OUTAGE_ROW
 from agent.node import Node
 from agent.standing import Cause, Standing
-from agent.start import OUTAGE_ROW
 from store.errors import StoreError
 from store.tables import Name
 from wire.backoff import LEAST_S

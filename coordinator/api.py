@@ -17,7 +17,7 @@ from coordinator.checkin import Comparison
 from coordinator.collector import NotRecorded
 from coordinator.documents import Document
 from coordinator.heartbeat_form import Heartbeat
-from coordinator.join import Member
+from coordinator.member import Member
 from coordinator.membership import Grant
 from coordinator.publisher import container_of
 from coordinator.refusal import Code, Refused

@@ -9,8 +9,8 @@ from sqlalchemy.engine import Row
 from coordinator import authority, kinds, schema
 from coordinator.affected import Touched, affected
 from coordinator.database import Database, Transaction
-from coordinator.join import Member
 from coordinator.kinds import Resource
+from coordinator.member import Member
 from coordinator.model import Key, MemberEntry, Model
 from snapshot import canonical
 

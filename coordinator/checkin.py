@@ -7,7 +7,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.join import Member, same
+from coordinator.member import Member, is_same_pin
 from coordinator.refusal import Code, Refused
 
 Pair = tuple[int, int]  # (authority_epoch, version or generation)
@@ -63,7 +63,7 @@ def judge(claim: tuple[str, str], pin: str | None, *, cluster_id: str, member: M
         raise Refused(Code.REVOKED, f"{node_id} was revoked")
     if member is None:
         raise Refused(Code.REMOVED, f"{node_id} is no member")
-    if not any(same(pin, known) for known in member.pins):
+    if not any(is_same_pin(pin, known) for known in member.pins):
         raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} is a member with another certificate")
 
 
@@ -75,7 +75,7 @@ def compare(record: Mark | None, reported: Mark | None, *, proven: bool = False)
         return Comparison.NODE_BEHIND
     if theirs > ours:
         return Comparison.PUT_BACK if proven else Comparison.NODE_AHEAD
-    if record is not None and reported is not None and not same(record.content_hash, reported.content_hash):
+    if record is not None and reported is not None and not is_same_pin(record.content_hash, reported.content_hash):
         return Comparison.CONFLICT
     return Comparison.EQUAL
 

@@ -14,31 +14,14 @@ The proof came before (proof.py). The first failure wins and nothing changes (ru
 alone; the sentences are for the audit log (rules J16, H-000-4).
 """
 
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator import tokens
+from coordinator.member import Member, is_same_pin
 from coordinator.proof import JoinRequest
 from coordinator.refusal import Code, Refused
 from coordinator.tokens import Claims, TokenRecord
-
-
-@dataclass(frozen=True)
-class Member:
-    """A node in the catalog."""
-
-    node_id: str
-    kind: str
-    site_id: str
-    certificate_sha256: str
-    next_certificate_sha256: str | None = None
-    revoked: bool = False
-
-    @property
-    def pins(self) -> tuple[str, ...]:
-        pins = (self.certificate_sha256, self.next_certificate_sha256)
-        return tuple(pin for pin in pins if pin is not None)
 
 
 @dataclass(frozen=True)
@@ -103,13 +86,13 @@ class _Case:
     @property
     def shows_own_pin(self) -> bool:
         member = self.state.member
-        return member is not None and any(same(self.fingerprint, pin) for pin in member.pins)
+        return member is not None and any(is_same_pin(self.fingerprint, pin) for pin in member.pins)
 
     @property
     def is_renewal(self) -> bool:
         """A member that TLS knew by a pinned certificate brings a new one."""
         member, known = self.state.member, self.request.connection_certificate
-        return member is not None and known is not None and any(same(known, pin) for pin in member.pins)
+        return member is not None and known is not None and any(is_same_pin(known, pin) for pin in member.pins)
 
 
 def decide(request: JoinRequest, state: JoinState, now: float) -> Decision:
@@ -118,11 +101,6 @@ def decide(request: JoinRequest, state: JoinState, now: float) -> Decision:
     for step in STEPS:
         step(case)
     return _admit(case)
-
-
-def same(left: str, right: str | None) -> bool:
-    """Pins are compared in constant time (threats D-36)."""
-    return right is not None and hmac.compare_digest(left.encode(), right.encode())
 
 
 def cluster_is_ours(case: _Case) -> None:
@@ -164,7 +142,7 @@ def operator_allows(case: _Case) -> None:
             f"peer {case.request.node_id} is not an authorized cluster member",
             remedy="holdfastctl allow",
         )
-    if allowed.certificate_sha256 is not None and not same(case.fingerprint, allowed.certificate_sha256):
+    if allowed.certificate_sha256 is not None and not is_same_pin(case.fingerprint, allowed.certificate_sha256):
         raise Refused(
             Code.UNAUTHORIZED_PEER, f"peer {case.request.node_id} shows another certificate than its entry fixes"
         )

@@ -12,8 +12,9 @@ from sqlalchemy.engine import Row
 
 from coordinator import authority, catalog, heartbeats, nonces, operators, schema
 from coordinator.database import Database, Transaction
-from coordinator.join import Allowed, Decision, JoinState, Member, decide
+from coordinator.join import Allowed, Decision, JoinState, decide
 from coordinator.kinds import Node
+from coordinator.member import Member
 from coordinator.proof import JoinRequest, Verifier
 from coordinator.refusal import Code, Refused
 from coordinator.tokens import TokenRecord, jti_of

@@ -4,7 +4,7 @@ import pytest
 import structlog.testing
 import trio
 
-from agent.start import OUTAGE_ROW
+from agent.health_rows import OUTAGE_ROW
 from agent.status import LOOK_EVERY_S, Status
 from store.tables import Name
 from tests.agent.bench import bench

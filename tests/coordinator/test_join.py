@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from coordinator import tokens
-from coordinator.join import STEPS, Allowed, JoinState, Member, decide
+from coordinator.join import STEPS, Allowed, JoinState, decide
+from coordinator.member import Member
 from coordinator.refusal import Code, Refused
 from coordinator.tokens import TokenRecord
 from tests.coordinator.candidates import CLUSTER, NOW, SERVER, TOKEN_KEY, Candidate

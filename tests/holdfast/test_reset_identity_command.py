@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agent.start import REVOKED_ROW
+from agent.health_rows import REVOKED_ROW
 from store.enrolment import Enrolment
 from store.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
