@@ -10,6 +10,8 @@ manifest nor a slow disk holds the event loop.
 from collections.abc import AsyncIterable, Callable
 from typing import TypeVar
 
+import trio
+
 from agent.threads import Threads
 from agent.waiting import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
@@ -85,8 +87,9 @@ async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[byt
             if chunk:
                 await threads.write(arrival.feed, chunk)
         await threads.write(arrival.feed, b"")
-    except Exception:
-        await threads.write(arrival.drop)
+    except BaseException:
+        with trio.CancelScope(shield=True):  # nor does one that is given up
+            await threads.write(arrival.drop)
         raise
     return _required(arrival.slot)
 

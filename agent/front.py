@@ -104,7 +104,7 @@ class Front:
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
         try:
-            return await self.update.importing.take(Chunks(first, chunks), said.kind, "import")
+            return await self.update.importing.take(Chunks(first, chunks), said.kind, "import", said.scope)
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
         except MayNotWaitError as error:

@@ -102,8 +102,11 @@ class Refresh:
         source.poll_in(LEAST_S)
 
     def _pause(self, source: Source, news: bool, took_s: float) -> None:
-        """It is asked again at once, unless it holds no request or has nothing new (protocol.md 1)."""
+        """It is asked again at once, unless it holds no request or has nothing new (protocol.md 1). Without a fresh
+        head the others have their turn in between: one that answers, and knows nothing, would be the only one asked.
+        """
         held = took_s >= HELD_SHARE * self.node.settings.intervals.poll_wait_s
+        held = held and self.node.gate_facts().head_is_fresh(self.node.now())
         if source.kind is not Kind.COORDINATOR or not (news or held):
             head = self.node.holdings.head
             source.poll_in(min(MOST_POLL_S, float(head.poll_after_s)) if head else POLL_S)

@@ -91,6 +91,7 @@ async def serve(
                     nursery.start_soon(_kept_up, node, outside.joining.run)
                     nursery.start_soon(_kept_up, node, outside.refresh_heads)
                     nursery.start_soon(_kept_up, node, outside.bring_up)
+                    nursery.start_soon(_kept_up, node, outside.look_again)
                     nursery.start_soon(_kept_up, node, outside.report)
                     nursery.start_soon(_kept_up, node, outside.certificate_ends.run)
                     nursery.start_soon(_wake_on_hangup, outside.wake)

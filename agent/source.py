@@ -78,6 +78,8 @@ class Source:
     worked_at: float = float("-inf")
     failed_at: float = float("-inf")
     polled_at: float = float("-inf")
+    asked_for_trust_at: float = float("-inf")
+    looked_at: float = float("-inf")  # for trust bundles (second_look.py)
     is_tree: bool = False
 
     def __str__(self) -> str:

@@ -33,6 +33,7 @@ DIRECTORY = "storage_directory"
 NO_PINS: Pins = frozenset()
 ATTENDED_S = 300.0
 MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
+MOST_STORAGE_ASKED = 16  # as many as coordinators: each may take a connection's time, for each document
 NAMED_BY = {Kind.STORAGE: NamedBy.STORAGE, Kind.PEER: NamedBy.PEERS}
 
 log = structlog.get_logger(__name__)
@@ -176,7 +177,7 @@ class Sources:
         if held is None:
             return
         facts, now = self.node.gate_facts(), self.node.now()
-        for url in sorted(held.grants.endpoints):
+        for url in sorted(held.grants.endpoints)[:MOST_STORAGE_ASKED]:
             question = Question("use_storage_endpoints", DIRECTORY, url)
             if not degraded.may(question, facts, now).allowed:
                 continue

@@ -27,19 +27,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class TrustChain:
-    """`refresh` asks the sources; `walk` takes what is there."""
+    """`refresh` asks a source; `walk` takes what is there, one run at a time."""
 
     node: Node
     admission: Admission
-    _asked_at: float = float("-inf")
-    _walking: trio.Lock = field(default_factory=trio.Lock)
+    walking: trio.Lock = field(default_factory=trio.Lock)
 
     async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
         """The bundles above ours from that source; whether one was taken. ClientError for the network's faults."""
         now = trio.current_time()
-        if not urgent and now - self._asked_at < LEAST_PAUSE_S:
+        if not urgent and now - source.asked_for_trust_at < LEAST_PAUSE_S:
             return False
-        self._asked_at = now
+        source.asked_for_trust_at = now
         taken = 0
         while (more := await self.walk(await self._fetch(source), str(source))) == MOST_BUNDLES:
             taken += more
@@ -47,7 +46,7 @@ class TrustChain:
 
     async def walk(self, containers: Sequence[bytes], source: str) -> int:
         """How many were taken. The first that is refused ends the run; what came before it stands."""
-        async with self._walking:
+        async with self.walking:
             return await self._walk(containers, source)
 
     async def _walk(self, containers: Sequence[bytes], source: str) -> int:

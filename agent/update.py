@@ -67,13 +67,22 @@ class Update:
     put_offs: PutOffs = field(default_factory=PutOffs)
     trust_lock: trio.Lock = field(default_factory=trio.Lock)
     _judged_by: object = None
+    _asking: set[trio.CancelScope] = field(default_factory=set)
+    _epoch: int = 0  # of the head that what is asked for is of
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
         self.validation = Validation(self.node, self.admission, self.validators, self.put_offs)
         self.activating = Activating(self.node, self.sources)
         self.importing = Importing(
-            self.node, self.admission, self.validation, self.activating, self.lock, self.head_lock
+            self.node,
+            self.admission,
+            self.validation,
+            self.activating,
+            self.lock,
+            self.head_lock,
+            self.trust.walking,
+            self.give_up_before,
         )
 
     async def run(self) -> None:
@@ -144,7 +153,8 @@ class Update:
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             if isinstance(verdict, Candidate):
                 await self.activating.activate([verdict])
-                await self._planned()
+                self.give_up_before()
+                await self._planned(source)
             return isinstance(verdict, Candidate)
 
     # ---- a round
@@ -158,45 +168,79 @@ class Update:
             self.put_offs.reconsider()
         self._judged_by = judged_by
 
-    async def _planned(self) -> Plan:
-        """The plan, once newer trust is in and what is listed no more is out (rules S3)."""
+    def give_up_before(self) -> None:
+        """With a head of a higher epoch ends what is being asked for by the head before it: who held that one's keys
+        may make it last as long as he likes, and what it brings is refused.
+        """
+        epoch = self.node.holdings.held_head[0]
+        if epoch > self._epoch:
+            for scope in self._asking:
+                scope.cancel()
+        self._epoch = epoch
+
+    @contextmanager
+    def _asked(self) -> Iterator[trio.CancelScope]:
+        """What others are asked for, as long as it is of this epoch."""
+        with trio.CancelScope() as scope:
+            self._asking.add(scope)
+            try:
+                yield scope
+            finally:
+                self._asking.discard(scope)
+
+    async def _planned(self, source: Source | None = None) -> Plan:
+        """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is
+        asked for the trust; a head does not wait for others.
+        """
         planned = plan(self.node.holdings)
         if planned.trust:
-            async with self.trust_lock:  # a head and a round may both want it
-                await self._refresh_trust()
+            with self._asked():
+                async with self.trust_lock:  # a round and a head may both want it
+                    await self._refresh_trust(source)
             planned = plan(self.node.holdings)
         if planned.dropped:
             await self.activating.withdraw(planned.dropped)
         return planned
 
-    async def _refresh_trust(self) -> None:
+    async def _refresh_trust(self, source: Source | None) -> None:
         """From whoever has them: bundles are believed for their signatures (format.md 8)."""
         cause = listed_bundle(self.node.holdings)
         if cause is None or self.put_offs.holds(cause):
             return
-        for source in [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
+        for one in [source] if source else [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
             try:
-                if await self.trust.refresh(source, urgent=True):
+                if await self.trust.refresh(one, urgent=True):
                     return
             except ClientError as error:
-                source.failed(error)
-        self.put_offs.put_off(cause, Why.SOURCES)
+                one.failed(error)
+        if source is None:
+            self.put_offs.put_off(cause, Why.SOURCES)
 
     async def _bring(self, wanted: Sequence[Wanted]) -> None:
         """All that can be had, then one activation; the others are judged by what the first two give (format.md 9)."""
         holder = self.node.holder()
         candidates: list[Candidate] = []
-        for one in wanted:
-            with self._store_may_refuse([Cause.of(one)]):
-                found = await self.fetching.obtain(one, holder)
-            if isinstance(found, Candidate):
-                candidates.append(found)
-                holder = established_by(found.verified, holder)
-            elif found is Outcome.SETTLED:
-                self.put_offs.wait(Cause.of(one), AGAIN_S)
-            else:
-                self.put_offs.put_off(Cause.of(one), Why.SOURCES if found is Outcome.LATER else Why.VERIFIER)
-        await self._take(candidates)
+        try:
+            with self._asked() as asked:
+                for one in wanted:
+                    with self._store_may_refuse([Cause.of(one)]):
+                        found = await self.fetching.obtain(one, holder)
+                    if isinstance(found, Candidate):
+                        candidates.append(found)
+                        holder = established_by(found.verified, holder)
+                    else:
+                        self._rest(one, found)
+        except StoreError:
+            await self._take(candidates)  # what a wide head lists takes its turns
+            raise
+        if not asked.cancelled_caught:
+            await self._take(candidates)
+
+    def _rest(self, wanted: Wanted, outcome: Outcome) -> None:
+        if outcome is Outcome.SETTLED:
+            self.put_offs.wait(Cause.of(wanted), AGAIN_S)
+        else:
+            self.put_offs.put_off(Cause.of(wanted), Why.SOURCES if outcome is Outcome.LATER else Why.VERIFIER)
 
     async def _take(self, candidates: Sequence[Candidate]) -> None:
         """Those that no validator keeps out and that are still listed, in one activation. StoreError."""

@@ -16,6 +16,7 @@ from agent.local import Local
 from agent.node import Node
 from agent.put_off import PutOffs
 from agent.refresh import Refresh
+from agent.second_look import SecondLook
 from agent.showing import Showing
 from agent.sources import Sources
 from agent.start import Opened
@@ -33,6 +34,7 @@ class Upstream:
     update: Update
     reporting: Reporting
     certificate_ends: CertificateEnds
+    second_look: SecondLook
 
     async def aclose(self) -> None:
         """Kept connections go when the agent does, once no task uses them."""
@@ -49,6 +51,11 @@ class Upstream:
         """Once we are a member."""
         await self.joining.joined.wait()
         await self.refresh.run()
+
+    async def look_again(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.second_look.run()
 
     async def report(self) -> None:
         """Likewise."""
@@ -78,4 +85,5 @@ def build(
         update,
         Reporting(node, sources, opened.views, lambda: local.services.notified, uniform),
         CertificateEnds(node, identity),
+        SecondLook(sources, update.trust, uniform),
     )

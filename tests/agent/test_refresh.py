@@ -5,7 +5,7 @@ import trio
 
 from coordinator import signer
 from tests.agent.bench import bench
-from tests.fakes.cluster import key
+from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
 
@@ -37,6 +37,15 @@ async def test_an_answer_without_news_was_held_as_long_as_was_asked(made, mock_c
     assert made.coordinator.may_be_polled
     assert made.node.learnt.checked_in
     assert made.node.holdings.held_head == (1, 1)
+
+
+async def test_who_knows_nothing_newer_than_what_has_expired_gives_the_others_their_turn(made, mock_clock):
+    """rules K50, X27: else one that answers, and knows nothing, would be the only one that is asked"""
+    await trio.sleep(HOUR)
+    assert made.node.standing().state == "degraded"
+    await made.outside.refresh.ask(made.coordinator)
+    assert made.coordinator.is_rested
+    assert not made.coordinator.may_be_polled
 
 
 async def test_who_holds_no_request_is_asked_later(made, mock_clock):

@@ -64,6 +64,18 @@ async def test_what_is_revoked_is_not_asked(one, mock_clock):
         assert shown(sources(one).all()) == [(Kind.COORDINATOR, "127.0.0.1"), (Kind.STORAGE, "storage-2.example")]
 
 
+async def test_a_directory_of_very_many_does_not_hold_a_round(one, mock_clock):
+    """rules X27: whoever signs it could list a hundred thousand that do not answer"""
+    async with one.agent():
+        await one.until_active(STORAGE, 1)
+        many = {f"s{number}": {"url": f"https://s{number:03}.example:8443"} for number in range(200)}
+        one.server.snapshot({"endpoints": many}, STORAGE)
+        one.server.announce()
+        await one.until_active(STORAGE, 2)
+        hosts = [source.endpoint.host for source in sources(one).all() if source.kind is Kind.STORAGE]
+        assert hosts == [f"s{number:03}.example" for number in range(16)]
+
+
 async def test_storage_is_asked_without_a_head_only_if_the_policy_allows(one, mock_clock):
     """rules S55e"""
     async with one.agent():

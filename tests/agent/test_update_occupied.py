@@ -1,0 +1,124 @@
+"""A source that answers just fast enough to be read on holds a round for as long as it likes; never the repair."""
+
+import pytest
+import trio
+
+from agent.chunks import Chunks
+from agent.second_look import EVERY_S
+from store import pending
+from tests.agent.bench import bench
+from tests.fakes.cluster import CLUSTER_ID, HOUR
+from tests.fakes.storage import StorageServer
+from tests.fakes.thief import MADE_ANEW, Thief, repair
+from tests.journeys.lab import ROUTES, lab
+from wire.request import Response
+
+SLOW = 60
+"""Documents that come byte by byte: each holds the round for as long as a document may take."""
+FIRST, NEXT = "GET /v1/documents/service_assignment-s00-1", "GET /v1/documents/service_assignment-s01-1"
+
+
+async def dripping(data):
+    for at in range(0, len(data), 64):
+        yield data[at : at + 64]
+        await trio.sleep(1)
+
+
+async def begun(server, request: str) -> None:
+    with trio.fail_after(HOUR):
+        while request not in server.requests:  # noqa: ASYNC110 - the server has no other word for it
+            await trio.sleep(0.1)
+
+
+@pytest.fixture
+async def held(tmp_path, mock_clock):
+    """A round is under way that is not over for an hour; and the thief goes."""
+    async with lab(tmp_path, mock_clock) as started, bench(started) as one, trio.open_nursery() as nursery:
+        await one.settle()
+        thief = Thief(one.server)
+        for number in range(SLOW):
+            thief.snapshot({"s": {"padding": "x" * 5000}}, f"service_assignment/s{number:02}")
+        one.server.instead = lambda _, data: Response(200, (), dripping(data))
+        thief.say()
+        await one.outside.refresh.ask(one.coordinator)
+        one.round_is_over = trio.Event()
+
+        async def bring_up() -> None:
+            await one.outside.update.bring_up()
+            one.round_is_over.set()
+
+        nursery.start_soon(bring_up)
+        await begun(one.server, FIRST)
+        thief.leave()
+        yield one
+        nursery.cancel_scope.cancel()
+
+
+async def hand_in(one, document) -> str:
+    envelope = document.envelope
+    take = one.outside.update.importing.take
+    return (await take(Chunks(document.to_bytes()), envelope.kind, "import", envelope.scope))["outcome"]
+
+
+async def test_what_is_handed_in_does_not_wait_for_a_round(held, mock_clock):
+    """rules S60, K46: bundles and the head have a path of their own, and the head of the new epoch ends the round"""
+    first, second, head, *documents = repair(held.server)
+    for document in (first, second, head):
+        assert not held.round_is_over.is_set()
+        assert await hand_in(held, document) == "activated"
+    for document in documents:
+        assert await hand_in(held, document) == "activated"
+    assert held.lab.state == "active"
+    assert NEXT not in held.server.requests, "it went on with nothing of his"
+
+
+async def test_what_the_next_head_brings_does_not_wait_for_a_round(held, mock_clock):
+    """rules K46: by the network"""
+    repair(held.server)
+    await held.outside.refresh.ask(held.coordinator)
+    await held.round_is_over.wait()
+    await held.outside.update.bring_up()
+    assert {held.node.holdings.kept.active[scope].version[0] for scope in MADE_ANEW} == {2}
+    assert held.node.store.pending() == []
+    assert NEXT not in held.server.requests
+
+
+async def test_who_has_the_nodes_ear_does_not_keep_the_others_from_being_asked_for_bundles(tmp_path, mock_clock):
+    """rules S44, P25: his head lists a coordinator of his own, which answers for ever; agent.toml's is asked too"""
+    async with lab(tmp_path, mock_clock) as one, StorageServer(one.server, tmp_path / "his").running() as his:
+        his.server.bundles = list(one.server.bundles)
+        async with one.agent():
+            await one.settled()
+            thief = Thief(one.server)
+            section = {"cluster_id": CLUSTER_ID, "coordinators": [his.url]}
+            thief.snapshot({"cluster": section, "node": {"site": "default"}}, "node_bootstrap")
+            his.server.documents = dict(one.server.documents)
+            his.server.say(thief.say())
+            await one.until_active("node_bootstrap", 2)
+            one.server.down = True
+            await one.until(lambda: "POST /v1/heartbeat" in his.server.requests)
+            one.server.down = False
+            thief.leave()
+            repair(one.server)
+            for _ in range(4):
+                his.server.say(thief.head())
+                await trio.sleep(EVERY_S)
+            assert one.node.holdings.bundle.version == 3
+            await one.until_active(ROUTES, 2)
+            one.server.announce()
+            await one.until(lambda: one.state == "active")
+
+
+async def test_a_head_that_lists_more_than_there_are_slots_comes_in_its_turns(tmp_path, mock_clock, monkeypatch):
+    """rules L39: what the slots hold is taken before the round ends with what they do not"""
+    monkeypatch.setattr(pending, "MOST_SLOTS", 8)
+    async with lab(tmp_path, mock_clock) as one, one.agent():
+        await one.settled()
+        names = [f"service_assignment/s{number:02}" for number in range(20)]
+        one.server.snapshot({"node": {}}, "node_bootstrap", roles=["core_mesh", "egress_service"])
+        for name in names:
+            one.server.snapshot({"services": {}}, name)
+        one.server.announce()
+        await one.until(lambda: {one.version(name) for name in names} == {1})
+        assert one.node.store.pending() == []
+        assert one.state == "active"
