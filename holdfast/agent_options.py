@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound, Refused
-from holdfast.shown import shown_lines
+from holdfast.shown import say
 from holdfast.starting import wait_for
 
 # Whether it may be opened, the client finds out, and says what to do.
@@ -61,13 +61,13 @@ asks_the_agent_or_files = partial(asks_the_agent, or_files=True)
 
 
 def fail(text: str, status: int) -> NoReturn:
-    click.echo(f"holdfast: {shown_lines(text)}", err=True)
+    say(f"holdfast: {text}", err=True)
     raise SystemExit(status)
 
 
-def note(text: str) -> None:
-    """Beside the answer, which is on standard output."""
-    click.echo(f"holdfast: {shown_lines(text)}", err=True)
+def note(text: str, *more: str) -> None:
+    """Beside the answer, which is on standard output; `more` are lines."""
+    say(f"holdfast: {text}", *more, err=True)
 
 
 def _status_of(error: HoldfastError) -> int:

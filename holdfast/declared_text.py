@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from wire.printable import escaped
+
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
 _OTHERS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})  # YAML 1.1 takes them for values
 _WIDE = 1 << 20  # no line is folded
@@ -31,4 +33,10 @@ def written(resources: Iterable[Mapping[str, object]]) -> str:
     """One YAML document for each `{kind, id, spec}`."""
     documents = ({name: each[name] for name in ("kind", "id", "spec") if each[name] != {}} for each in resources)
     options: dict[str, Any] = {"explicit_start": True, "sort_keys": False, "default_flow_style": None}
-    return str(yaml.dump_all(documents, Dumper=_Written, width=_WIDE, allow_unicode=True, **options))
+    text = str(yaml.dump_all(documents, Dumper=_Written, width=_WIDE, allow_unicode=True, **options))
+    return "\n".join(escaped(line, _in_quotes) for line in text.split("\n"))
+
+
+def _in_quotes(character: str) -> str:
+    """What is not printable stands between double quotes only, where YAML has escapes."""
+    return f"\\U{ord(character):08X}"

@@ -10,7 +10,7 @@ import click
 from holdfast import completion
 from holdfast.agent_options import EXITS, NO, asks_the_agent
 from holdfast.client import Client
-from holdfast.shown import shown
+from holdfast.shown import say, say_json
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -31,9 +31,9 @@ def command(client: Client, first: str, other: str, scope: str, as_json: bool) -
     older, newer = (held, active) if other == "previous" else (active, held)
     differing = _differing(older, newer)
     if as_json:
-        click.echo(json.dumps(_value(scope, older, newer, differing), indent=2, sort_keys=True))  # noqa: TID251 - an answer, no document
+        say_json(_value(scope, older, newer, differing))
     for line in () if as_json else _lines(older, newer, differing):
-        click.secho(shown(line), fg=COLOURS.get(line[:1]), bold=line.startswith("section"))
+        say(line, fg=COLOURS.get(line[:1]), bold=line.startswith("section"))
     raise SystemExit(NO if differing else 0)
 
 

@@ -1,6 +1,5 @@
 """`holdfast explain SCOPE`: where a scope comes from, why the last one was refused, what happens next and when."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from holdfast.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, REFRESH_REQUIRED, meaning
-from holdfast.shown import shown
+from holdfast.shown import say, say_json
 
 Line = tuple[str, str]
 NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
@@ -32,10 +31,10 @@ def command(client: Client, scope: str, as_json: bool) -> None:
     envelope, details = _envelope(client, scope), _details(client, scope)
     if as_json:
         value = _value(scope, report, status) | {"envelope": envelope or None, "rejections": details}
-        click.echo(json.dumps(value, indent=2, sort_keys=True))  # noqa: TID251 - an answer, no document
+        say_json(value)
         return
     now = unix_seconds(status["now"])
-    click.secho(scope, bold=True)
+    say(scope, bold=True)
     lines = [
         *_holds(scope, report, envelope, now),
         *_origin(status.get("origins", {}).get(scope), report),
@@ -44,7 +43,7 @@ def command(client: Client, scope: str, as_json: bool) -> None:
         *_next(scope, status, report, now),
     ]
     for name, text in lines:
-        click.echo(f"  {name:<14}{shown(text)}")
+        say(f"  {name:<14}{text}")
 
 
 def _value(scope: str, report: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, object]:

@@ -9,7 +9,7 @@ import click
 from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent_or_files, note
 from holdfast.client import FROM_FILES, Client, Expired, Facts, Section
-from holdfast.shown import shown, shown_json
+from holdfast.shown import say, say_signed
 from snapshot.identifiers import format_time
 
 SHOWN = ("source", "generation", "grade", "version", "epoch", "age_s")
@@ -48,16 +48,17 @@ def _get(client: Client, scope: str, section: str | None, *, names: bool, as_jso
         _print(found, {"scope": scope, "section": section} if as_json else None)
     elif names:
         for name, _ in client.whole(scope, expired=expired):
-            click.echo(shown(name))
+            say(name)
     else:
         _print_all(client.whole(scope, expired=expired), scope, as_json=as_json)
 
 
 def _print(found: Section, about: dict[str, object] | None) -> None:
     if about is None:
-        click.echo(shown_json(found.data))
+        say_signed(found.data, nl=True)
     else:
-        click.echo(_opening(about | _known(found.facts)) + b',"value":' + shown_json(found.data) + b"}")
+        opening = _opening(about | _known(found.facts)) + b',"value":'
+        say_signed(opening + found.data + b"}", nl=True, verbatim=False)
 
 
 def _print_all(sections: Iterator[tuple[str, Iterator[Section]]], scope: str, *, as_json: bool) -> None:
@@ -69,23 +70,23 @@ def _print_all(sections: Iterator[tuple[str, Iterator[Section]]], scope: str, *,
             _note(first.facts)
             if as_json:
                 between = _opening({"scope": scope} | _known(first.facts)) + b',"sections":{'
-        click.echo(between + _encoded(name) + b":", nl=False)
-        _print_parts(first, parts)
+        say_signed(between + _encoded(name) + b":")
+        _print_parts(first, parts, verbatim=not as_json)
         between = b","
     end = b"{}" if between == b"{" else b"}"
-    click.echo(end + b"}" if as_json and end == b"}" else end)
+    say_signed(end + b"}" if as_json and end == b"}" else end, nl=True)
 
 
-def _print_parts(first: Section, others: Iterator[Section]) -> None:
+def _print_parts(first: Section, others: Iterator[Section], *, verbatim: bool) -> None:
     """One value: the members of one part after those of the other."""
     held = first.data
     for part in others:
         if len(held) > len(b"{}") and part.data != b"{}":
-            click.echo(shown_json(held[:-1]), nl=False)
+            say_signed(held[:-1], verbatim=verbatim)
             held = b"," + part.data[1:]
         elif held == b"{}":
             held = part.data
-    click.echo(shown_json(held), nl=False)
+    say_signed(held, verbatim=verbatim)
 
 
 def _known(facts: Facts) -> dict[str, object]:

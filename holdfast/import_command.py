@@ -1,7 +1,7 @@
 """`holdfast import FILE...`: documents from another medium, through the agent's whole verification (rules S60, S87)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import click
 from holdfast.agent_options import EXITS, NO, asks_the_agent, note
 from holdfast.client import Client, Refused
 from holdfast.import_order import Carried, in_order
-from holdfast.shown import shown
+from holdfast.shown import say
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
@@ -53,15 +53,15 @@ def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bo
     except Refused as refused:
         if refused.status != UNPROCESSABLE:
             raise
-        note(("" if alone else f"{shown(one.path)}: ") + _explained(refused))
+        note(*_explained(refused, "" if alone else f"{one.path}: "))
         if as_json and not alone:
             _say_json(one, {"outcome": "refused", "reason": refused.code, "step": refused.step})
         return False
     if as_json:
         _say_json(one, outcome)
     else:
-        words = "  ".join(f"{name} {shown(value)}" for name, value in outcome.items())
-        click.echo(words if alone else f"{shown(one.path)}: {words}")
+        words = "  ".join(f"{name} {value}" for name, value in outcome.items())
+        say(words if alone else f"{one.path}: {words}")
     return True
 
 
@@ -88,13 +88,13 @@ def _needless(one: Carried, reader: Status) -> str | None:
 
 
 def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:
-    click.echo(json.dumps({"file": str(one.path), **outcome}))  # noqa: TID251 - a report, no document
+    say(json.dumps({"file": str(one.path), **outcome}))  # noqa: TID251 - a report, no document
 
 
-def _explained(refused: Refused) -> str:
+def _explained(refused: Refused, of: str) -> Iterator[str]:
     where = "" if refused.step is None else f" at step {refused.step}"
-    text = f"refused{where}: {shown(refused.code)}: {shown(refused)}"
+    yield f"{of}refused{where}: {refused.code}: {refused}"
     if refused.code in set(Reason):
         explanation = EXPLANATIONS[Reason(refused.code)]
-        text += f"\n  meaning  {explanation.meaning}\n  to do    {explanation.remedy}"
-    return text
+        yield f"  meaning  {explanation.meaning}"
+        yield f"  to do    {explanation.remedy}"

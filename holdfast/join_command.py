@@ -22,6 +22,7 @@ from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, 
 from holdfast.client import AgentDown, Client
 from holdfast.meanings import failure_text
 from holdfast.placing import CannotPlaceError, Placed, place
+from holdfast.shown import say
 
 CONFIGURATION = Path("/etc/holdfast/agent.toml")
 EVERY_S = 0.5
@@ -85,7 +86,7 @@ def command(
     if as_json:
         _say_json("joined", joined)
     else:
-        click.echo(f"joined: {joined['node_id']} is a member of {joined['cluster_id']} ({joined['state']})")
+        say(f"joined: {joined['node_id']} is a member of {joined['cluster_id']} ({joined['state']})")
 
 
 def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
@@ -105,7 +106,7 @@ def _token_in_place(settings: Settings, token_file: Path | None) -> Path:
 
 def _say_json(outcome: str, status: Mapping[str, Any]) -> None:
     about = {name: status[name] for name in ("node_id", "cluster_id", "state")}
-    click.echo(json.dumps({"outcome": outcome, **about}, sort_keys=True))  # noqa: TID251 - an answer, no document
+    say(json.dumps({"outcome": outcome, **about}, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
 def _settings(config: Path) -> Settings:

@@ -11,6 +11,7 @@ from holdfast.client import Client, Permission, unix_seconds
 from holdfast.clock import wall_clock
 from holdfast.durations import in_words
 from holdfast.meanings import ANSWERS, CAUSES
+from holdfast.shown import say
 
 
 def _running_since(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -40,16 +41,16 @@ def command(
     """
     answer = client.may(action, scope=scope, resource=resource, running_since=running_since)
     if as_json:
-        click.echo(json.dumps(asdict(answer)))  # noqa: TID251 - a report, no document
+        say(json.dumps(asdict(answer)))  # noqa: TID251 - a report, no document
     else:
         _render(action, answer, wall_clock())
     raise SystemExit(0 if answer.allowed else NO)
 
 
 def _render(action: str, answer: Permission, now: float) -> None:
-    word = click.style("yes", fg="green", bold=True) if answer.allowed else click.style("no", fg="red", bold=True)
     lasts = f", for the next {in_words(answer.until - now)}" if answer.until is not None else ""
-    click.echo(f"{word}  {action}: {answer.reason} (mode {answer.mode}){lasts}")
+    say("yes" if answer.allowed else "no", fg="green" if answer.allowed else "red", bold=True, nl=False)
+    say(f"  {action}: {answer.reason} (mode {answer.mode}){lasts}")
     remedy = ANSWERS.get(answer.reason) or CAUSES.get(answer.reason)
     if not answer.allowed and remedy:
-        click.echo(f"     {remedy}")
+        say(f"     {remedy}")

@@ -9,7 +9,7 @@ from coordinator.resources import InvalidResources
 from holdfast import declared_files
 from holdfast import operator_output as output
 from holdfast.operator_socket import DIFFERENT, REFUSED, Asked, Failed, asks_the_coordinator, confirm
-from holdfast.shown import shown
+from holdfast.shown import say
 
 FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 
@@ -85,7 +85,7 @@ def read(places: tuple[Path, ...]) -> dict[str, str]:
         texts = declared_files.read(places)
     except InvalidResources as invalid:
         first = f"{invalid.code}: {len(invalid.problems)} problems; nothing was changed"
-        raise Failed("\n".join([first, *map(str, invalid.problems)]), REFUSED, code=invalid.code) from None
+        raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
     if not texts:
         raise click.UsageError(f"no {' or '.join(declared_files.SUFFIXES)} file in {', '.join(map(str, places))}")
     return texts
@@ -93,11 +93,11 @@ def read(places: tuple[Path, ...]) -> dict[str, str]:
 
 def _render(plan: dict[str, Any]) -> None:
     for line in plan["lines"]:
-        click.echo(shown(line))
+        say(line)
     for warning in plan["warnings"]:
-        click.secho(f"warning: {shown(warning)}", fg="yellow", err=True)
+        say(f"warning: {warning}", fg="yellow", err=True)
     if plan["held_back"]:
-        click.echo(f"holdfastctl: it would be held back: {shown(plan['held_back'])}", err=True)
+        say(f"holdfastctl: it would be held back: {plan['held_back']}", err=True)
 
 
 def _render_unpublished(answer: dict[str, Any]) -> None:

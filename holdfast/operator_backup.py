@@ -16,6 +16,7 @@ from coordinator.configuration import DEFAULT_PATH
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_socket import UNANSWERED, Failed, says_what_is_wrong
+from holdfast.shown import say, say_json
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _PATH = click.Path(path_type=Path)
@@ -55,7 +56,7 @@ def backup(**given: Any) -> None:  # noqa: ANN401 - the options
     answer = {"file": str(made.file), "size": made.size, "removed": list(made.removed), **_about(made.manifest)}
     _show(answer, given["as_json"])
     if not given["as_json"]:
-        click.echo("It holds private keys." if answer["keys"] else "It holds no private keys: keep those elsewhere.")
+        say("It holds private keys." if answer["keys"] else "It holds no private keys: keep those elsewhere.")
 
 
 @backup.command()
@@ -87,7 +88,7 @@ def restore(file: Path, path: Path, as_json: bool) -> None:
               "files": [str(each) for each in made.files]}  # fmt: skip
     _show(answer, as_json)
     if not as_json:
-        click.echo("Next: systemctl start holdfast-coordinator, then holdfastctl status. Nodes that have seen newer "
+        say("Next: systemctl start holdfast-coordinator, then holdfastctl status. Nodes that have seen newer "
                    "versions say so, and nothing is signed until the epoch is raised.")  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def _about(manifest: Any) -> dict[str, Any]:  # noqa: ANN401 - its type is of a 
 
 def _show(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        output.write_json(answer)
+        say_json(answer)
     else:
         output.facts((name.replace("_", " "), value) for name, value in answer.items())
 

@@ -10,6 +10,7 @@ import click
 from coordinator import configuration
 from holdfast import operator_output as output
 from holdfast.operator_socket import says_what_is_wrong
+from holdfast.shown import say, say_json
 from wire.certificate import BadCertificateError, Certificate, names_as_issuer, pem_to_der
 
 _TITLES = {"file": "certificate", "authority": "CA for nodes"}
@@ -46,12 +47,12 @@ def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> Non
         "not_after": output.time(found.not_after),
     }
     if as_json:
-        output.write_json(answer)
+        say_json(answer)
         return
     answer["authority"] = authority or f"not here: no {AUTHORITY} beside it has made it"
-    text = answer.pop("certificate")
+    text = str(answer.pop("certificate"))
     output.facts((_TITLES.get(name, name.replace("_", " ")), value) for name, value in answer.items())
-    click.echo(text, nl=False)
+    say(*text.splitlines())
 
 
 def _authority(place: Path, shown: Certificate) -> Path | None:

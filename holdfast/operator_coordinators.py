@@ -11,6 +11,7 @@ from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_machine import set_up_here, with_a_coordinators_libraries
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.shown import say, say_json
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -82,10 +83,10 @@ def certificate(hosts: tuple[str, ...], ca: Path | None, path: Path, as_json: bo
         "not_after": output.time(made.not_after),
     }
     if as_json:
-        output.write_json(answer)
+        say_json(answer)
         return
     output.facts((name.replace("_", " "), value) for name, value in answer.items())
-    click.echo(RELOAD)
+    say(RELOAD)
 
 
 def _render(answer: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from holdfast.clock import wall_clock
 from holdfast.durations import in_words
 from holdfast.operator_apply import FILES_HELP, read
 from holdfast.operator_socket import NOT_FOUND, REFUSED, Asked, Failed, asks_the_coordinator
+from holdfast.shown import say
 
 MOST_NAMES = 4
 
@@ -75,7 +76,7 @@ def _by_files(
         nodes = drills.declared(Model(cluster_id, found), span, node_ids, Settings())
     except InvalidResources as invalid:
         first = f"{invalid.code}: {len(invalid.problems)} problems"
-        raise Failed("\n".join([first, *map(str, invalid.problems)]), REFUSED, code=invalid.code) from None
+        raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
     except Refused as refused:
         raise Failed(f"{refused.detail}; {refused.remedy}", NOT_FOUND, code=refused.code) from None
     return {**asdict(span), "nodes": [asdict(each) for each in nodes]}
@@ -83,12 +84,12 @@ def _by_files(
 
 def _render(answer: dict[str, Any]) -> None:
     restart = "" if answer["restart_s"] is None else f", restarted after {in_words(answer['restart_s'])}"
-    click.echo(f"an outage of {in_words(answer['lasts_s'])} that begins now{restart}")
+    say(f"an outage of {in_words(answer['lasts_s'])} that begins now{restart}")
     rows = [(node["node_id"], *each) for node in answer["nodes"] for each in _told(node)]
     output.table(("node", "after", "what happens", "why"), rows, nothing="no node is known")
     fenced = [node for node in answer["nodes"] if any(each["mode"] == "fenced" for each in node["states"])]
     count = f"{len(fenced)} of {len(answer['nodes'])}"
-    click.echo(f"fenced before its end, where nothing goes on: {count if fenced else 'no node'}")
+    say(f"fenced before its end, where nothing goes on: {count if fenced else 'no node'}")
 
 
 def _told(node: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

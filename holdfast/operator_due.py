@@ -9,6 +9,7 @@ import click
 from holdfast.client import unix_seconds
 from holdfast.durations import until
 from holdfast.operator_socket import Asked, asks_the_coordinator
+from holdfast.shown import say
 from snapshot.ending import Urgency, short
 
 SOON, ENDED = 1, 3  # exit statuses
@@ -48,9 +49,9 @@ def render_things(things: Iterable[Mapping[str, Any]], now: float | None = None)
     """Three lines each: what ends and when, what happens then, what renews it."""
     for each in things:
         left = "" if now is None else f", {until(each['ends'], now)}"
-        click.echo(f"{_mark(each['urgency']):8} {each['what'].replace('_', ' ')} {short(each['name'])}")
-        click.echo(f"{'':8} {_verb(each['urgency'])} {each['ends']}{left}: {each['then']}")
-        click.echo(f"{'':8} {each['remedy']}")
+        say(f"{_mark(each['urgency']):8} {each['what'].replace('_', ' ')} {short(each['name'])}")
+        say(f"{'':8} {_verb(each['urgency'])} {each['ends']}{left}: {each['then']}")
+        say(f"{'':8} {each['remedy']}")
 
 
 def _render(answer: Mapping[str, Any]) -> None:
@@ -58,9 +59,9 @@ def _render(answer: Mapping[str, Any]) -> None:
     members = answer["members"]
     if members["certificates"]:
         first = members["first_ends"]
-        click.echo(f"\n{members['certificates']} node certificates renew themselves; the first ends {first} (--all)")
+        say("", f"{members['certificates']} node certificates renew themselves; the first ends {first} (--all)")
     words = {Urgency.SOON: "something is due", Urgency.ENDED: "something HAS ENDED"}
-    click.echo(f"\n{words.get(answer['urgency'], 'nothing is due')}")
+    say("", words.get(answer["urgency"], "nothing is due"))
 
 
 def _mark(urgency: str) -> str:

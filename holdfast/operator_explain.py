@@ -10,6 +10,7 @@ import click
 from holdfast import operator_output as output
 from holdfast.operator_apply import FILES_HELP, read
 from holdfast.operator_socket import Asked, asks_the_coordinator
+from holdfast.shown import say, say_json
 
 Fact = tuple[str, object]
 Places = Mapping[tuple[str, str], str]
@@ -85,25 +86,25 @@ def _render_all(answer: dict[str, Any]) -> None:
 def _render_value(answer: dict[str, Any]) -> None:
     """The value alone: another program may read it."""
     for each in answer["sections"]:
-        output.write_json(each["value"])
+        say_json(each["value"])
     if not answer["sections"]:
-        click.echo("it is declared, and not published yet", err=True)
+        say("it is declared, and not published yet", err=True)
 
 
 def _render_one(answer: dict[str, Any]) -> None:
-    click.secho(f"{answer['node_id']} {answer['scope']}", bold=True)
+    say(f"{answer['node_id']} {answer['scope']}", bold=True)
     output.facts([*_rule(answer), *_published(answer), *_who_holds(answer["holders"])])
     if answer["sections"]:
-        click.echo()
+        say()
         sections = ((each["name"], each["size"], _value(answer, each)) for each in answer["sections"])
         output.table(("section", "bytes", "value"), sections, nothing="")
     if answer["entries"]:
-        click.echo()
+        say()
         entries = answer["entries"]
         rows = ((_name(each), _from(each), each["because"], STANDS[each["stands"]]) for each in entries)
         output.table(("entry", "from", "because", "stands"), rows, nothing="")
         if len(entries) < answer["entries_total"]:
-            click.echo(f"{answer['entries_total'] - len(entries)} more: --most, or --section")
+            say(f"{answer['entries_total'] - len(entries)} more: --most, or --section")
 
 
 def _rule(answer: dict[str, Any]) -> Iterator[Fact]:

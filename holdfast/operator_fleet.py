@@ -10,6 +10,7 @@ from holdfast import operator_due
 from holdfast import operator_output as output
 from holdfast.operator_selection import selects_nodes
 from holdfast.operator_socket import DIFFERENT, UNANSWERED, Asked, Failed, asks_the_coordinator
+from holdfast.shown import say
 
 PAGE = 1_000  # stragglers in one answer
 WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
@@ -115,17 +116,17 @@ def _render_status(answer: dict[str, Any]) -> None:
     )
     rows = [(node, scope, why) for node, scopes in publishing["failed"].items() for scope, why in scopes.items()]
     if rows:
-        click.echo()
+        say()
         output.table(("node", "scope", "not published because"), rows, nothing="")
     if answer["due"]:
-        click.echo("\nDue: what ends, and what renews it (all of it: holdfastctl due)\n")
+        say("", "Due: what ends, and what renews it (all of it: holdfastctl due)", "")
         operator_due.render_things(answer["due"])
 
 
 def _render_fleet(answer: dict[str, Any]) -> None:
     short = answer["baseline_shortfall"]
     if answer["put_back"]:
-        click.echo(f"NOT READY: {answer['put_back']}\n")
+        say(f"NOT READY: {answer['put_back']}", "")
     output.facts(
         [
             ("members", answer["members"]),
@@ -138,10 +139,10 @@ def _render_fleet(answer: dict[str, Any]) -> None:
         ]
     )
     rows = ((each["node_id"], each["reason"], _seconds(each["seconds_since_seen"])) for each in answer["stragglers"])
-    click.echo()
+    say()
     output.table(("node", "why", "last seen"), rows, nothing="every node holds what it should")
     if answer["refusals"]:
-        click.echo()
+        say()
         columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
         output.table(columns, map(_refused, answer["refusals"]), nothing="")
         _more(answer["refusals_total"] - len(answer["refusals"]))
@@ -158,7 +159,7 @@ def _refused(each: dict[str, Any]) -> tuple[object, ...]:
 
 def _more(count: int) -> None:
     if count:
-        click.echo(f"and {count} more")
+        say(f"and {count} more")
 
 
 def _seconds(value: float | None) -> str:

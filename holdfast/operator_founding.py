@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from coordinator import configuration, further, initialise, starter
@@ -18,6 +17,7 @@ from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_socket import REFUSED, UNANSWERED, Failed
 from holdfast.operator_trust import new_passphrase
+from holdfast.shown import say, say_json
 
 
 def found(given: dict[str, object]) -> None:
@@ -138,7 +138,7 @@ def _agrees(path: Path, wanted: str) -> None:
 
 def _say(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made
     if given["as_json"]:
-        output.write_json({name: _plain(value) for name, value in asdict(made).items()})
+        say_json({name: _plain(value) for name, value in asdict(made).items()})
     else:
         render(made)
 
@@ -155,9 +155,9 @@ def _render(made: Made) -> None:
             ("first declared", made.declared or "there already; not touched"),
         ]
     )
-    click.echo("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
+    say("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
     folder = made.declared.parent if made.declared else "FILES"
-    click.echo(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
+    say(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
 
 
 def _render_further(made: further.Made) -> None:
@@ -171,7 +171,7 @@ def _render_further(made: further.Made) -> None:
             ("configuration", made.configuration or "there already; not touched"),
         ]
     )
-    click.echo("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
+    say("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
 
 
 def _plain(value: object) -> object:

@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
 from holdfast import operator_output as output
 from holdfast.durations import in_words
+from holdfast.shown import say
 
 Fact = tuple[str, object]
 
 
 def render(answer: dict[str, Any]) -> None:
     output.facts([*_standing(answer), *_identity(answer)])
-    click.echo()
+    say()
     scopes = (
         (each["scope"], each["published"], each["active"], each["expires_at"], _refused(each))
         for each in answer["scopes"]
@@ -21,11 +20,11 @@ def render(answer: dict[str, Any]) -> None:
     output.table(
         ("scope", "published", "active", "good until", "refused last"), scopes, nothing="no scope is published"
     )
-    click.echo()
+    say()
     output.table(
         ("since", "was", "for", "head"), map(_span, answer["history"]), nothing="it has reported nothing of late"
     )
-    click.echo()
+    say()
     events = ((each["at"], each["event"], each["scope"] or "-", each["detail"]) for each in answer["events"])
     output.table(("at", "told", "scope", "detail"), events, nothing="the node has told of nothing yet")
 

@@ -10,6 +10,7 @@ import click
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.shown import say, say_json
 from snapshot.identifiers import is_id
 from wire.certificate import BadCertificateError, Certificate, make_identity, pem_to_der
 
@@ -40,10 +41,10 @@ def key(name: str, out: Path, days: int, as_json: bool) -> None:
     _write_new(files["certificate"], pair.certificate_pem, 0o644)
     answer = {name: str(file) for name, file in files.items()} | _about(pair.der)
     if as_json:
-        output.write_json(answer)
+        say_json(answer)
         return
     output.facts((each.replace("_", " "), value) for each, value in answer.items())
-    click.echo(f"next, on the coordinator's machine: holdfastctl operators add {name} --certificate {name}.crt")
+    say(f"next, on the coordinator's machine: holdfastctl operators add {name} --certificate {name}.crt")
 
 
 @operators.command()

@@ -1,28 +1,22 @@
 """How `holdfastctl` prints: tables for people, JSON for scripts."""
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 
-import click
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.shown import shown
+from holdfast.shown import say, shown
 from snapshot.identifiers import format_time
 
 PIPE_WIDTH = 240  # nothing is cut off where nobody looks at a screen
-
-
-def write_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str) -> None:
     """One line for each row; `nothing` is said where there is none."""
     lines = [[text(cell) for cell in row] for row in rows]
     if not lines:
-        click.echo(nothing)
+        say(nothing)
         return
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:

@@ -7,6 +7,7 @@ import click
 
 from holdfast import operator_output as output
 from holdfast.operator_socket import Asked, asks_the_coordinator
+from holdfast.shown import say
 
 # Read by a person from the top: what others name stands first.
 ORDER = ("Cluster", "Site", "Organization", "Node", "Service", "Route")
@@ -33,7 +34,7 @@ def list_(asked: Asked, kind: str | None) -> None:
 @asks_the_coordinator
 def get(asked: Asked, kind: str, id_: str) -> None:
     """One resource, with every member."""
-    asked.show(asked.get("resources", kind, id_), lambda answer: click.echo(_yaml([answer]), nl=False))
+    asked.show(asked.get("resources", kind, id_), lambda answer: say(*_yaml([answer])))
 
 
 @resources.command()
@@ -42,7 +43,7 @@ def get(asked: Asked, kind: str, id_: str) -> None:
 def export(asked: Asked, kind: str | None) -> None:
     """All of it as YAML that `apply -f` takes back unchanged: to keep, to compare, to begin another cluster with."""
     found = sorted(asked.pages("resources", kind=kind, brief="true"), key=_in_order)
-    asked.show({"resources": found}, lambda answer: click.echo(_yaml(answer["resources"]), nl=False))
+    asked.show({"resources": found}, lambda answer: say(*_yaml(answer["resources"])))
 
 
 def _in_order(entry: dict[str, Any]) -> tuple[int, str, str]:
@@ -50,10 +51,10 @@ def _in_order(entry: dict[str, Any]) -> tuple[int, str, str]:
     return ORDER.index(kind) if kind in ORDER else len(ORDER), kind, entry["id"]
 
 
-def _yaml(entries: list[dict[str, Any]]) -> str:
+def _yaml(entries: list[dict[str, Any]]) -> list[str]:
     from holdfast import declared_text  # noqa: PLC0415 - the writer of YAML: nothing else here waits for it
 
-    return declared_text.written(entries)
+    return declared_text.written(entries).splitlines()
 
 
 def _render(answer: dict[str, Any]) -> None:

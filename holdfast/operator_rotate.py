@@ -9,6 +9,7 @@ from coordinator import custody, wishes
 from holdfast import operator_trust
 from holdfast.operator_signing import Signing, bundle_options, carry_out, drafted, finish_with_key
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator
+from holdfast.shown import say
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ALGORITHMS, ED25519
 
@@ -139,13 +140,13 @@ def _goes_on_without(asked: Asked, key_id: str) -> None:
 
 def _render(answer: dict[str, Any]) -> None:
     operator_trust.render(answer)
-    click.echo()
+    say()
     for key in answer["held"]:
         faults = sorted({fault for fault in key["faults"].values() if fault})
         signs = sorted(scope for scope, fault in key["faults"].items() if not fault)
         what = f"signs {'everything' if not faults else ', '.join(signs) or 'nothing'}"
-        click.echo(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
+        say(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
     if not answer["held"]:
-        click.echo(f"this coordinator holds no config key: put one into {answer['directory']}, and reload it")
+        say(f"this coordinator holds no config key: put one into {answer['directory']}, and reload it")
     for version, count in answer["nodes"].items():
-        click.echo(f"nodes that hold bundle {version}: {count}")
+        say(f"nodes that hold bundle {version}: {count}")

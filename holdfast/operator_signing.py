@@ -18,7 +18,7 @@ from coordinator import custody, signing_requests
 from coordinator.signing_key import SigningKey
 from coordinator.signing_requests import SigningRequest
 from holdfast.operator_socket import REFUSED, UNCONFIRMED, Asked, Failed, confirm
-from holdfast.shown import shown
+from holdfast.shown import say, shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
 
@@ -101,7 +101,7 @@ def drafted(asked: Asked, signing: Signing, *segments: str, body: dict[str, obje
     if not asked.as_json:
         describe(request)
         for each in answer.get("reports", []):
-            click.echo(f"warning: {each['node_id']} reports trust bundle {each['version']}, unproven", err=True)
+            say(f"warning: {each['node_id']} reports trust bundle {each['version']}, unproven", err=True)
     return request
 
 
@@ -137,9 +137,9 @@ def finish_with_key(
             path.unlink()
         raise
     if not asked.as_json:
-        click.echo(f"the new key is {path}")
+        say(f"the new key is {path}")
         if purpose == CONFIG:
-            click.echo("  once the bundle is in:    systemctl reload holdfast-coordinator")
+            say("  once the bundle is in:    systemctl reload holdfast-coordinator")
 
 
 def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequence[Path]) -> SigningRequest:
@@ -170,9 +170,9 @@ def hand_in(asked: Asked, where: str, document: bytes, *, despite_reports: bool 
 
 
 def describe(request: SigningRequest, *, err: bool = False) -> None:
-    click.echo(shown(request.about), err=err)
+    say(request.about, err=err)
     for line in request.changes():
-        click.echo(f"  {shown(line)}", err=err)
+        say(f"  {line}", err=err)
 
 
 def missing(request: SigningRequest) -> str:
@@ -197,7 +197,7 @@ def read_request(path: Path) -> SigningRequest:
 def ask_passphrase(question: str, *, twice: bool = False) -> bytes:
     """Of the person at the terminal; else the next line of standard input."""
     if sys.stdin.isatty():
-        return str(click.prompt(question, hide_input=True, confirmation_prompt=twice, err=True)).encode()
+        return str(click.prompt(shown(question), hide_input=True, confirmation_prompt=twice, err=True)).encode()
     line = sys.stdin.readline().rstrip("\n")
     if not line:
         raise Failed("a passphrase is needed; give --passphrase-file where nobody can be asked", UNCONFIRMED)
@@ -218,7 +218,7 @@ def _write_away(asked: Asked, signing: Signing, request: SigningRequest) -> None
     answer = {"about": request.about, "changes": request.changes(), "request": str(path), "missing": missing(request)}
     asked.say(
         answer,
-        f"written to {path}; {missing(request)}\n"
-        f"  where the root keys are:  holdfastctl trust sign {path.name} --root-key KEY\n"
+        f"written to {path}; {missing(request)}",
+        f"  where the root keys are:  holdfastctl trust sign {path.name} --root-key KEY",
         f"  and back here:            holdfastctl trust import {path.name}",
     )

@@ -1,6 +1,6 @@
 """The coordinator as an operator asks it, and what a refusal says and does (docs/admin-api.md)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,9 +13,8 @@ from click.core import ParameterSource
 
 from coordinator.refusal import Refused
 from coordinator.signing_key import UnusableKeyError
-from holdfast import operator_output
 from holdfast.operator_place import Afar, Place, Socket, UnusablePlaceError
-from holdfast.shown import shown_lines
+from holdfast.shown import say, say_json, shown
 from holdfast.starting import wait_for
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
@@ -38,13 +37,14 @@ _REMEDIES = {
 class Failed(click.ClickException):
     """Ends the command with a line that names the remedy, and an exit status."""
 
-    def __init__(self, message: str, status: int, *, code: str = "") -> None:
+    def __init__(self, message: str, status: int, *, code: str = "", more: Iterable[object] = ()) -> None:
         super().__init__(message)
+        self.more = tuple(more)  # a line each
         self.exit_code = status  # type: ignore[misc]  # click asks the instance
         self.code = code
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - as click has it
-        click.echo(f"holdfastctl: {shown_lines(self.message)}", err=True)
+        say(f"holdfastctl: {self.message}", *self.more, err=True)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Asked:
     def show(self, answer: object, render: Callable[[Any], None]) -> None:
         """The answer as JSON for scripts, or rendered for people."""
         if self.as_json:
-            operator_output.write_json(answer)
+            say_json(answer)
         else:
             render(answer)
 
-    def say(self, answer: object, sentence: str) -> None:
-        self.show(answer, lambda _: click.echo(sentence))
+    def say(self, answer: object, *lines: str) -> None:
+        self.show(answer, lambda _: say(*lines))
 
     def _ask(
         self,
@@ -190,7 +190,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        agreed = click.confirm(question, err=True)
+        agreed = click.confirm(shown(question), err=True)
     except click.Abort:
         raise Failed("nobody answered; give --yes where nobody can be asked", UNCONFIRMED) from None
     if not agreed:
@@ -200,11 +200,12 @@ def confirm(question: str, *, yes: bool) -> None:
 def _refusal(body: Mapping[str, Any]) -> Failed:
     code, message = str(body.get("code", "")), str(body.get("message", "no reason was given"))
     problems = body.get("problems")
+    lines = []
     if isinstance(problems, list):
         lines = [
             f"{each['file']}:{each['line']}: {each['field']}: {each['message']} ({each['remedy']})" for each in problems
         ]
-        message = "\n".join([f"{len(lines)} problems; nothing was changed", *lines])
+        message = f"{len(lines)} problems; nothing was changed"
     elif not message.endswith(")") and code in _REMEDIES:
         message += f" ({_REMEDIES[code]})"
-    return Failed(f"{code}: {message}", NOT_FOUND if code in _NOT_FOUND else REFUSED, code=code)
+    return Failed(f"{code}: {message}", NOT_FOUND if code in _NOT_FOUND else REFUSED, code=code, more=lines)

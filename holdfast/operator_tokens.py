@@ -9,6 +9,7 @@ import click
 from holdfast import operator_output as output
 from holdfast.operator_join_file import facts_for_nodes, join_file_options, new_file, write
 from holdfast.operator_socket import Asked, asks_the_coordinator, confirm
+from holdfast.shown import say
 
 _UNITS = {"": 1, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _LIFETIME = re.compile(r"([1-9][0-9]{0,8})(s|min|h|d)?", re.ASCII)
@@ -88,8 +89,8 @@ def revoke(asked: Asked, jti: str, yes: bool) -> None:
 
 def _render_one(answer: dict[str, Any], out: Path | None) -> None:
     for_whom = f"{_whom(answer)} at {answer['site_id']}"
-    click.echo(f"token {answer['jti']}, until {output.time(answer['expires_at'])}, for {for_whom}", err=True)
-    click.echo(answer["token"] if out is None else str(out))
+    say(f"token {answer['jti']}, until {output.time(answer['expires_at'])}, for {for_whom}", err=True)
+    say(answer["token"] if out is None else str(out))
 
 
 def _render(answer: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from holdfast.operator_signing import (
     write_request,
 )
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
-from holdfast.shown import shown
+from holdfast.shown import say, say_json
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import SUFFIX, ChunkParts
 from snapshot.signature import ALGORITHMS, ED25519
@@ -85,9 +85,9 @@ def sign_request(
     signed = sign(asked_for, keys, passphrase_files)
     write_request(out or request, signed)
     if as_json:
-        output.write_json({"request": str(out or request), **_known(signed)})
+        say_json({"request": str(out or request), **_known(signed)})
     else:
-        click.echo(f"signed: {shown(out or request)}; {missing(signed)}")
+        say(f"signed: {out or request}; {missing(signed)}")
 
 
 @trust.command("show-request")
@@ -98,12 +98,12 @@ def show_request(request: Path, as_json: bool) -> None:
     """What signing a request would do, and which signatures it has. It needs no coordinator."""
     found = read_request(request)
     if as_json:
-        output.write_json({"request": str(request), **_known(found)})
+        say_json({"request": str(request), **_known(found)})
         return
     describe(found)
     for key_id in found.envelope.signers:
-        click.echo(f"  {'signed' if key_id in found.signatures else 'asked '}  {key_id}")
-    click.echo(missing(found))
+        say(f"  {'signed' if key_id in found.signatures else 'asked '}  {key_id}")
+    say(missing(found))
 
 
 def _known(request: SigningRequest) -> dict[str, object]:
@@ -194,9 +194,9 @@ def new_key(
     public = path.with_suffix(".pub.pem")
     public.write_bytes(public_pem(key))
     if as_json:
-        output.write_json({"key_id": key.key_id, "private": str(path), "public": str(public)})
+        say_json({"key_id": key.key_id, "private": str(path), "public": str(public)})
     else:
-        click.echo(f"{key.key_id}\n  private  {path}\n  public   {public}")
+        say(key.key_id, f"  private  {path}", f"  public   {public}")
 
 
 @trust.command("export")
@@ -211,7 +211,7 @@ def export(asked: Asked, to: Path) -> None:
         path = to / f"trust_bundle-{signing_requests.bundle_of(data).version}.hfs"
         path.write_bytes(data)
         paths.append(str(path))
-    asked.say({"files": paths}, "\n".join(paths))
+    asked.say({"files": paths}, *paths)
 
 
 def made_key(purpose: str, to: Path, passphrase: bytes | None, algorithm: str = ED25519) -> tuple[Path, SigningKey]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.clock import wall_clock
+from holdfast.shown import say
 from holdfast.store_root import entered, options
 from snapshot.identifiers import format_time
 from store.disk import refusal
@@ -43,17 +44,17 @@ def command(root: str, cluster: str, typed: str | None, as_json: bool) -> None:
         former = identity_reset.look(store)
         if not former.exists:
             nothing = f"no identity is left in {path}: the node joins with a token, holdfast join"
-            click.echo(_json(former, is_reset=False) if as_json else nothing)
+            say(_json(former, is_reset=False) if as_json else nothing)
             return
         if not former.node_id:
             raise StoreError(StoreFault.STORE_CORRUPT, f"nothing in {store.paths.identity} says whose it is")
-        click.echo(_told(former, name), err=as_json)
+        say(*_told(former, name), err=as_json)
         _confirm(former.node_id, typed, err=as_json)
         try:
             identity_reset.reset(store, held.disk, former, now=wall_clock())
         except OSError as error:
             raise refusal(error) from error
-    click.echo(_json(former, is_reset=True) if as_json else _next(former))
+    say(*([_json(former, is_reset=True)] if as_json else _next(former)))
 
 
 def _json(former: "Identity", *, is_reset: bool) -> str:
@@ -79,19 +80,19 @@ def _opened(root: Root, cluster: str) -> Store:
 
 def _confirm(node_id: str, typed: str | None, *, err: bool) -> None:
     if typed is None:
-        click.echo("Type the node id to go on: ", nl=False, err=err)
+        say("Type the node id to go on: ", nl=False, err=err)
         sys.stdout.flush()
         typed = sys.stdin.readline().strip()
     if typed != node_id:
-        click.echo(f"holdfast store: this is not {typed[:80]!r}, nothing was changed", err=True)
+        say(f"holdfast store: this is not {typed[:80]!r}, nothing was changed", err=True)
         raise SystemExit(1)
 
 
-def _told(former: "Identity", cluster: str) -> str:
+def _told(former: "Identity", cluster: str) -> list[str]:
     until = f", until {format_time(former.not_after)}" if former.not_after is not None else ""
     roots = "pinned root keys" if former.is_enrolled else "no root keys, since none were pinned"
     key = "certificate (its private key is a credential)" if former.given_key else "private key and certificate"
-    lines = [
+    return [
         f"This ends the identity of {former.node_id} in {cluster}{' (revoked)' if former.revoked else ''}.",
         f"  lost  {key} {former.fingerprint}{until}",
         "  lost  the membership: the coordinator is not told, and knows the old certificate until it is replaced",
@@ -99,10 +100,9 @@ def _told(former: "Identity", cluster: str) -> str:
         f"  kept  {roots}, trust bundle, floors and marks, used nonces: nothing older is accepted later",
         f"  kept  the journal; {former.undelivered} events are delivered after the next join",
     ]
-    return "\n".join(lines)
 
 
-def _next(former: "Identity") -> str:
+def _next(former: "Identity") -> list[str]:
     ways = [f"holdfastctl tokens create --node {former.node_id}"]
     if former.revoked:
         ways = [f"holdfastctl nodes readmit {former.node_id}", "the next trust bundle, where it names the node", *ways]
@@ -113,4 +113,4 @@ def _next(former: "Identity") -> str:
     ]
     if former.given_key:
         lines.append("put another key into the credential holdfast.node-key, or the new certificate has the old key")
-    return "\n".join(lines)
+    return lines

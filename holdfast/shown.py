@@ -1,62 +1,73 @@
-"""How text that others wrote reaches a terminal: nothing in it moves the cursor, colours, hides, turns round or begins
-a line. A file name on a stick may hold a line break and the word VERIFIED, a signed section what a terminal obeys.
+"""All that the two commands print: text that others wrote does nothing to a terminal (wire/printable.py has what does).
+A file name on a stick may hold a line break and the word VERIFIED, a signed section what a terminal obeys.
 
-    shown(text)         one line
-    shown_lines(text)   our own lines, in which others' words may stand
-    shown_json(data)    signed JSON: as it is for a program, the same value with escapes for a person
+    say(line, ...)      each one line, whatever stands in it
+    say_json(value)     an answer for scripts; all but ASCII is escaped
+    say_signed(data)    signed JSON: as it is for a program, the same value with escapes for a person
+    shown(text)         what somebody else prints: a cell of a table
+    shown_in(value)     the same for every text of an answer
     usage_shown()       the same for what is said of wrong usage, which quotes file names
 
-Printable is what Unicode says: no control (C0, DEL, C1), no format character (bidi, zero width), no separator but the
-space, nothing private, unassigned or half of a pair. Rejected: ASCII alone, as names in other scripts are good names.
+Nothing else in this package writes to a terminal: tests/test_style.py.
 """
 
-import re
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
-_SUSPECT = re.compile(r"[^ -~]")
+from wire.printable import escaped, printable
+
+shown = printable
 
 
-def shown(value: object) -> str:
-    """What is not printable stands there as an escape."""
-    return _SUSPECT.sub(_escaped, str(value))
+def say(*lines: object, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool | None = None) -> None:
+    """Without any, an empty line."""
+    text = "\n".join(map(shown, lines))
+    click.echo(text if fg is None and bold is None else click.style(text, fg=fg, bold=bold), err=err, nl=nl)  # noqa: TID251
 
 
-def shown_lines(text: str) -> str:
-    return "\n".join(map(shown, text.split("\n")))
+def say_json(value: object) -> None:
+    say(*json.dumps(value, indent=2, sort_keys=True).split("\n"))  # noqa: TID251 - an answer, no document
 
 
-def shown_json(data: bytes) -> bytes:
-    """Bytes of JSON, or a part of it whose characters are whole; verbatim where standard output is no terminal."""
-    return _json_for_people(data) if sys.stdout.isatty() else data
+def say_signed(data: bytes, *, nl: bool = False, verbatim: bool = True) -> None:
+    """Bytes of JSON, or a part of it whose characters are whole; never verbatim where standard output is a terminal."""
+    click.echo(data if verbatim and not sys.stdout.isatty() else json_shown(data), nl=nl)  # noqa: TID251
+
+
+def json_shown(data: bytes) -> bytes:
+    """What is not printable can only stand in a string there, where the escape means the same."""
+    return escaped(data.decode("utf-8", "replace"), _in_json).encode()
+
+
+def shown_in(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The same JSON value, each text and name in it shown."""
+    match value:
+        case dict():
+            return {shown(name): shown_in(each) for name, each in value.items()}
+        case list():
+            return list(map(shown_in, value))
+        case str():
+            return shown(value)
+        case _:
+            return value
 
 
 @contextmanager
 def usage_shown() -> Iterator[None]:
+    """A shell's `*` makes options and arguments of file names."""
     try:
         yield
     except click.UsageError as error:
-        if type(error) is not click.UsageError:  # click's own, which quote
-            raise
-        raise click.UsageError(shown(error.message), error.ctx) from None
+        if isinstance(error, click.MissingParameter) or type(error).show is not click.UsageError.show:
+            raise  # our own words, over several lines
+        raise click.UsageError(shown(error.format_message()), error.ctx) from None
 
 
-def _json_for_people(data: bytes) -> bytes:
-    """What is not printable can only stand in a string there, where this escape means the same."""
-    return _SUSPECT.sub(_escaped_in_json, data.decode("utf-8", "replace")).encode()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-
-
-def _escaped_in_json(found: re.Match[str]) -> str:
-    character = found[0]
-    if character.isprintable():
-        return character
+def _in_json(character: str) -> str:
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

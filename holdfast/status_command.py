@@ -1,9 +1,9 @@
 """`holdfast status`: how this node is, on one screen."""
 
-import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 import click
 from rich.console import Console, RenderableType
@@ -14,6 +14,7 @@ from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent
 from holdfast.client import AgentDown, Client, unix_seconds
 from holdfast.readiness import wait_until_ready
+from holdfast.shown import say_json, shown, shown_in
 from holdfast.status_screen import screen
 
 EVERY_S = 1.0
@@ -36,7 +37,7 @@ def command(client: Client, live: bool, as_json: bool, wait_s: float | None, ser
     if wait_s is not None:
         wait_until_ready(client, service, wait_s)
     if as_json:
-        click.echo(json.dumps(client.status(), indent=2, sort_keys=True))  # noqa: TID251 - a report, no document
+        say_json(client.status())
     elif live:
         _keep_up(client, Console())
     else:
@@ -44,17 +45,17 @@ def command(client: Client, live: bool, as_json: bool, wait_s: float | None, ser
 
 
 def _shown(client: Client) -> RenderableType:
-    status = client.status()
+    status: Mapping[str, Any] = shown_in(client.status())
     # By the agent's clock, which is guarded: this one may be wrong.
     return screen(status, unix_seconds(status["now"]))
 
 
 def _keep_up(client: Client, console: Console) -> None:
     """On a terminal one screen that changes; elsewhere one picture after the other."""
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=console.is_terminal) as shown:
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         for picture in _pictures(client):
             if console.is_terminal:
-                shown.update(picture, refresh=True)
+                live.update(picture, refresh=True)
             else:
                 console.print(picture)
 
@@ -64,5 +65,5 @@ def _pictures(client: Client) -> Iterator[RenderableType]:
         try:
             yield _shown(client)
         except AgentDown as down:
-            yield Text(str(down), style="bold red")
+            yield Text(shown(down), style="bold red")
         time.sleep(EVERY_S)

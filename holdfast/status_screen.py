@@ -11,7 +11,6 @@ from rich.text import Text
 from holdfast.client import unix_seconds
 from holdfast.durations import in_words, until
 from holdfast.meanings import CAUSES, FIRST_USE, FIRST_USE_REMEDY, REFRESH_REQUIRED, failure_text, meaning
-from holdfast.shown import shown
 from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
 from store.errors import REMEDY as STORE_REMEDY
@@ -32,6 +31,7 @@ GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
 
 
 def screen(status: Status, now: float) -> RenderableType:
+    """Of a status whose texts are shown (shown.py)."""
     parts: list[RenderableType] = [_headline(status), _freshness(status, now), Text()]
     parts.append(_scopes(status, now))
     if status["services"]:
@@ -39,7 +39,7 @@ def screen(status: Status, now: float) -> RenderableType:
     problems = list(problems_of(status, now))
     if problems:
         parts += [Text(), Text("To look at", style="bold")]
-        parts += [Padding(Text(f"- {shown(problem)}"), (0, 0, 0, 2)) for problem in problems]
+        parts += [Padding(Text(f"- {problem}"), (0, 0, 0, 2)) for problem in problems]
     return Group(*parts)
 
 
@@ -101,7 +101,7 @@ def _services(status: Status) -> Table:
         ready = Text("yes", style="green") if service["ready"] else Text(f"no, {service['reason']}", style="red")
         told = service["told_generation"]
         said = "-" if told is None else f"{told}{'' if service['up_to_date'] else ', behind'}"
-        answer = Text(shown(service["answer"]), style="" if service["answer_ok"] is not False else "red")
+        answer = Text(service["answer"], style="" if service["answer_ok"] is not False else "red")
         table.add_row(name, ready, said, answer)
     return table
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from holdfast import reset_identity_command
-from holdfast.shown import shown, shown_json
+from holdfast.shown import say, say_signed
 from holdfast.store_root import entered, options
 from snapshot import container
 from snapshot.identifiers import format_time, is_section_name
@@ -46,9 +46,9 @@ def check_command(root: str, cluster: str, as_json: bool) -> None:
     count = 0
     for fault in check(path, name):
         count += 1
-        click.echo(_json(vars(fault)) if as_json else shown(fault))
+        say(_json(vars(fault)) if as_json else fault)
     if not as_json:
-        click.echo(f"{name}: {count} faults" if count else f"{name}: no fault")
+        say(f"{name}: {count} faults" if count else f"{name}: no fault")
     raise SystemExit(1 if count else 0)
 
 
@@ -62,16 +62,16 @@ def list_command(root: str, cluster: str, as_json: bool) -> None:
         if as_json:
             waiting = [vars(held) for held in view.pending()]
             known = {"generation": view.reading.generation, "incarnation": view.reading.incarnation}
-            click.echo(_json(known | {"scopes": rows, "pending": waiting}))
+            say(_json(known | {"scopes": rows, "pending": waiting}))
             return
-        click.echo(f"generation {view.reading.generation}, incarnation {view.reading.incarnation}")
+        say(f"generation {view.reading.generation}, incarnation {view.reading.incarnation}")
         for row in rows:
-            click.echo(
+            say(
                 f"{row['scope']}  active {row['active'] or '-'}  mark {row['mark']}  "
                 f"expires {row['expires_at'] or '-'}{row['note']}"
             )
         for held in view.pending():
-            click.echo(f"{held.scope}  pending {held.envelope_hash[:23]}  {_state_of(held.sealed, held.waiting_until)}")
+            say(f"{held.scope}  pending {held.envelope_hash[:23]}  {_state_of(held.sealed, held.waiting_until)}")
 
 
 @command.command("show")
@@ -88,13 +88,12 @@ def show_command(
         raise click.UsageError("name a SCOPE, or give --journal N")
     with _look(root, cluster) as view:
         if as_json:
-            click.echo(_json(_whole(view, scope, section, journal)))
+            say(_json(_whole(view, scope, section, journal)))
             return
         for event in view.events(journal or 0):
-            words = shown(f"{event.event}  {event.scope}  {event.detail}")
-            click.echo(f"{event.sequence}  {format_time(event.at)}  {words}")
+            say(f"{event.sequence}  {format_time(event.at)}  {event.event}  {event.scope}  {event.detail}")
         if scope is not None and section is not None:
-            click.echo(shown_json(_section(_active(view, scope), section)), nl=False)
+            say_signed(_section(_active(view, scope), section))
         elif scope is not None:
             _show(view, scope)
 
@@ -120,7 +119,7 @@ def export_command(root: str, cluster: str, scope: str, target: Path, as_json: b
         files = _container(held) if target.suffix == container.SUFFIX else _sections(held)
         _write(start / target, files)
     written = {"scope": scope, "snapshot_id": held.envelope.snapshot_id, "target": str(target)}
-    click.echo(_json(written) if as_json else f"{scope} {held.envelope.snapshot_id}: {shown(target)}")
+    say(_json(written) if as_json else f"{scope} {held.envelope.snapshot_id}: {target}")
 
 
 # ---- what is printed
@@ -163,9 +162,9 @@ def _whole(view: View, scope: str | None, section: str | None, journal: int | No
 def _show(view: View, scope: str) -> None:
     held = _active(view, scope)
     for name, text in _lines(view, scope, held).items():
-        click.echo(f"{name + ':':15} {shown(text)}")
+        say(f"{name + ':':15} {text}")
     for section, entry in held.sections.items():
-        click.echo(f"  {section}  {entry.size} bytes  {entry.sha256}")
+        say(f"  {section}  {entry.size} bytes  {entry.sha256}")
 
 
 def _lines(view: View, scope: str, held: StoredDocument) -> dict[str, str]:
@@ -242,7 +241,7 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
             with (target / name if name else target).open("xb") as file:
                 file.write(data)
     except OSError as error:
-        click.echo(f"holdfast store: {shown(target)}: {error.strerror}", err=True)
+        say(f"holdfast store: {target}: {error.strerror}", err=True)
         raise SystemExit(2) from error
 
 

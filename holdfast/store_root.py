@@ -11,7 +11,7 @@ from typing import ParamSpec
 
 import click
 
-from holdfast.shown import shown
+from holdfast.shown import say
 from store.errors import StoreError, StoreFault
 from store.layout import Root
 
@@ -30,7 +30,7 @@ def options(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except StoreError as error:
-            click.echo(f"holdfast store: {shown(error)}", err=True)
+            say(f"holdfast store: {error}", err=True)
             raise SystemExit(2) from error
 
     return wrapped

@@ -12,7 +12,7 @@ import click
 
 from holdfast.clock import wall_clock
 from holdfast.context import BadContext, chunks, load
-from holdfast.shown import shown
+from holdfast.shown import say
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
 from snapshot.identifiers import format_time, parse_time
@@ -71,7 +71,7 @@ def command(ctx: click.Context, context: Path, now: int | None, as_json: bool, f
     reports = [_judged(file, holder, kind, moment) for file in files]
     for report in reports:
         if as_json:
-            click.echo(report.to_json())
+            say(report.to_json())
         else:
             _render(report, moment)
     ctx.exit(1 if any(report.verdict == "rejected" for report in reports) else 0)
@@ -113,11 +113,11 @@ def _passed(file: str, verdict: Verdict) -> Report:
 
 
 def _render(report: Report, now: float) -> None:
-    click.secho(report.verdict.upper().replace("_", " "), fg=COLOURS[report.verdict], bold=True, nl=False)
-    click.echo(f"  {shown(report.document)}")
+    say(report.verdict.upper().replace("_", " "), fg=COLOURS[report.verdict], bold=True, nl=False)
+    say(f"  {report.document}")
     for name, value in _lines(report):
-        click.echo(f"  {name:<16}{shown(value)}")
-    click.echo(f"  {'judged at':<16}{format_time(now)}\n")
+        say(f"  {name:<16}{value}")
+    say(f"  {'judged at':<16}{format_time(now)}", "")
 
 
 def _lines(report: Report) -> list[tuple[str, object]]:

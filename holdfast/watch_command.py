@@ -7,7 +7,7 @@ import click
 from holdfast import completion
 from holdfast.agent_options import EXITS, asks_the_agent_or_files
 from holdfast.client import AgentDown, Change, Client, NotFound
-from holdfast.shown import shown
+from holdfast.shown import say, shown
 
 
 @click.command("watch", epilog=EXITS, short_help="Print what changes, as it does.")
@@ -44,9 +44,9 @@ def _check(client: Client, scopes: tuple[str, ...]) -> None:
 def _print(change: Change, *, as_json: bool) -> None:
     if as_json:
         value = {"generation": change.generation, "scopes": dict(change.scopes), "source": change.source}
-        click.echo(json.dumps(value))  # noqa: TID251 - a report, no document
+        say(json.dumps(value))  # noqa: TID251 - a report, no document
         return
     for scope, sections in sorted(change.scopes.items()):
-        click.echo(f"{change.generation}  {scope}  {shown(' '.join(sections)) or '(gone)'}")
+        say(f"{change.generation}  {scope}  {shown(' '.join(sections)) or '(gone)'}")
     if not change.scopes:
-        click.echo(f"{change.generation}  ({change.source})")
+        say(f"{change.generation}  ({change.source})")

@@ -87,6 +87,25 @@ def test_how_large_the_tests_are(capsys):
     assert len(modules()) > 0
 
 
+ON_A_TERMINAL = {"holdfast.operator_output", "holdfast.status_command"}
+"""Who prints pictures of rich: tables, whose cells are shown, and the status, which is shown as a whole."""
+
+
+def test_what_others_wrote_has_one_way_to_a_terminal():
+    """threats D-59: holdfast/shown.py; ruff keeps `click.echo` and `print` out"""
+    faults = []
+    for module in modules("holdfast"):
+        for node in ast.walk(module.tree):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called in ("click.prompt", "click.confirm") and not ast.unparse(node.args[0]).startswith("shown("):
+                faults.append(f"{module.name}:{node.lineno}: asks with words that are not shown")
+            if called == "Console" and module.name not in ON_A_TERMINAL:
+                faults.append(f"{module.name}:{node.lineno}: a picture of its own")
+            if re.fullmatch(r"sys\.std(out|err)(\.buffer)?\.write(lines)?", called):
+                faults.append(f"{module.name}:{node.lineno}: writes by itself")
+    assert faults == []
+
+
 def repository():
     """Every file of ours, binary ones too."""
     for folder, folders, files in os.walk(ROOT):

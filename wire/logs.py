@@ -11,6 +11,8 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from wire.printable import printable
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
 
@@ -31,12 +33,12 @@ def set_up_logging(level: str) -> None:
 def last_words(text: str) -> None:
     """Why the process ends, for people; to the journal an error, each of its lines."""
     mark = f"<{_PRIORITIES['error']}>" if _is_the_journal() else ""
-    sys.stderr.write("".join(f"{mark}{line}\n" for line in text.splitlines()))
+    sys.stderr.write("".join(f"{mark}{printable(line)}\n" for line in text.splitlines()))
 
 
 def _for_people() -> list[Processor]:
     # The default formatter prints the variables of each frame, which may hold anything.
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, repr_native_str=True)]
 
 
 def _for_programs() -> list[Processor]:

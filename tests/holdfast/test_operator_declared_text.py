@@ -54,6 +54,7 @@ def test_every_value_comes_back(settings) -> None:
     """A number stays a number, text stays text, whatever it looks like."""
     written = declared_text.written([{"kind": "Service", "id": "s", "spec": {"settings": settings}}])
     (source,) = yaml_source.documents(written)
+    assert all(line.isprintable() for line in written.split("\n"))  # threats D-59
     assert repr(source.value["spec"]["settings"]) == repr({key: settings[key] for key in settings})
 
 

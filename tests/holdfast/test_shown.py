@@ -6,12 +6,14 @@ import pty
 import shutil
 import subprocess
 import unicodedata
+from contextlib import redirect_stdout
+from io import StringIO
 
 import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.shown import _json_for_people, shown, shown_lines
+from holdfast.shown import json_shown, say, shown, shown_in
 from tests.agent.lab import serving
 from tests.holdfast.lab import arguments, environment, holdfast
 from tests.holdfast.test_verify_command import CASES, VECTORS, run
@@ -37,16 +39,22 @@ def test_any_text_is_one_line_that_a_terminal_only_prints(text):
 
 
 @given(st.lists(ANY, min_size=1))
-def test_our_own_lines_stay_lines(texts):
-    lines = list(map(shown, texts))
-    assert shown_lines("\n".join(lines)) == "\n".join(lines)
+def test_one_line_is_said_for_each(texts):
+    with redirect_stdout(StringIO()) as out:
+        say(*texts)
+    assert out.getvalue().split("\n") == [*map(shown, texts), ""]
+
+
+def test_a_whole_answer_is_shown():
+    found = shown_in({HOSTILE: [HOSTILE, 1, None, True, {"a": HOSTILE}]})
+    assert found == {shown(HOSTILE): [shown(HOSTILE), 1, None, True, {"a": shown(HOSTILE)}]}
 
 
 @given(st.recursive(ANY, lambda inner: st.lists(inner) | st.dictionaries(ANY, inner)))
 @example([HOSTILE, "\U000e0001"])
 def test_shown_json_means_the_same(value):
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-    found = _json_for_people(text)
+    found = json_shown(text)
     assert is_safe(found.decode())
     assert json.loads(found) == json.loads(text)
 
@@ -94,12 +102,20 @@ async def test_a_section_is_verbatim_in_a_pipe_and_safe_on_a_terminal(periphery)
     async with serving(periphery):
         for words in (("get", "route_policy", "routes"), ("get", "route_policy"), ("get", "route_policy", "--json")):
             piped = await holdfast(*words, at=periphery)
-            assert value["north"] in piped.out
+            assert (value["north"] in piped.out) is ("--json" not in words)
+            assert is_safe(piped.out.rstrip("\n")) is ("--json" in words)
             printed = await on_a_terminal(arguments(*words), environment(periphery.socket, periphery.files))
             assert is_safe(printed.rstrip("\r\n"))
             assert "Zürich" in printed
             for of_it in json.loads(piped.out).keys() - {"age_s"}:
                 assert json.loads(printed)[of_it] == json.loads(piped.out)[of_it]
+
+
+def test_a_file_whose_name_is_an_option_is_named_in_one_line(tmp_path):
+    """threats D-59: what a shell makes of `*`"""
+    done = run(f"--{HOSTILE}", tmp_path)
+    assert done.returncode == 2
+    assert all(is_safe(line) and not line.startswith("VERIFIED") for line in done.stderr.split("\n"))
 
 
 async def on_a_terminal(command, env):
