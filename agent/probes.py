@@ -11,7 +11,7 @@ import trio
 
 from agent.local_api import LocalApi
 from wire.backoff import BackOff
-from wire.limits import REMOTE
+from wire.limits import LOCAL
 from wire.listening import ListenError, hosts_of, tcp_listener
 from wire.routes import Routes
 from wire.server import Server
@@ -38,7 +38,7 @@ class Probes:
 
         listener = await self._listener(self.listen)
         routes, hosts = Routes(*self.api.probe_routes()), hosts_of(_host(self.listen))
-        await Server("probes", routes, PlainTransport(), REMOTE, hosts=hosts).serve(listener)
+        await Server("probes", routes, PlainTransport(), LOCAL, hosts=hosts).serve(listener)
 
     async def _listener(self, listen: str) -> trio.SocketListener:
         """Said once for each cause."""

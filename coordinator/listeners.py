@@ -36,6 +36,14 @@ from wire.unix import HOSTS, UnixTransport
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Of members, and of who is none yet."""
+
+    fleet: ListenerLimits
+    join: ListenerLimits
+
+
+@dataclass(frozen=True)
 class Transports:
     """Those that show the coordinator's certificate."""
 
@@ -49,11 +57,11 @@ class Transports:
             transport.show(shown)
 
 
-def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: ListenerLimits) -> Transports:
-    """Nodes and operators have a table each: the certificate of one opens nothing of the other's. `limits`: nodes'."""
+def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: Limits) -> Transports:
+    """Nodes and operators have a table each: the certificate of one opens nothing of the other's."""
     return Transports(
-        fleet=PinnedTransport(coordinator.pins.table, shown, limits),
-        join=ServerAuthTransport(shown, limits),
+        fleet=PinnedTransport(coordinator.pins.table, shown, limits.fleet),
+        join=ServerAuthTransport(shown, limits.join),
         operators=PinnedTransport(door.table, shown, ADMIN, peer=operator_peer),
     )
 
@@ -65,7 +73,7 @@ def servers(
     reminder: Reminder,
     lately: Lately,
     over: Transports,
-    limits: ListenerLimits,
+    limits: Limits,
     *,
     probes_at: str,
 ) -> dict[str, Server]:
@@ -79,8 +87,8 @@ def servers(
     made = {
         "admin": Server("admin", Routes(*routes), UnixTransport(), near, hosts=HOSTS),
         "operators": Server("operators", Routes(*afar), over.operators, far),
-        "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, limits, gate=gate),
-        "join": Server("join", nodes.join_routes(), over.join, limits, gate=gate),
+        "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, limits.fleet, gate=gate),
+        "join": Server("join", nodes.join_routes(), over.join, limits.join, gate=gate),
     }
     probes = Probes(coordinator, readiness, reminder, lately, made)
     return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL, hosts=hosts_of(probes_at))}

@@ -58,7 +58,7 @@ from coordinator.threads import in_database
 from coordinator.waiting import Board
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.contexts import Identity, alert_of, server_context
-from wire.limits import REMOTE
+from wire.limits import JOIN, REMOTE
 from wire.listening import ListenError
 from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
@@ -202,7 +202,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)
     reminder, lately = Reminder(coordinator), Lately(coordinator)
-    limits = replace(REMOTE, connections_each=at.connections_per_address)
+    fleet, join = (replace(each, connections_each=at.connections_per_address) for each in (REMOTE, JOIN))
+    limits = listeners.Limits(fleet, join)
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
     return Daemon(at, coordinator, Keeper(coordinator, readiness), door, reminder, lately, readiness, servers, over)

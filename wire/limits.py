@@ -11,7 +11,8 @@ class ListenerLimits:
     connections: int = 16_384  # 5,000 nodes hold a long poll and a heartbeat connection each
     connections_each: int = 256
     reserved: int = 0  # of `connections`, for the callers that the listener puts first; with it, crowding.py
-    handshakes: int = 16_384  # at a time, where only those with a pin come in (handshakes.py)
+    handshakes: int = 2_048  # at a time, where only those with a pin come in (room.py); 75 KiB each
+    strangers: int | None = None  # at a time, where strangers come in (room.py); None: one more is turned away
     handshake_s: float = 5.0
     idle_s: float = 75.0
     head_s: float = 15.0
@@ -25,6 +26,9 @@ class ListenerLimits:
     grace_s: float = 10.0  # for running requests, once the listener stops
     backlog: int = 1024
 
+
+# Joins take what strangers can take, so they have little: the room of members is not theirs (threats M13, D-49).
+JOIN = ListenerLimits(connections=256, strangers=192, idle_s=15, sending_bytes=32 << 20, backlog=256)
 
 # threats D-51, and the rows "local request" and "request body" of the rules' numbers. Of operators' connections
 # strangers can have no more than `handshakes`: the rest is for whoever is pinned, also behind the same address.

@@ -18,17 +18,21 @@ from typing import Protocol
 import structlog
 import trio
 
+from wire.accepting import accept_all
 from wire.connection import Cause, Connection
 from wire.crowding import Place, making_room
 from wire.limits import ListenerLimits, Tally
 from wire.peer import Peer
+from wire.room import Room, principal_of
 from wire.routes import Routes
+from wire.sampled import EVERY_S, Sampled
 from wire.service import Service, Statistics
 from wire.shedding import Gate
 
 CAPACITY = 256
 TICK_S = 1.0
 REFUSALS = 64  # that are told so at once: descriptors are not to run out by being polite
+MADE_ROOM = "it made room for another"
 SILENT_S = 1.0  # for a caller that has got in as the listener stops, and has not said anything yet
 
 log = structlog.get_logger(__name__)
@@ -95,6 +99,8 @@ class Server:
         self._transport = transport
         self._limits = limits
         self._tally = Tally(limits.connections_each, limits.connections, limits.reserved, first)
+        self._strangers = None if limits.strangers is None else Room(limits.strangers)
+        self._log = Sampled(self._say)
         self._connections: dict[Connection, Seat] = {}
         self._refusals = 0
         self._accepting = trio.CancelScope()
@@ -131,11 +137,11 @@ class Server:
             nursery.start_soon(self._service.gone.run)
             nursery.start_soon(self._expire)
             nursery.start_soon(self._transport.follow)
+            nursery.start_soon(self._log.run)
             async with listener:
                 with self._accepting:
                     task_status.started()
-                    # It also knows what to do when the process is out of descriptors.
-                    await trio.serve_listeners(self._connected, [listener], handler_nursery=nursery)
+                    await accept_all(listener, self._connected, nursery, self._exhausted)
             await self._wind_down()
             nursery.cancel_scope.cancel()
 
@@ -169,13 +175,14 @@ class Server:
             await self._refuse(raw)
             return
         try:
-            await self._serve_one(raw, seat)
-        except TurnedAwayError as reason:
+            await self._within_room(raw, seat)
+        except TurnedAwayError as error:
             self._service.statistics.handshakes_failed += 1
-            log.info("connection turned away", listener=self._service.name, caller=caller, reason=str(reason))
-        except Exception:
+            self._turned_away(caller, str(error))
+        except Exception as error:
             self._service.statistics.faults += 1
-            log.exception("connection failed", listener=self._service.name, caller=caller)
+            if self._log.is_first(f"failed: {type(error).__name__}"):
+                log.exception("connection failed", listener=self._service.name, caller=caller)
         finally:
             self._give_back(seat)
             raw.socket.close()
@@ -210,6 +217,15 @@ class Server:
         self._left.set()
         self._left = trio.Event()  # a new one here alone: several may wait for the last to leave
 
+    async def _within_room(self, raw: trio.SocketStream, seat: Seat) -> None:
+        if self._strangers is None:
+            await self._serve_one(raw, seat)
+            return
+        with self._strangers.one(principal_of(str(seat.caller))) as scope:
+            await self._serve_one(raw, seat)
+        if scope.cancelled_caught:
+            raise TurnedAwayError(MADE_ROOM)
+
     async def _serve_one(self, raw: trio.SocketStream, seat: Seat) -> None:
         opened = await self._transport.open(raw)
         self._service.statistics.accepted += 1
@@ -224,6 +240,7 @@ class Server:
 
     async def _refuse(self, raw: trio.SocketStream) -> None:
         self._service.statistics.turned_away += 1
+        self._turned_away(self._transport.caller(raw), "too many connections")
         if self._refusals < REFUSALS:
             self._refusals += 1
             try:
@@ -232,3 +249,17 @@ class Server:
             finally:
                 self._refusals -= 1
         raw.socket.close()
+
+    # ---- what is said of it: strangers can have each of these as often as they like (sampled.py)
+
+    def _turned_away(self, caller: Hashable, reason: str) -> None:
+        if self._log.is_first(reason):
+            log.info("connection turned away", listener=self._service.name, caller=caller, reason=reason)
+
+    def _exhausted(self, reason: str) -> None:
+        if self._log.is_first(reason):
+            remedy = "what holds the descriptors ends, or LimitNOFILE= of the unit is raised"
+            log.error("nobody can be let in", listener=self._service.name, reason=reason, remedy=remedy)
+
+    def _say(self, reason: str, count: int) -> None:
+        log.info("connections not served", listener=self._service.name, reason=reason, count=count, within_s=EVERY_S)

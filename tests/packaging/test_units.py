@@ -15,11 +15,13 @@ from coordinator.configuration import DEFAULT_PATH, OPTIONAL
 from holdfast.operator_machine import STATE
 from tests.citations import ROOT
 from tests.documented_commands import fault
+from wire.limits import ADMIN, JOIN, LOCAL, REMOTE
 
 UNITS = ROOT / "packaging/systemd"
 DEB = ROOT / "packaging/deb"
 DAEMONS = ["holdfast-agent.service", "holdfast-agent@.service", "holdfast-coordinator.service"]
-LOCAL = LocalTable()
+AGENT = LocalTable()
+HELD, MET = 34 << 10, 75 << 10  # bytes of a held request, and of a handshake (sizing.md)
 
 
 def lines(name):
@@ -50,10 +52,10 @@ def test_a_further_cluster_is_served_as_the_first_one(kind):
 
 
 def test_the_agents_unit_gives_it_what_its_defaults_name():
-    assert setting("holdfast-agent.socket", "ListenStream") == [str(LOCAL.socket_path)]
-    assert setting("holdfast-agent.socket", "SocketMode") == [f"{LOCAL.socket_mode:04o}"]
+    assert setting("holdfast-agent.socket", "ListenStream") == [str(AGENT.socket_path)]
+    assert setting("holdfast-agent.socket", "SocketMode") == [f"{AGENT.socket_mode:04o}"]
     assert setting("holdfast-agent.service", "StateDirectory") == [_state_directory().name]
-    assert setting("holdfast-agent.service", "RuntimeDirectory") == [LOCAL.projection_directory.name]
+    assert setting("holdfast-agent.service", "RuntimeDirectory") == [AGENT.projection_directory.name]
     assert setting("holdfast-agent.service", "LoadCredential") == [NODE_KEY, JOIN_TOKEN]
     assert settings_without_a_node(ROOT / "packaging/etc/agent.toml") is not None
 
@@ -81,6 +83,17 @@ def test_a_daemon_is_watched_restarted_and_has_no_powers(unit):
     assert asked["PrivateUsers"] == "no"  # yes hides who calls
 
 
+def test_a_coordinator_has_descriptors_for_every_caller_it_lets_in():
+    """threats M13: all listeners full, and as many again for everything else; a bound for what nobody has thought of"""
+    unit = "holdfast-coordinator.service"
+    callers = sum(each.connections + each.backlog for each in (REMOTE, JOIN, ADMIN, LOCAL, LOCAL))
+    assert int(setting(unit, "LimitNOFILE")[0]) >= 2 * callers
+    most = int(setting(unit, "MemoryMax")[0].removesuffix("G")) << 30
+    assert most >= 2 * (REMOTE.connections * HELD + REMOTE.sending_bytes + (REMOTE.handshakes + JOIN.connections) * MET)
+    agent = "holdfast-agent.service"
+    assert int(setting(agent, "LimitNOFILE")[0]) >= 2 * 2 * LOCAL.connections
+
+
 def test_backups_are_made_with_the_daemons_own_rights_and_no_more():
     """threats D-61: what the daemon may not do, its backup may not"""
     daemon, made = "holdfast-coordinator.service", "holdfast-backup.service"
@@ -99,8 +112,8 @@ def test_backups_are_made_with_the_daemons_own_rights_and_no_more():
 @pytest.mark.parametrize("verb", Verb)
 def test_a_request_of_the_agent_has_its_units(verb):
     """Where the agent writes and looks (agent/notifiers.py) is where the units watch and answer"""
-    requests = LOCAL.reload_directory.with_name(str(verb))
-    answers = LOCAL.reload_answers_directory.with_name(f"holdfast-{verb}")
+    requests = AGENT.reload_directory.with_name(str(verb))
+    answers = AGENT.reload_answers_directory.with_name(f"holdfast-{verb}")
     assert setting(f"holdfast-{verb}@.path", "PathChanged") == [f"{requests}/%i"]
     answering = f"/usr/libexec/holdfast/tell-unit answer {verb} %i"
     assert setting(f"holdfast-{verb}@.service", "ExecStopPost") == [answering]

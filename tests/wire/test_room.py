@@ -1,21 +1,27 @@
-"""Room for handshakes: strangers cannot keep out those who are known (threats M13, D-51)."""
+"""Room for strangers: they keep out neither those who are known nor each other (threats M13, D-49, D-51)."""
 
+import gc
 import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.wire.lab import head, node, pinned_server
+from tests.wire.lab import ROUTES, head, node, pinned_server, running, tcp_listener
 from tests.wire.test_tls import asked, context
-from wire.handshakes import Handshakes
-from wire.limits import ADMIN
+from wire.limits import ADMIN, JOIN
 from wire.pins import PinTable
+from wire.room import Room, principal_of
+from wire.routes import Routes
+from wire.server import Server
+from wire.tls import ServerAuthTransport
 
 
-async def held(room: Handshakes, caller: str, ended: list[str], name: str) -> None:
+async def held(room: Room, caller: str, ended: list[str], name: str) -> None:
     with room.one(caller) as scope:
         await trio.sleep_forever()
     assert scope.cancelled_caught
@@ -23,7 +29,7 @@ async def held(room: Handshakes, caller: str, ended: list[str], name: str) -> No
 
 
 async def test_the_oldest_of_the_address_with_the_most_makes_room(autojump_clock: MockClock) -> None:
-    room, ended = Handshakes(3), []
+    room, ended = Room(3), []
     async with trio.open_nursery() as nursery:
         for number, caller in enumerate(("known", "a", "a")):
             nursery.start_soon(held, room, caller, ended, f"{caller}-{number}")
@@ -38,7 +44,7 @@ async def test_the_oldest_of_the_address_with_the_most_makes_room(autojump_clock
 
 
 async def test_what_is_over_has_left_its_room() -> None:
-    room = Handshakes(1)
+    room = Room(1)
     for _ in range(3):
         with room.one("a") as scope:
             assert len(room) == 1
@@ -94,3 +100,64 @@ async def test_who_has_come_in_is_not_asked_to_make_room(tmp_path: Path) -> None
         assert (server.statistics().accepted, server.connections) == (3, 3)
         for each in kept:
             each.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "principal"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_whom_an_address_stands_for(address: str, principal: str) -> None:
+    """threats D-49: nobody is as many as the addresses of one network of IPv6"""
+    assert principal_of(address) == principal
+
+
+async def test_strangers_cannot_keep_a_stranger_out(tmp_path: Path) -> None:
+    """threats M13: 300 that stay, in all their phases; the next one is answered, and a few lines tell of it"""
+    identity, shown = node(tmp_path, "server")
+    limits = replace(JOIN, strangers=12, connections=24)
+    server = Server("join", Routes(*ROUTES), ServerAuthTransport(identity.read(), limits), limits)
+    listener, port = await tcp_listener()
+    held = []
+    gc.collect()
+    gc.disable()
+    try:
+        with structlog.testing.capture_logs() as lines:
+            async with running(server, listener):
+                for number in range(300):
+                    source = (f"127.0.0.{number % 6 + 2}", 0)
+                    held.append(socket.create_connection(("127.0.0.1", port), 60, source))
+                    await trio.to_thread.run_sync(_as_far_as, held[-1], number % 3)
+                await settled(server, 12)
+                assert len(tls_objects()) <= 12 + 1, "what has ended leaves nothing behind, also before it is collected"
+                status, _ = await asked(port, context(shown, None))
+                assert status == 200
+        turned_away = server.statistics().handshakes_failed
+        assert turned_away >= 288
+        assert len(lines) <= 2 * len({line["reason"] for line in lines}) <= 8
+        assert sum(line.get("count", 1) for line in lines) == turned_away
+    finally:
+        gc.enable()
+        for each in held:
+            each.close()
+
+
+def _as_far_as(held: socket.socket, phase: int) -> None:
+    """Silent, with a part of a greeting, or with something that is none."""
+    if phase:
+        held.sendall(b"\x16\x03\x01\x02\x00\x01" if phase == 1 else b"GET / HTTP/1.1\r\n\r\n")
+
+
+async def settled(server: Server, most: int) -> None:
+    with trio.fail_after(60):
+        while server.connections > most:
+            await wait_all_tasks_blocked(0.001)
+
+
+def tls_objects() -> list[ssl.SSLObject]:
+    return [each for each in gc.get_objects() if isinstance(each, ssl.SSLObject)]
