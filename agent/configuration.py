@@ -144,6 +144,12 @@ class LocalTable:
     projection_group: str | None = setting(_ACCOUNT, None, "The group of these files. Left out: the agent's own.")
     projection_file_mode: int = setting(file_mode, 0o640, "The mode of these files.")
     projection_directory_mode: int = setting(file_mode, 0o750, "The mode of their directories.")
+    projection_bytes: int = setting(
+        number(MIB, 64 * GIB),
+        GIB,
+        "The most that these files take, those of former generations among them: those go before. Below what is active "
+        "and what it replaces together, the files stay as they are (`files_full`), and the socket serves.",
+    )
     reload_directory: Path = setting(
         absolute_path,
         Path("/run/holdfast/reload"),

@@ -128,7 +128,7 @@ def _projection(local: LocalTable) -> Projection | None:
         return None
     gid = group_id(local.projection_group) if local.projection_group else None
     permissions = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
-    return Projection(Generations(local.projection_directory, LINK, permissions))
+    return Projection(Generations(local.projection_directory, LINK, permissions, most_bytes=local.projection_bytes))
 
 
 def _told(name: str, services: Services, running: Running, node: Node) -> None:

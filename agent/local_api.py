@@ -258,7 +258,11 @@ class LocalApi:
             "refused": {one.scope: one.to_value() for one in self._refused(view, now)},
             "expired": expired_scopes(facts, now),
             "services": {one.name: self._service(one.name, view, facts, now) for one in self.services.services},
-            "files": {"generation": max(0, self.publishing.published.value), "error": self.publishing.error},
+            "files": {
+                "generation": max(0, self.publishing.published.value),
+                "fault": self.publishing.fault,
+                "error": self.publishing.error,
+            },
         }
         return Response.json(body, headers=node_headers(view, now))
 

@@ -5,26 +5,31 @@
 
 Each change makes a new folder beside the present one and swaps one symlink (generations.py), so nobody sees half of
 one: who wants several files of one generation opens the folder first, and the files from there. A file whose bytes
-have not changed is linked, not written again; the first projection of a process writes all of them, since it does not
-trust what it finds. An expired scope stays, marked in the index; a withdrawn one goes, and all go when the node is
-revoked.
+have not changed is linked, not written again. What a process before this one left is taken over as far as it is what
+it should be, which its hash, owner and mode show: nothing else that is found is trusted. An expired scope stays, marked
+in the index; a withdrawn one goes, and all go when the node is revoked.
 """
 
+import contextlib
+import errno
 import hashlib
+import io
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
+import stat
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
 
-from agent.generations import Generations, Permissions
+from agent.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
 from snapshot.manifest import Entry
 
 INDEX = "index.json"
 MOST_IDS_BYTES = 180
+PIECE_BYTES = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 log = structlog.get_logger(__name__)
 
@@ -59,44 +64,121 @@ class Projection:
     def project(self, generation: int, scopes: Iterable[ProjectedScope], now: float) -> bool:
         """Makes these the files; False where they are that already. `now` times the collection of old ones.
 
-        Files that somebody took away (a cleaner of /run) are made anew, with all that they stand in.
+        Files that somebody took away (a cleaner of /run) are made anew, with all that they stand in. FilesError, and
+        what `read` raises.
         """
+        with self._refusing():
+            return self._bring_up(generation, sorted(scopes, key=lambda scope: scope.scope), now)
+
+    def _bring_up(self, generation: int, scopes: list[ProjectedScope], now: float) -> bool:
         if self._present is not None and not self.generations.stands(self._present, INDEX):
             log.warning("files were gone, making them anew", path=str(self.generations.link))
             self._forget()
+        index = index_bytes(generation, scopes)
         if self._present is None:
             self.start()
-        ordered = sorted(scopes, key=lambda scope: scope.scope)
-        index = index_bytes(generation, ordered)
+            self._take_over(scopes, index)
         changed = index != self._index
         if changed:
-            self.generations.current()  # NotOursError before anything is written
-            try:
-                self._replace(generation, ordered, index)
-            except OSError:
-                self._forget()  # what it builds on may be amiss
-                raise
+            self._replace(generation, scopes, index)
         self.generations.collect(now)
         return changed
 
     def withdraw(self, generation: int, now: float) -> None:
-        """All goes, at once and for every reader that has not opened it yet (rules A9)."""
-        self.project(generation, (), now)
-        self.generations.collect(now, all_of_them=True)
+        """All goes, at once and for every reader that has not opened it yet (rules A9). Where there is no room to say
+        that nothing is active, the link goes as well.
+        """
+        with self._refusing():
+            try:
+                self._bring_up(generation, [], now)
+            except (OSError, FilesError):
+                self.generations.take_away()
+                raise
+            self.generations.drop_old()
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What the disk says, as a refusal with a code."""
+        try:
+            yield
+        except OSError as error:
+            self._forget()  # what it builds on may be amiss
+            fault = FilesFault.FILES_FULL if error.errno in FULL else FilesFault.FILES_IO
+            raise FilesError(fault, f"{self.generations.folder}: {error}") from error
 
     def _forget(self) -> None:
-        """The next ones are written whole, and trust nothing that is there."""
+        """The next ones trust nothing that is there without a look at it."""
         self._files, self._present, self._index = {}, None, b""
 
+    def _take_over(self, scopes: list[ProjectedScope], index: bytes) -> None:
+        """The folder in use, so that a restart writes nothing that is there: all of it, or those files to link."""
+        label = self.generations.current()
+        if label is None or label not in self.generations.labels():
+            return
+        wanted = {path: entry for scope in scopes for path, entry in files_of(scope).items()}
+        indexed = {**wanted, INDEX: Entry(hashlib.sha256(index).hexdigest(), len(index))}
+        try:
+            with self.generations.opened(label) as folder:
+                files, folders = below(folder)
+                intact = {path for path in indexed.keys() & files if self._is_intact(folder, path, indexed[path])}
+        except FilesError:  # another's, or a link: it goes with the old ones
+            return
+        self._files = {path: wanted[path].sha256 for path in intact - {INDEX}}
+        places = {".", *(folder_of(scope.scope) for scope in scopes)}
+        permissions = self.generations.permissions
+        are_right = all(permissions.are_of(found, permissions.folder_mode) for found in folders.values())
+        if files == intact == indexed.keys() and folders.keys() == places and are_right:
+            self._index = index
+        self._present = label
+
+    def _is_intact(self, folder: int, path: str, entry: Entry) -> bool:
+        """What cannot be read is not."""
+        permissions = self.generations.permissions
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                found = os.fstat(descriptor)
+                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(found, permissions.file_mode)
+                return is_ours and found.st_size == entry.size and _sha256(file) == entry.sha256
+        except OSError:
+            return False
+
     def _replace(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
+        """A full disk costs the old generations first, and then the new one, never the present one."""
+        self.generations.current()  # FilesError before anything is written
+        try:
+            self._write(generation, scopes, index)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.generations.drop_old()
+            self._write(generation, scopes, index)
+
+    def _write(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
+        new = [entry.size for scope in scopes for path, entry in files_of(scope).items() if not self._has(path, entry)]
+        self.generations.make_room(sum(map(on_disk, [*new, len(index)])))
         label = self._next_label(generation)
-        files: dict[str, str] = {}
         with self.generations.fresh(label) as folder:
-            for scope in scopes:
-                files |= self._put_scope(folder, scope)
-            write_file(folder / INDEX, index, self.generations.permissions)
+            self._fill(folder, scopes)
+            write_file(folder, INDEX, index, self.generations.permissions)
         self.generations.use(label)
-        self._files, self._present, self._index = files, label, index
+        self._files = {path: entry.sha256 for scope in scopes for path, entry in files_of(scope).items()}
+        self._present, self._index = label, index
+
+    def _fill(self, folder: int, scopes: list[ProjectedScope]) -> None:
+        """Written, or linked from the present folder."""
+        permissions = self.generations.permissions
+        if self._present is None:
+            for scope in scopes:
+                write_scope(folder, scope, permissions)
+            return
+        with self.generations.opened(self._present) as before:
+            for scope in scopes:
+                same = {path for path, entry in files_of(scope).items() if self._has(path, entry)}
+                write_scope(folder, scope, permissions, same, before)
+
+    def _has(self, path: str, entry: Entry) -> bool:
+        return self._files.get(path) == entry.sha256
 
     def _next_label(self, generation: int) -> str:
         """Unused, also by another process before this one."""
@@ -105,35 +187,58 @@ class Projection:
             self._count += 1
         return label
 
-    def _put_scope(self, folder: Path, scope: ProjectedScope) -> dict[str, str]:
-        """Written or linked; the files by their path, with their hashes."""
-        place = folder_of(scope.scope)
-        files = {f"{place}/{name}.json": entry.sha256 for name, entry in scope.sections.items()}
-        same = {path for path, sha256 in files.items() if self._present is not None and self._files.get(path) == sha256}
-        write_scope(folder, scope, self.generations.permissions, same, self.generations.folder / (self._present or ""))
-        return files
+
+def files_of(scope: ProjectedScope) -> dict[str, Entry]:
+    """By their path in a generation."""
+    place = folder_of(scope.scope)
+    return {f"{place}/{name}.json": entry for name, entry in scope.sections.items()}
+
+
+def below(folder: int) -> tuple[set[str], dict[str, os.stat_result]]:
+    """The paths of all that is no directory, and the directories."""
+    files: set[str] = set()
+    folders: dict[str, os.stat_result] = {}
+    for place, inside, names, at in os.fwalk(".", dir_fd=folder):
+        folders[os.path.normpath(place)] = os.fstat(at)
+        links = [name for name in inside if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)]
+        files.update(os.path.normpath(f"{place}/{name}") for name in [*names, *links])
+    return files, folders
 
 
 def write_scope(
-    folder: Path, scope: ProjectedScope, permissions: Permissions, same: Container[str] = (), before: Path | None = None
+    folder: int, scope: ProjectedScope, permissions: Permissions, same: Container[str] = (), before: int = -1
 ) -> None:
-    """The files of a scope below `folder`; those in `same` are linked from below `before`."""
+    """The files of a scope below `folder`; those in `same` are linked from below `before`. Both are descriptors."""
     place = folder_of(scope.scope)
-    (folder / place).mkdir(mode=0o700)
+    os.mkdir(place, 0o700, dir_fd=folder)
     for name in scope.sections:
         path = f"{place}/{name}.json"
-        if before is not None and path in same:
-            os.link(before / path, folder / path)
+        if path in same:
+            os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
         else:
-            write_file(folder / path, scope.read(name), permissions)
-    permissions.give(folder / place, permissions.folder_mode)
+            write_file(folder, path, scope.read(name), permissions)
+    made = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        permissions.give(made, permissions.folder_mode)
+    finally:
+        os.close(made)
 
 
-def write_file(target: Path, data: bytes, permissions: Permissions) -> None:
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    permissions.give(target, permissions.file_mode)
+def write_file(folder: int, path: str, data: bytes, permissions: Permissions) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600, dir_fd=folder)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+        permissions.give(descriptor, permissions.file_mode)
+
+
+def _sha256(file: io.FileIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def folder_of(scope: str) -> str:

@@ -3,6 +3,7 @@
 Also when only a grade changes: by an expiry, or by a head that came or went.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,14 +11,15 @@ import structlog
 import trio
 
 from agent.changes import Generation
-from agent.generations import NotOursError
+from agent.generations import FilesError
 from agent.projection import Projection
 from agent.threads import Threads
 from agent.view import View, Views
 from snapshot.reasons import safe_text
 from store.errors import StoreError
+from wire.backoff import BackOff
 
-RETRY_S = 5.0
+RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 log = structlog.get_logger(__name__)
@@ -25,8 +27,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Publishing:
-    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9). `rounds` counts, also
-    those that failed.
+    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9). `fault` is a stable
+    code and `error` has the words; both are empty while the files show what is active. `rounds` counts, also those
+    that failed.
     """
 
     views: Views
@@ -37,8 +40,10 @@ class Publishing:
     now: Callable[[], float]
     revoked: Callable[[], bool]
     failures: int = 0
+    fault: str = ""
     error: str = ""
     rounds: Generation = field(default_factory=Generation)
+    back_off: BackOff = field(default_factory=lambda: BackOff(random.uniform, RETRY_S, RETRY_MOST_S))
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
@@ -46,14 +51,15 @@ class Publishing:
             seen = self.active.value
             try:
                 view = await self.publish()
-            except (StoreError, OSError, NotOursError) as error:
+            except (StoreError, FilesError) as error:
                 self.failures += 1
-                self.error = safe_text(str(error))
-                log.warning("files not brought up to date", error=self.error)
+                self.fault, self.error = str(error.fault), safe_text(str(error))
+                log.warning("files not brought up to date", fault=self.fault, error=self.error)
                 self._round_done()
-                await trio.sleep(RETRY_S)
+                await trio.sleep(self.back_off.failed())
                 continue
-            self.error = ""
+            self.fault = self.error = ""
+            self.back_off.succeeded()
             self._round_done()
             with trio.move_on_after(self._rest_s(view)):
                 await self.active.wait_woken(max(seen, view.generation))

@@ -6,6 +6,7 @@ whole activation with `validator_refused`; the active configuration stays.
 """
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,9 +94,13 @@ class Validators:
     def _stage(self, scopes: Sequence[ProjectedScope], generation: int) -> Path:
         staged = Path(tempfile.mkdtemp(dir=self.folder))
         with _removed_on_error(staged):
-            for scope in scopes:
-                write_scope(staged, scope, OURS_ALONE)
-            write_file(staged / INDEX, index_bytes(generation, scopes), OURS_ALONE)
+            folder = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                for scope in scopes:
+                    write_scope(folder, scope, OURS_ALONE)
+                write_file(folder, INDEX, index_bytes(generation, scopes), OURS_ALONE)
+            finally:
+                os.close(folder)
         return staged
 
 

@@ -4,7 +4,8 @@ import json
 
 import trio
 
-from tests.agent.lab import DAY, NOW, serving
+from tests.agent.lab import DAY, NOW, ask, serving
+from wire.backoff import BackOff
 
 
 def index(periphery) -> dict[str, object]:
@@ -62,17 +63,20 @@ async def failed(periphery, times) -> None:
             await periphery.publishing.rounds.wait_above(periphery.publishing.rounds.value)
 
 
-async def test_a_disk_that_refuses_is_said_and_tried_again(periphery, monkeypatch):
+async def test_a_disk_that_refuses_is_said_and_tried_again(periphery):
     """rules A14, P1: the task never ends for it."""
-    monkeypatch.setattr("agent.publishing.RETRY_S", 0.01)
+    periphery.publishing.back_off = BackOff(lambda low, high: low)
     async with serving(periphery):
         link = periphery.files
         link.unlink()
         link.mkdir()
         periphery.route(1, {"routes": {}})
         await failed(periphery, 2)
+        assert periphery.publishing.fault == "not_ours"
         assert "move it away" in periphery.publishing.error
+        status = json.loads((await ask(periphery, "/v1/status")).body)
+        assert (status["files"]["fault"], status["files"]["error"]) == ("not_ours", periphery.publishing.error)
         link.rename(periphery.folder / "moved away")
         await periphery.published.wait_above(periphery.node.store.watch.generation - 1)
-        assert periphery.publishing.error == ""
+        assert (periphery.publishing.fault, periphery.publishing.error) == ("", "")
         assert (periphery.files / "route_policy/routes.json").exists()

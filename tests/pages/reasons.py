@@ -3,6 +3,8 @@
 import re
 from enum import Enum
 
+from agent.generations import REMEDY as FILES_REMEDY
+from agent.generations import FilesFault
 from agent.reaction import REACTION, Reaction
 from agent.standing import Cause
 from coordinator import refusal
@@ -66,6 +68,7 @@ def page() -> str:
         _states(),
         _gate(),
         _store(),
+        _files(),
         _sources(),
         _coordinator(),
         _alarms(),
@@ -136,6 +139,13 @@ def _store() -> str:
     return _section("The node's store refuses", "", ("code", "meaning", "what to do"), rows)
 
 
+def _files() -> str:
+    notes = beside(FilesFault)
+    rows = [(f"`{fault}`", _sentence(notes[fault.name]), _sentence(FILES_REMEDY[fault])) for fault in FilesFault]
+    about = "`files.fault` of the status and the journal. The former files stay; it is tried again by itself."
+    return _section("The files cannot be laid out", about, ("code", "meaning", "what to do"), rows)
+
+
 def _sources() -> str:
     rows = [(f"`{fault}`", *CONNECTIONS[fault]) for fault in ClientFault]
     about = "Of a coordinator, a storage endpoint or a peer. `holdfast status` shows the last one of each source."
@@ -181,4 +191,4 @@ def _sentence(text: str) -> str:
 
 def enumerations() -> list[type[Enum]]:
     """Those whose every member the page must hold."""
-    return [Reason, Reaction, Cause, degraded.Reason, StoreFault, ClientFault, refusal.Code]
+    return [Reason, Reaction, Cause, degraded.Reason, StoreFault, FilesFault, ClientFault, refusal.Code]

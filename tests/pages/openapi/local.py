@@ -163,7 +163,7 @@ STATUS = closed(
                 }
             )
         ),
-        "files": closed({"generation": COUNT, "error": TEXT}),
+        "files": closed({"generation": COUNT, "fault": TEXT, "error": TEXT}),
     }
 )
 
