@@ -109,15 +109,20 @@ class MapEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class TrustTable:
-    """The root keys of the first bundle, pinned by their ids, and the bundle itself where it is installed."""
+    """The root keys of the first bundle, pinned by their ids; the bundle itself where it is installed; or first use."""
 
     root_key_ids: tuple[str, ...] = setting(
         array(_KEY_ID),
         (),
-        "The root keys that the first trust bundle must be signed by. Empty: those of the join are pinned, and shown "
-        "as unconfirmed until all of them are named here.",
+        "The root keys that the first trust bundle must be signed by. Empty: those that the join token names.",
     )
     root_threshold: int = setting(number(1, 64), 1, "How many of them must have signed it.")
+    trust_on_first_use: bool = setting(
+        boolean,
+        False,
+        "Whether, where neither the token nor `root_key_ids` names them, the root keys of the first answer are taken. "
+        "Until somebody has confirmed them nothing of high risk is done.",
+    )
     bundle_file: Path | None = setting(
         absolute_path, None, "The first trust bundle, where it is installed by hand. Needed with `[manual]`."
     )

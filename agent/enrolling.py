@@ -1,13 +1,16 @@
 """Whose roots this node trusts, once and for ever: pinned outside of the store (format.md 8; threats D-19).
 
-The roots of the configuration; else those of an installed first bundle; else, in a join over a verified TLS chain, the
-first bundle's own. Those are shown as unconfirmed until the configuration names them, too.
+The roots of the configuration; else those of an installed first bundle; else those that the join token names. A join
+without any of them is refused, unless the operator has said that the first bundle's own are to be trusted: those are
+shown as unconfirmed until somebody has compared them.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 
 from agent.configuration import TrustTable
+from agent.join_codes import OtherRootsError, RootsNotPinnedError
+from agent.token import JoinToken, Pins
 from snapshot import canonical
 from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, ROOT, KeyRecord, parse_keys
@@ -22,18 +25,42 @@ from snapshot.signature import ALGORITHMS, BadKey, load_public_key
 from snapshot.verify import Verified
 from store.enrolment import Enrolment
 
-CONFIGURATION, INSTALLED, FIRST_USE = "configuration", "installed bundle", "first use"
+CONFIGURATION, INSTALLED, TOKEN, FIRST_USE = "configuration", "installed bundle", "join token", "first use"
 
 
-def roots_for(first: bytes, trust: TrustTable, installed: bytes | None, limits: Limits) -> tuple[Roots, str]:
+def check_pinned(trust: TrustTable, token: JoinToken | None) -> None:
+    """Before anything is sent: a join by which nobody has said whose roots they are is none (threats D-19)."""
+    if _pins(trust, token) is not None or trust.bundle_file is not None or _trusts_first_use(trust, token):
+        return
+    raise RootsNotPinnedError("neither the join token nor trust.root_key_ids names the root keys of the cluster")
+
+
+def roots_for(
+    first: bytes, trust: TrustTable, token: JoinToken | None, installed: bytes | None, limits: Limits
+) -> tuple[Roots, str]:
     """The roots that the first bundle is judged by, and by what they are trusted. Rejected where it is no bundle."""
     offered = roots_in(first, limits)
-    if trust.root_key_ids:
-        pinned = {key_id: record for key_id, record in offered.keys.items() if key_id in trust.root_key_ids}
-        return Roots(pinned, trust.root_threshold), CONFIGURATION
-    if installed is not None:
+    if installed is not None and not trust.root_key_ids:
         return roots_in(installed, limits), INSTALLED
-    return offered, FIRST_USE
+    pins = _pins(trust, token)
+    if pins is None:
+        check_pinned(trust, token)
+        return offered, FIRST_USE
+    pinned = {key_id: record for key_id, record in offered.keys.items() if key_id in pins.root_key_ids}
+    if len(pinned) < pins.threshold:
+        raise OtherRootsError("the first trust bundle is of other root keys than those that are pinned")
+    return Roots(pinned, pins.threshold), CONFIGURATION if trust.root_key_ids else TOKEN
+
+
+def _pins(trust: TrustTable, token: JoinToken | None) -> Pins | None:
+    """What stands in the configuration is nearer to the operator than what the token says."""
+    if trust.root_key_ids:
+        return Pins(frozenset(trust.root_key_ids), trust.root_threshold)
+    return token.pins if token is not None else None
+
+
+def _trusts_first_use(trust: TrustTable, token: JoinToken | None) -> bool:
+    return trust.trust_on_first_use or (token is not None and token.trusts_first_use)
 
 
 def roots_in(container: bytes, limits: Limits) -> Roots:

@@ -13,6 +13,7 @@ from agent import enrolling
 from agent.chunks import Chunks
 from agent.join_codes import NotGrantedError, UnusableFileError
 from agent.node import Node
+from agent.token import JoinToken
 from agent.update import Update
 from agent.waiting import MayNotWaitError
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -31,10 +32,10 @@ class Granting:
     node: Node
     update: Update
 
-    async def accept(self, grant: JoinGrant) -> None:
-        """Verified and durable, or NotGrantedError (rules J15)."""
+    async def accept(self, grant: JoinGrant, token: JoinToken | None) -> None:
+        """Verified and durable, or NotGrantedError, OtherRootsError (rules J15)."""
         bundles, others = enrolling.split_grant(grant.documents, self.node.holdings.holder.limits)
-        await self._trust(bundles, "join")
+        await self._trust(bundles, token, "join")
         log.info("joined", outcome=grant.outcome, coordinator=grant.coordinator_id)
         for kind, data in others:
             try:
@@ -42,13 +43,13 @@ class Granting:
             except (Rejected, MayNotWaitError):
                 continue  # recorded; the head will name it again
 
-    async def _trust(self, bundles: list[bytes], source: str) -> None:
+    async def _trust(self, bundles: list[bytes], token: JoinToken | None, source: str) -> None:
         """The roots are pinned before the bundle is activated: where they stand, there is no second first use."""
         node = self.node
         if not bundles:
             raise NotGrantedError("the grant has no trust bundle")
         if node.store.enrolment is None:
-            await self._pin(bundles)
+            await self._pin(bundles, token)
         await node.reload()
         held = node.holdings.bundle
         limits = node.holdings.holder.limits
@@ -57,11 +58,11 @@ class Granting:
         if TRUST_BUNDLE not in node.holdings.kept.marks:
             raise NotGrantedError(f"this node believes no trust bundle that it was given ({source})")
 
-    async def _pin(self, bundles: list[bytes]) -> None:
+    async def _pin(self, bundles: list[bytes], token: JoinToken | None) -> None:
         node, limits = self.node, self.node.holdings.holder.limits
         trust = node.settings.trust
         installed = _installed(trust.bundle_file)
-        roots, trusted_by = enrolling.roots_for(bundles[0], trust, installed, limits)
+        roots, trusted_by = enrolling.roots_for(bundles[0], trust, token, installed, limits)
         node.reader.roots = roots
         await node.reload()
         run = follow([ChunkParts([data], limits) for data in bundles], node.holder(), now=node.now())
@@ -79,7 +80,7 @@ class Granting:
         installed = _installed(self.node.settings.trust.bundle_file)
         if installed is None:
             raise NotGrantedError("trust.bundle_file is not set")
-        await self._trust([installed], "installed bundle")
+        await self._trust([installed], None, "installed bundle")
 
 
 def _installed(file: Path | None) -> bytes | None:

@@ -15,11 +15,19 @@ from wire.messages import BadMessageError
 
 FORBIDDEN = 403
 # With these it is the token that was refused: another one may do, this one will not.
-TOKEN_CODES = frozenset({"bad_token", "token_used", "token_expired", "token_revoked", "wrong_site"})
+TOKEN_CODES = frozenset({"bad_token", "token_used", "token_expired", "token_revoked", "wrong_site", "roots_not_pinned"})
 
 
 class NotGrantedError(Exception):
     """The grant is not one: its documents do not lead to a trust bundle that we believe."""
+
+
+class RootsNotPinnedError(Exception):
+    """Nobody has said which root keys are the cluster's, and nobody that the first ones to come are to be trusted."""
+
+
+class OtherRootsError(Exception):
+    """The grant is of other root keys than those that are pinned: another cluster, or somebody in its place."""
 
 
 class UnusableFileError(Exception):
@@ -29,6 +37,8 @@ class UnusableFileError(Exception):
 CODES: Mapping[type[Exception], str] = {
     Rejected: "not_granted",
     NotGrantedError: "not_granted",
+    RootsNotPinnedError: "roots_not_pinned",
+    OtherRootsError: "other_roots",
     BadMessageError: "bad_answer",
     BadTokenFileError: "bad_token_file",
     BadCertificateError: "bad_identity",
@@ -60,7 +70,7 @@ def is_refusal(error: Exception) -> bool:
     """Whether somebody has to do something: the coordinator said no, or what lies here cannot be used."""
     if isinstance(error, ClientError):
         return error.status == FORBIDDEN
-    return isinstance(error, BadTokenFileError | BadCertificateError | UnusableFileError)
+    return isinstance(error, BadTokenFileError | BadCertificateError | RootsNotPinnedError | UnusableFileError)
 
 
 def detail_of(error: Exception) -> str:

@@ -17,15 +17,16 @@ from pathlib import Path
 import structlog
 import trio
 
+from agent import enrolling
 from agent.granting import Granting
 from agent.handshake import Handshake, coordinators
 from agent.identity import IdentityFile
-from agent.join_codes import EXPECTED, TOKEN_CODES, code_of, detail_of, is_refusal
+from agent.join_codes import EXPECTED, TOKEN_CODES, RootsNotPinnedError, code_of, detail_of, is_refusal
 from agent.join_failure import JoinFailure
 from agent.node import Node
 from agent.renewal import Renewal
 from agent.start import is_member
-from agent.token import BadTokenFileError, find_tokens
+from agent.token import BadTokenFileError, JoinToken, find_tokens
 from agent.update import Update
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
@@ -117,13 +118,15 @@ class Joining:
         if token is None and not await self._may_be_member():
             self.node.learnt.joining = False
             return False  # rules K29
-        self.node.learnt.joining = True
-        self.node.tell()
         try:
+            if self.node.store.enrolment is None:
+                enrolling.check_pinned(self.node.settings.trust, token)
+            self.node.learnt.joining = True
+            self.node.tell()
             await self._join(token)
-        except ClientError as error:
-            if token is not None and error.code in TOKEN_CODES:
-                self._refused.add(_digest(token))
+        except (ClientError, RootsNotPinnedError) as error:
+            if token is not None and code_of(error) in TOKEN_CODES:
+                self._refused.add(_digest(token.text))
             raise
         return True
 
@@ -131,15 +134,15 @@ class Joining:
         """Roots are pinned, and there is a key that may have been admitted: then no token is needed (rules J12)."""
         return self.node.store.enrolment is not None and await self.node.threads.read(self.identity.is_begun)
 
-    async def _token(self) -> str | None:
+    async def _token(self) -> JoinToken | None:
         """The first that was not refused yet; where all were, the first. BadTokenFileError where there is none."""
         found = await self.node.threads.read(find_tokens, self.node.settings.token_files())
         if found.trouble and not found.tokens and not await self._may_be_member():
             raise BadTokenFileError(found.trouble)
-        fresh = (token for token in found.tokens if _digest(token) not in self._refused)
+        fresh = (token for token in found.tokens if _digest(token.text) not in self._refused)
         return next(fresh, found.tokens[0] if found.tokens else None)
 
-    async def _join(self, token: str | None) -> None:
+    async def _join(self, token: JoinToken | None) -> None:
         """One attempt at each coordinator in turn, until one grants. A refusal is raised rather than a silence."""
         settings = self.node.settings
         assert settings.coordinator is not None  # noqa: S101 - the caller looked
@@ -149,7 +152,8 @@ class Joining:
             for url in settings.coordinator.join_urls or settings.coordinator.urls:
                 try:
                     endpoint = Endpoint.parse(url, configured=True)
-                    await self.granting.accept(await self.handshake.ask(client, endpoint, pair, token))
+                    grant = await self.handshake.ask(client, endpoint, pair, token.text if token else None)
+                    await self.granting.accept(grant, token)
                     await self.node.threads.write(self.identity.admitted)
                 except EXPECTED as error:
                     log.debug("no grant", url=url, code=code_of(error), detail=detail_of(error))

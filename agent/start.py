@@ -18,7 +18,7 @@ from agent.holdings import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
 from agent.moment import Reading, Stopwatch
 from agent.node import Node
 from agent.threads import Threads
-from agent.token import cluster_of, find_tokens
+from agent.token import find_tokens
 from agent.view import Views
 from snapshot.again import is_accepted, judge_again
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -147,5 +147,5 @@ def _stopwatch(row: object) -> Stopwatch | None:
 def _is_for_another_cluster(settings: Settings) -> bool:
     """rules K27: a token of another cluster than the one whose store this is."""
     tokens = find_tokens(settings.token_files()).tokens if settings.coordinator is not None else ()
-    cluster = cluster_of(tokens[0]) if tokens else None
+    cluster = tokens[0].cluster_id if tokens else None
     return cluster is not None and cluster != settings.node.cluster_id

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, insert, select, update
 
-from coordinator import authority, catalog, operators, schema, tokens
+from coordinator import authority, catalog, operators, schema, situation, tokens
 from coordinator.database import Database, Transaction
 from coordinator.kinds import NODE_KINDS, Node
 from coordinator.references import DEFAULT_SITE
 from coordinator.refusal import Code, Refused
-from coordinator.tokens import Claims, Several
+from coordinator.tokens import Claims, Pins, Several
+from snapshot.bundle import ACTIVE, ROOT
 from snapshot.identifiers import is_hash, is_id
 
 ONE_NODE = Several()
@@ -98,13 +99,24 @@ def issue_token(
         if node_id is not None:
             _check_tombstone(transaction, node_id)  # no join with it could succeed
         site_id = _token_site(transaction, node_id, site_id)
-        claims = tokens.new_claims(standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id)
+        claims = tokens.new_claims(
+            standing.cluster_id, site_id, now=now, lifetime_s=lifetime_s, node_id=node_id, pins=first_roots(transaction)
+        )
         row: dict[str, object] = {"jti": claims.jti, "site_id": site_id, "node_id": node_id, "issued_by": issuer}
         row |= {"uses": several.uses, "nodes": several.nodes}
         times = {"not_before": claims.not_before, "expires_at": claims.expires_at}
         transaction.run(insert(schema.tokens).values(**row, **times))
         transaction.audit("token.issue", claims.jti, None, {**row, **times})
     return tokens.issue(claims, key), claims
+
+
+def first_roots(transaction: Transaction) -> Pins | None:
+    """What a new node pins: of the bundle that it is given first. None while there is none."""
+    first = situation.first_bundle(transaction)
+    if first is None:
+        return None
+    roots = sorted(name for name, key in first.keys.items() if key.purpose == ROOT and key.status == ACTIVE)
+    return Pins(tuple(roots), first.thresholds[ROOT])
 
 
 def revoke_token(database: Database, jti: str, *, actor: str, now: float) -> None:

@@ -5,12 +5,11 @@ None of it is a secret; a token is made beside it (admission.py), and both go in
 
 from pathlib import Path
 
-from coordinator import authority, replicas, situation
+from coordinator import admission, authority, replicas
 from coordinator.desk import for_operators
 from coordinator.refusal import Code, Refused
 from coordinator.running import Coordinator
 from coordinator.threads import in_library
-from snapshot.bundle import ACTIVE, ROOT, TrustBundle
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.request import Request
 from wire.routes import Route
@@ -32,8 +31,8 @@ class InvitationApi:
 def _invitation(at: Coordinator) -> dict[str, object]:
     with at.database.read() as transaction:
         cluster_id = authority.standing(transaction).cluster_id
-        first = situation.first_bundle(transaction)
-    if first is None:
+        pins = admission.first_roots(transaction)
+    if pins is None:
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl trust add")
     urls = [each.url for each in replicas.listed(at.database)]
     return {
@@ -41,13 +40,9 @@ def _invitation(at: Coordinator) -> dict[str, object]:
         "urls": urls,
         "join_urls": [_at_port(url, at.join_port) for url in urls],
         "ca": _text(at.node_authority),
-        "root_key_ids": sorted(_roots(first)),
-        "root_threshold": first.thresholds[ROOT],
+        "root_key_ids": list(pins.root_key_ids),
+        "root_threshold": pins.threshold,
     }
-
-
-def _roots(bundle: TrustBundle) -> list[str]:
-    return [name for name, key in bundle.keys.items() if key.purpose == ROOT and key.status == ACTIVE]
 
 
 def _at_port(url: str, port: int) -> str:

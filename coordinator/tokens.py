@@ -4,6 +4,9 @@ A token is good for one node at one site of one cluster, once, until it expires;
 each bound to its certificate by its use. The signature says who issued it; the record of its `jti` says how often it
 was used, whom it lets in, and whether it was revoked, on every replica at once. Count and ids stand in the record and
 not in the token: an operator takes them back without finding the disks that it lies on.
+
+It also names the root keys that sign the first trust bundle, and how many of them must: the node, which has the token
+from an operator and not from whoever answers its join, pins them (threats D-19).
 """
 
 import base64
@@ -42,7 +45,17 @@ _CLAIMS = {
     "jti": Member(lambda value: isinstance(value, str) and bool(_JTI.fullmatch(value))),
     "nbf": Member(is_integer),
     "exp": Member(is_integer),
+    "root_key_ids": Member(lambda value: isinstance(value, list) and all(map(is_hash, value)), required=False),
+    "root_threshold": Member(is_integer, required=False),
 }
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The root keys of the first trust bundle, and how many of them must have signed it."""
+
+    root_key_ids: tuple[str, ...]
+    threshold: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,7 @@ class Claims:
     not_before: int
     expires_at: int
     node_id: str | None = None
+    pins: Pins | None = None
 
     def payload(self) -> dict[str, object]:
         claims: dict[str, object] = {
@@ -65,7 +79,11 @@ class Claims:
             "nbf": self.not_before,
             "exp": self.expires_at,
         }
-        return claims if self.node_id is None else {**claims, "node_id": self.node_id}
+        if self.node_id is not None:
+            claims["node_id"] = self.node_id
+        if self.pins is not None:
+            claims |= {"root_key_ids": list(self.pins.root_key_ids), "root_threshold": self.pins.threshold}
+        return claims
 
 
 @dataclass(frozen=True)
@@ -94,9 +112,17 @@ class TokenRecord:
         return self.nodes is not None and node_id.startswith(self.nodes.removesuffix("*"))
 
 
-def new_claims(cluster_id: str, site_id: str, *, now: float, lifetime_s: int, node_id: str | None = None) -> Claims:
+def new_claims(
+    cluster_id: str,
+    site_id: str,
+    *,
+    now: float,
+    lifetime_s: int,
+    node_id: str | None = None,
+    pins: Pins | None = None,
+) -> Claims:
     start = int(now)
-    return Claims(cluster_id, site_id, secrets.token_hex(16), start, start + lifetime_s, node_id)
+    return Claims(cluster_id, site_id, secrets.token_hex(16), start, start + lifetime_s, node_id, pins)
 
 
 def issue(claims: Claims, key: Ed25519PrivateKey) -> str:
@@ -185,7 +211,8 @@ def _verify_signature(token: str, public_key: bytes | None) -> None:
 
 
 def _claims(payload: Mapping[str, object]) -> Claims:
-    node_id = payload.get("node_id")
+    node_id, named = payload.get("node_id"), payload.get("root_key_ids")
+    pins = Pins(tuple(map(str, named)), int(str(payload.get("root_threshold", 0)))) if isinstance(named, list) else None
     return Claims(
         cluster_id=str(payload["cluster"]),
         site_id=str(payload["site"]),
@@ -193,6 +220,7 @@ def _claims(payload: Mapping[str, object]) -> Claims:
         not_before=int(str(payload["nbf"])),
         expires_at=int(str(payload["exp"])),
         node_id=None if node_id is None else str(node_id),
+        pins=pins,
     )
 
 

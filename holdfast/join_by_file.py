@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from agent.configuration import ConfigurationError
-from agent.token import cluster_of
+from agent.token import JoinToken
 from holdfast.agent_options import NO, fail, note
 from holdfast.clock import wall_clock
 from holdfast.join_plan import DisagreesError, Plan, plan
@@ -37,7 +37,7 @@ def read(file: Path) -> Invitation:
     except OSError as error:
         why = "it is a symbolic link: name the file itself" if error.errno == errno.ELOOP else error.strerror
         raise click.UsageError(f"{file}: {why}") from None
-    if cluster_of(invited.token) != invited.cluster_id:
+    if JoinToken(invited.token).cluster_id != invited.cluster_id:
         raise click.UsageError(f"{file}: its token is for another cluster than the file: {ANOTHER}")
     return invited
 
@@ -147,4 +147,4 @@ def _say(config: Path, made: Plan) -> None:
     if made.configuration is not None:
         note(f"{config} names this node now, and the root keys of its cluster; the agent takes it up")
     elif not made.pins_roots:
-        note(f"{config} pins no root keys ([trust] root_key_ids): those of the join will be")
+        note(f"{config} pins no root keys ([trust] root_key_ids): those that the file's token names will be")

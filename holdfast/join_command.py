@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,11 +17,13 @@ import click
 
 from agent.configuration import TOKEN_VARIABLE, ConfigurationError, Settings, load
 from agent.credentials import JOIN_TOKEN, credential
-from agent.token import TOKEN_BYTES, BadTokenFileError, parse_token, read_token
+from agent.enrolling import check_pinned
+from agent.join_codes import RootsNotPinnedError
+from agent.token import TOKEN_BYTES, BadTokenFileError, JoinToken, parse_token, read_token
 from holdfast import join_by_file
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
 from holdfast.client import AgentDown, Client
-from holdfast.meanings import failure_text
+from holdfast.meanings import JOIN_REMEDIES, failure_text
 from holdfast.placing import CannotPlaceError, Placed, place
 from holdfast.shown import say
 
@@ -37,6 +40,8 @@ OUTSIDE = ("unenrolled", "joining")
 @click.option("--state-directory", type=click.Path(path_type=Path), metavar="DIR",
               help="With FILE: the agent's, where agent.toml does not name a node yet.")  # fmt: skip
 @click.option("--token-file", type=click.Path(allow_dash=True, path_type=Path), help="The token; - for standard input.")
+@click.option("--trust-on-first-use", "first_use", is_flag=True,
+              help="Take the root keys of the first answer, where no token or agent.toml names them.")  # fmt: skip
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=90, show_default=True, help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Once it is a member, one JSON object that says so.")
 @asks_the_agent
@@ -46,16 +51,20 @@ def command(
     join_file: Path | None,
     node_id: str | None,
     state_directory: Path | None,
-    token_file: Path | None,
     wait_s: int,
     as_json: bool,
+    **of_token: Any,  # noqa: ANN401 - the options about it
 ) -> None:
     """Join a cluster: by FILE, which is what holdfastctl allow add --join-file has made; or by a token alone.
 
     With FILE (0600, or - for standard input) nothing else is needed: the node's configuration, its CA and its token are
     put in place, root keys are pinned, and the agent that runs takes them up. What stands in agent.toml stays.
 
-    Without FILE the node joins the cluster that agent.toml names, with a token from a file or from standard input.
+    Without FILE the node joins the cluster that agent.toml names, with a token from a file or from standard input. The
+    token names the cluster's root keys, and the node believes no others. Where neither token nor agent.toml names any,
+    the join is refused, but for --trust-on-first-use: then whoever answers first may be anybody, and until they were
+    compared (holdfast trust confirm) nothing of high risk is done.
+
     Without --token-file the token is the one that lies where the agent looks: coordinator.token_file of agent.toml,
     else the file that HOLDFAST_TOKEN_PATH names, /etc/holdfast/join.token, a systemd credential. Without any of them
     standard input is read. The token's file must be yours alone (0600). Run it as root, or as the agent's account. Exit
@@ -63,6 +72,8 @@ def command(
     says why.
     """
     settings = _settings(config) if join_file is None else None
+    if join_file is not None and of_token["first_use"]:
+        raise click.UsageError("a join file names the root keys: --trust-on-first-use is for a token alone")
     invited = None if join_file is None else join_by_file.read(join_file)
     before = _status(client)
     if before is not None and before["state"] not in OUTSIDE:
@@ -75,8 +86,7 @@ def command(
         token_place = join_by_file.put_in_place(config, invited, node_id, state)
     else:
         settings = settings or _settings(config)
-        _warn_of_first_use(config, settings)
-        token_place = _token_in_place(settings, token_file)
+        token_place = _token_in_place(config, settings, **of_token)
     if before is None:
         fail(
             f"the token is kept in {token_place}; the agent uses it when it starts: systemctl start holdfast-agent",
@@ -95,11 +105,13 @@ def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
     note(f"this node is a member of {status['cluster_id']} already ({status['state']}): nothing to do")
 
 
-def _token_in_place(settings: Settings, token_file: Path | None) -> Path:
+def _token_in_place(config: Path, settings: Settings, token_file: Path | None, *, first_use: bool) -> Path:
     kept = settings.token_files()[0]
     source = token_file or _lying_there(settings)
-    token = _token(source)
-    if source != kept or not _is_the_agents(kept, settings.node.state_directory):
+    found = _token(source)
+    token = replace(found, trusts_first_use=first_use or found.trusts_first_use)
+    _look_at_roots(config, settings, token)
+    if source != kept or token != found or not _is_the_agents(kept, settings.node.state_directory):
         _keep(token, kept, settings.node.state_directory)
     return kept
 
@@ -119,12 +131,16 @@ def _settings(config: Path) -> Settings:
     return settings
 
 
-def _warn_of_first_use(config: Path, settings: Settings) -> None:
-    """What is trusted without a look is said before it is (threats D-19)."""
-    if not settings.trust.root_key_ids and settings.trust.bundle_file is None:
+def _look_at_roots(config: Path, settings: Settings, token: JoinToken) -> None:
+    """What nobody has vouched for is refused, or said where the operator wants it all the same (threats D-19)."""
+    try:
+        check_pinned(settings.trust, token)
+    except RootsNotPinnedError as error:
+        fail(f"refused: roots_not_pinned, {error}: {JOIN_REMEDIES['roots_not_pinned']}", NO)
+    if token.pins is None and not settings.trust.root_key_ids and settings.trust.bundle_file is None:
         note(
-            f"WARNING: {config} pins no root keys ([trust] root_key_ids): those of the first answer are taken, "
-            "unseen and for good; holdfast status shows them until they are named there. A join file has them"
+            f"WARNING: neither the token nor {config} names root keys: those of the first answer are taken, unseen. "
+            "Nothing of high risk is done until they are compared: holdfast trust confirm"
         )
 
 
@@ -144,7 +160,7 @@ def _is_the_agents(file: Path, state_directory: Path) -> bool:
     return file.lstat().st_uid == state_directory.stat().st_uid
 
 
-def _token(source: Path | None) -> str:
+def _token(source: Path | None) -> JoinToken:
     """The token as it stands there; what cannot be one is wrong usage."""
     try:
         if source is not None and str(source) != "-":
@@ -160,11 +176,11 @@ def _missing(file: Path) -> NoReturn:
     raise click.UsageError(f"{file} is not there: name the token's file, or - for standard input")
 
 
-def _keep(token: str, file: Path, state_directory: Path) -> None:
+def _keep(token: JoinToken, file: Path, state_directory: Path) -> None:
     """Where the agent looks, for its account alone, whole from its first moment."""
     try:
         owner = state_directory.stat()
-        place([Placed(file, f"{token}\n".encode(), 0o600, (owner.st_uid, owner.st_gid))])
+        place([Placed(file, token.lines().encode(), 0o600, (owner.st_uid, owner.st_gid))])
     except OSError as error:
         raise click.UsageError(f"{state_directory}: {error.strerror}: run it as root") from None
     except CannotPlaceError as error:

@@ -53,6 +53,14 @@ JOIN_REMEDIES = {
     "bad_endpoint": "the address is none to connect to: see coordinator.urls",
     "bad_answer": "what answers there is no coordinator, or one of another version: see coordinator.join_urls",
     "not_granted": "the coordinator's trust bundle is not one that this node believes: see [trust] in agent.toml",
+    "roots_not_pinned": (
+        "join with a token or a join file of this coordinator's (holdfastctl tokens create, allow add --join-file), "
+        "which name the root keys; or say --trust-on-first-use ([trust] trust_on_first_use), and confirm them then"
+    ),
+    "other_roots": (
+        "whoever answers is not the cluster of the token or of [trust] root_key_ids: nothing of it was taken. Find out "
+        "who answers at coordinator.join_urls; if it is the right one, get a new token or join file"
+    ),
     "bad_token_file": "put the token there as one line, for the agent's account alone (holdfast join does)",
     "bad_identity": "key and certificate do not go together: see the credential, else holdfast store reset-identity",
     "unusable_file": "put the file there, readable for the agent's account",

@@ -27,7 +27,7 @@ class Enrolment:
     minimum_epoch: int
     minimum_bundle_version: int
     minimum_time: int
-    trusted_by: str  # "configuration", "installed bundle" or "first use"
+    trusted_by: str  # "configuration", "installed bundle", "join token" or "first use"
     enrolled_at: int
     confirmed: bool = False  # the operator has seen the fingerprints
 

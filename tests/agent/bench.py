@@ -10,10 +10,12 @@ from agent.chunks import Chunks
 from agent.local import Local
 from agent.node import Node
 from agent.source import Source
+from agent.token import JoinToken
 from agent.upstream import Upstream
 from snapshot.identifiers import HEAD
 from store.disk import Disk
 from tests.fakes.clock import threads
+from tests.fakes.coordinator_server import TOKEN
 from tests.journeys.lab import Lab
 from wire.messages import JoinGrant
 
@@ -41,7 +43,8 @@ class Bench:
         """A member with the first trust bundle, and nothing else yet."""
         pair = self.outside.joining.identity.ensure(self.node.settings.node, self.node.now())
         self.server.pins.add(pair.der, self.node.settings.node.node_id)
-        await self.outside.joining.granting.accept(JoinGrant("admitted", "coord-1", (self.server.bundles[0],)))
+        grant = JoinGrant("admitted", "coord-1", (self.server.bundles[0],))
+        await self.outside.joining.granting.accept(grant, JoinToken(TOKEN))
         self.node.learnt.member = True
 
     async def take(self, document) -> None:

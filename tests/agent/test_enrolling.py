@@ -1,5 +1,7 @@
 """Whose roots are pinned, and what is read of a grant before anything of it is believed."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.configuration import TrustTable
@@ -7,6 +9,8 @@ from agent.enrolling import (
     CONFIGURATION,
     FIRST_USE,
     INSTALLED,
+    TOKEN,
+    check_pinned,
     enrolment,
     peeked,
     roots_for,
@@ -14,11 +18,14 @@ from agent.enrolling import (
     roots_of,
     split_grant,
 )
+from agent.join_codes import OtherRootsError, RootsNotPinnedError
+from agent.token import JoinToken
 from snapshot.container import ChunkParts
 from snapshot.limits import Limits
 from snapshot.reasons import Rejected
 from snapshot.verify import verify
 from tests.fakes.cluster import NODE_ID, Cluster, key
+from tests.fakes.coordinator_server import token_naming
 
 LIMITS = Limits()
 ROOTS = {key(name).key_id for name in ("root-1", "root-2", "root-3")}
@@ -29,10 +36,34 @@ def cluster():
     return Cluster()
 
 
-def test_without_a_word_of_the_operator_the_first_bundles_own(cluster):
-    """format.md 8, threats D-19"""
-    roots, trusted_by = roots_for(cluster.first_bundle.to_bytes(), TrustTable(), None, LIMITS)
-    assert (set(roots.keys), roots.threshold, trusted_by) == (ROOTS, 2, FIRST_USE)
+BARE = JoinToken("header.claims.signature")
+
+
+def test_the_first_bundles_own_roots_by_an_explicit_option_alone(cluster):
+    """format.md 8, threats D-19: of agent.toml, or of the token's file"""
+    data = cluster.first_bundle.to_bytes()
+    asked = (TrustTable(trust_on_first_use=True), BARE), (TrustTable(), replace(BARE, trusts_first_use=True))
+    for trust, token in asked:
+        roots, trusted_by = roots_for(data, trust, token, None, LIMITS)
+        assert (set(roots.keys), roots.threshold, trusted_by) == (ROOTS, 2, FIRST_USE)
+    for token in (None, BARE):
+        with pytest.raises(RootsNotPinnedError, match="names the root keys"):
+            roots_for(data, TrustTable(), token, None, LIMITS)
+        with pytest.raises(RootsNotPinnedError):
+            check_pinned(TrustTable(), token)
+
+
+@pytest.mark.parametrize("first_use", [False, True])
+def test_what_the_token_names_comes_before_first_use(cluster, first_use):
+    """threats D-19"""
+    trust = TrustTable(trust_on_first_use=first_use)
+    data = cluster.first_bundle.to_bytes()
+    roots, trusted_by = roots_for(data, trust, JoinToken(token_naming(["root-1", "root-2"])), None, LIMITS)
+    assert (set(roots.keys), roots.threshold) == ({key("root-1").key_id, key("root-2").key_id}, 2)
+    assert trusted_by == TOKEN
+    for named in (["root-1", "somebody"], ["somebody", "else"]):
+        with pytest.raises(OtherRootsError):
+            roots_for(data, trust, JoinToken(token_naming(named)), None, LIMITS)
 
 
 def test_an_installed_bundle_comes_before_the_one_that_is_offered(cluster):
@@ -40,7 +71,7 @@ def test_an_installed_bundle_comes_before_the_one_that_is_offered(cluster):
     other = Cluster()
     other.trust("root-of-another", purpose="root")
     installed = cluster.first_bundle.to_bytes()
-    roots, trusted_by = roots_for(other.trust_bundle().to_bytes(), TrustTable(), installed, LIMITS)
+    roots, trusted_by = roots_for(other.trust_bundle().to_bytes(), TrustTable(), BARE, installed, LIMITS)
     assert (set(roots.keys), trusted_by) == (ROOTS, INSTALLED)
 
 
@@ -49,7 +80,7 @@ def test_pinned_ids_come_before_both(cluster):
     pinned = key("root-2").key_id
     trust = TrustTable(root_key_ids=(pinned, key("somebody").key_id), root_threshold=1)
     data = cluster.first_bundle.to_bytes()
-    roots, trusted_by = roots_for(data, trust, data, LIMITS)
+    roots, trusted_by = roots_for(data, trust, BARE, data, LIMITS)
     assert (set(roots.keys), roots.threshold, trusted_by) == ({pinned}, 1, CONFIGURATION)
 
 
@@ -57,7 +88,7 @@ def test_pinned_ids_come_before_both(cluster):
 def test_what_is_no_bundle_pins_nothing(data):
     """rules P6, J15"""
     with pytest.raises(Rejected):
-        roots_for(data, TrustTable(), None, LIMITS)
+        roots_for(data, TrustTable(), BARE, None, LIMITS)
 
 
 def test_a_bundle_whose_keys_cannot_be_read_has_no_roots(cluster):

@@ -2,7 +2,17 @@
 
 import pytest
 
-from agent.join_codes import CODES, EXPECTED, TOKEN_CODES, NotGrantedError, code_of, detail_of, is_refusal
+from agent.join_codes import (
+    CODES,
+    EXPECTED,
+    TOKEN_CODES,
+    NotGrantedError,
+    OtherRootsError,
+    RootsNotPinnedError,
+    code_of,
+    detail_of,
+    is_refusal,
+)
 from agent.token import BadTokenFileError
 from holdfast.meanings import JOIN_REMEDIES
 from store.errors import StoreError, StoreFault
@@ -22,6 +32,8 @@ def test_every_code_of_ours_has_its_remedy():
         (ClientError(ClientFault.REFUSED, "502", status=502), "status_502", False),
         (ClientError(ClientFault.TLS_FAILED, "self-signed certificate"), "tls_failed", False),
         (NotGrantedError("no bundle"), "not_granted", False),
+        (RootsNotPinnedError("none"), "roots_not_pinned", True),
+        (OtherRootsError("another's"), "other_roots", False),
         (BadTokenFileError("open"), "bad_token_file", True),
         (StoreError(StoreFault.STORE_FULL, "full"), "store_full", False),
         (PermissionError(13, "no"), "io", False),

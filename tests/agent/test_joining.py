@@ -4,20 +4,25 @@ import os
 import signal
 import time
 
+import pytest
 import trio
 
 from agent.configuration import Settings, TrustTable
 from holdfast.client import unix_seconds
 from holdfast.status_screen import problems_of
 from snapshot import canonical
-from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, key
-from tests.fakes.coordinator_server import TOKEN
+from snapshot.bundle import ROOT
+from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, Trusted, key
+from tests.fakes.coordinator_server import BARE_TOKEN, TOKEN, token_naming
 from tests.journeys.lab import lab, put_token
 from wire.certificate import is_proven, make_authority, make_identity, prove
 from wire.client import Call, Client, UnixConnector
 from wire.messages import JoinGrant
 
 ROUTES = "route_policy"
+REFUSED_TOKEN = token_naming(["root-1"], 1, "bm8")
+CONFIG_KEY = {"config-1": Trusted(key("config-1"))}
+FIRST_USE = "[trust]\ntrust_on_first_use = true\n"
 
 
 def grant_with(one, *documents):
@@ -50,8 +55,8 @@ async def test_what_a_join_sends(one, mock_clock):
     async with one.agent():
         await one.settled()
         enrolled = one.node.store.enrolment
-        assert enrolled.trusted_by == "first use"
-        assert not enrolled.confirmed
+        assert enrolled.trusted_by == "join token"
+        assert enrolled.confirmed
         assert set(enrolled.root_keys) == {key(name).key_id for name in ("root-1", "root-2", "root-3")}
         assert enrolled.root_threshold == 2
         assert enrolled.minimum_time == one.cluster.first_bundle.envelope.issued_at
@@ -61,7 +66,8 @@ async def test_what_a_join_sends(one, mock_clock):
 
 async def test_trust_on_first_use_is_shown_until_the_configuration_names_the_roots(tmp_path, mock_clock):
     """threats D-19: in the status, its words and the metrics; pins of other roots confirm nothing"""
-    async with lab(tmp_path, mock_clock) as one:
+    async with lab(tmp_path, mock_clock, text=FIRST_USE) as one:
+        put_token(one.folder / "join.token", BARE_TOKEN)
         async with one.agent():
             assert (await one.status())["roots"] is None
             await one.settled()
@@ -79,6 +85,64 @@ async def test_trust_on_first_use_is_shown_until_the_configuration_names_the_roo
             status = await one.status()
             assert not any("nobody has confirmed" in problem for problem in problems_of(status, one.clock.true))
             assert await unconfirmed_in_metrics(one) == "0.0"
+
+
+async def test_a_join_that_names_no_roots_is_refused_before_anything_is_sent(one, mock_clock):
+    """threats D-19: whoever answers would be believed; a token that names them is taken at once"""
+    file = one.folder / "join.token"
+    put_token(file, BARE_TOKEN)
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        status = await one.status()
+        assert (status["state"], status["cause"]) == ("unenrolled", "roots_not_pinned")
+        assert (status["join"]["code"], status["join"]["refused"]) == ("roots_not_pinned", True)
+        assert one.server.requests == [] and one.node.store.enrolment is None
+        put_token(file)
+        await one.settled()
+        assert one.node.store.enrolment.trusted_by == "join token"
+        assert not (await one.status())["join"]
+
+
+@pytest.mark.parametrize("named", [["other-1", "other-2", "other-3"], ["root-1", "other-2", "other-3"]])
+async def test_an_attackers_coordinator_at_the_first_join(one, mock_clock, named):
+    """threats D-19: it has the genuine one's TLS key, and a bundle of its own roots, perhaps among genuine ones.
+    The token's roots are not its roots: nothing is pinned or held, and the genuine join goes through afterwards.
+    """
+    attackers = Cluster(trusted={name: Trusted(key(name), purpose=ROOT) for name in named} | CONFIG_KEY)
+    grant_with(one, attackers.first_bundle.to_bytes())
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert (await one.status())["join"]["code"] == "other_roots"
+        assert one.node.store.enrolment is None
+        assert not one.node.holdings.kept.active and one.node.holdings.bundle is None
+        assert not (await one.may("start_service"))["allowed"]
+        one.server.spoil = lambda _, data: data
+        await one.settled()
+        assert set(one.node.store.enrolment.root_keys) == {key(f"root-{number}").key_id for number in (1, 2, 3)}
+
+
+async def test_an_attacker_who_lists_the_genuine_roots_cannot_sign_with_them(one, mock_clock):
+    """threats D-19: key ids are public. It names all three, asks for one signature, and has none of their keys"""
+    named = ("root-1", "root-2", "root-3", "other-1")
+    roots = {name: Trusted(key(name), purpose=ROOT) for name in named}
+    attackers = Cluster(root_threshold=1, trusted=roots | CONFIG_KEY)
+    grant_with(one, attackers.trust_bundle(keys=[key("other-1")], config_version=1).to_bytes())
+    async with one.agent():
+        await one.until(lambda: one.node.counters.of("joins_failed") > 0)
+        assert (await one.status())["join"]["code"] == "not_granted"
+        assert one.node.store.enrolment is None and one.node.holdings.bundle is None
+        one.server.spoil = lambda _, data: data
+        await one.settled()
+        assert one.node.store.enrolment.root_threshold == 2
+
+
+async def test_a_token_file_that_says_first_use(one, mock_clock):
+    """threats D-19: what `holdfast join --trust-on-first-use` leaves; the second line is not sent"""
+    put_token(one.folder / "join.token", f"{BARE_TOKEN}\ntrust-on-first-use\n")
+    async with one.agent():
+        await one.settled()
+        enrolled = one.node.store.enrolment
+        assert (enrolled.trusted_by, enrolled.confirmed) == ("first use", False)
 
 
 async def unconfirmed_in_metrics(one):
@@ -231,7 +295,7 @@ async def test_a_coordinator_that_is_not_there_is_said(one, mock_clock):
 async def test_a_new_token_is_tried_at_once(one, mock_clock):
     """rules A3, K14: not only after the back-off; and the refusal is gone from the status"""
     file = one.folder / "join.token"
-    put_token(file, "refused.one")
+    put_token(file, REFUSED_TOKEN)
     async with one.agent():
         await one.until(lambda: pause_s(one) > 8)
         assert (one.state, one.cause) == ("unenrolled", "bad_token")
@@ -256,7 +320,7 @@ async def test_a_token_file_that_others_can_read_is_refused(one, mock_clock):
 
 async def test_a_refused_token_makes_room_for_another(one, mock_clock, monkeypatch):
     """rules K14: of several places the first whose token was not refused yet"""
-    put_token(one.folder / "first", "refused.one")
+    put_token(one.folder / "first", REFUSED_TOKEN)
     monkeypatch.setattr(Settings, "token_files", lambda _: (one.folder / "first", one.folder / "join.token"))
     async with one.agent():
         await one.settled()

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coordinator import tokens
 from coordinator.refusal import Code, Refused
-from coordinator.tokens import Claims, TokenRecord
+from coordinator.tokens import Claims, Pins, TokenRecord
 from tests.coordinator.candidates import NOW, TOKEN_KEY
 
 KID = tokens.key_id(TOKEN_KEY.public_key())
@@ -47,6 +47,20 @@ def test_what_is_issued_is_read(node_id) -> None:
     assert tokens.jti_of(token) == claims.jti
     assert claims.expires_at == NOW + 600
     assert tokens.read(signed(HEADER, claims.payload()), KEYS, "prod") == claims
+
+
+PINS = Pins((f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"), 2)
+
+
+def test_the_roots_that_a_node_pins_stand_in_it() -> None:
+    """threats D-19"""
+    claims = tokens.new_claims("prod", "default", now=NOW, lifetime_s=600, node_id="node-a", pins=PINS)
+    assert tokens.read(tokens.issue(claims, TOKEN_KEY), KEYS, "prod") == claims
+    payload = claims.payload()
+    for spoilt in ({"root_key_ids": "x"}, {"root_key_ids": ["x"]}, {"root_key_ids": [1]}, {"root_threshold": 0}):
+        assert is_bad(signed(HEADER, {**payload, **spoilt}))
+    for name in ("root_key_ids", "root_threshold"):
+        assert is_bad(signed(HEADER, {key: value for key, value in payload.items() if key != name}))
 
 
 @pytest.mark.parametrize("alg", ["none", "nOnE", "HS256", "ES256", "eddsa", None, ["EdDSA"]])

@@ -7,9 +7,10 @@ server.spoil                 what becomes of an answer's bytes; `refuse`: the co
 server.instead               what is answered in place of a document
 """
 
+import base64
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,9 @@ from pathlib import Path
 import trio
 
 from coordinator.signer import Document
+from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from tests.fakes.cluster import HOUR, Cluster
+from tests.fakes.cluster import HOUR, Cluster, key
 from tests.fakes.ports import held_port
 from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
 from wire.limits import REMOTE, ListenerLimits
@@ -31,7 +33,17 @@ from wire.server import Server
 from wire.tls import PinnedTransport, ServerAuthTransport
 
 DAY = 24 * HOUR
-TOKEN = "a-join-token"
+
+
+def token_naming(roots: Sequence[str], threshold: int = 2, signature: str = "c2ln") -> str:
+    """A join token in form, as an operator makes it; `signature`: another one is another token."""
+    claims = {"root_key_ids": [key(name).key_id for name in roots], "root_threshold": threshold}
+    return f"e30.{base64.urlsafe_b64encode(canonical.dumps(claims)).decode().rstrip('=')}.{signature}"
+
+
+TOKEN = token_naming(["root-1", "root-2", "root-3"])
+BARE_TOKEN = "a-join-token"  # which names no root keys
+GOOD = tuple(f"Bearer {token}" for token in (TOKEN, BARE_TOKEN))
 EVERYONE = frozenset(PinState)
 Spoil = Callable[[str, bytes], bytes]
 
@@ -232,7 +244,11 @@ class CoordinatorServer:
         assert asked.server == self.fingerprint
         known = self.pins.find(asked.certificate) is not None
         renewal = "fleet" if request.header("authorization") is None else ""
-        if not known and not renewal and request.header("authorization") != f"Bearer {TOKEN}":
+        if (
+            not known
+            and not renewal
+            and request.header("authorization") not in (f"Bearer {TOKEN}", f"Bearer {BARE_TOKEN}")
+        ):
             raise HttpError(403, "bad_token", "no")
         self.joins += 1
         self.pins.add(asked.certificate, asked.node_id, PinState.ACTIVE)

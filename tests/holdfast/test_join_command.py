@@ -9,10 +9,11 @@ import pytest
 import trio
 
 from holdfast.meanings import JOIN_REMEDIES
+from tests.fakes.coordinator_server import TOKEN
 from tests.fakes.watched import until_there
 from tests.holdfast.lab import arguments, environment, holdfast
 
-TOKEN = "header.claims.signature"
+BARE = "header.claims.signature"
 
 
 def put_token(file, token=TOKEN):
@@ -108,7 +109,7 @@ async def test_a_token_that_lies_where_the_agent_looks(api, config, tmp_path):
     over = await holdfast("join", "--config", config, "--wait", 0, at=api, stdin=b"")
     assert (over.status, "goes on trying" in over.err) == (1, True)
     assert f"the token is the one in {tmp_path}/join.token" in over.err
-    assert f"WARNING: {config} pins no root keys" in over.err
+    assert "WARNING" not in over.err
     assert (tmp_path / "join.token").stat().st_ino == number
     process = await trio.lowlevel.open_process(
         arguments("join", "--config", config), env=environment(api.socket, api.files), stdin=subprocess.DEVNULL,
@@ -258,3 +259,30 @@ async def test_root_gives_the_agents_account_the_token_and_nothing_else(api, con
     await holdfast("join", "--config", config, "--token-file", tmp_path / "given", "--wait", 0, at=api)
     assert (victim.read_text(), victim.stat().st_uid, victim.stat().st_nlink) == ("of root", 0, 1)
     assert (place.read_text(), place.stat().st_uid) == (TOKEN + "\n", 4001)
+
+
+async def test_a_token_that_names_no_roots_is_refused(api, config, tmp_path):
+    """threats D-19: nothing is kept; with the option it is, and what was said goes with it to the agent"""
+    api.state = "unenrolled"
+    words = ["--config", config, "--token-file", "-", "--wait", 0]
+    done = await holdfast("join", *words, at=api, stdin=BARE.encode())
+    assert (done.status, "roots_not_pinned" in done.err, "--trust-on-first-use" in done.err) == (1, True, True)
+    assert not (tmp_path / "join.token").exists()
+    done = await holdfast("join", "--trust-on-first-use", *words, at=api, stdin=BARE.encode())
+    assert "holdfast trust confirm" in done.err
+    assert (tmp_path / "join.token").read_text() == f"{BARE}\ntrust-on-first-use\n"
+
+
+@pytest.mark.parametrize("trust", ["trust_on_first_use = true", f'root_key_ids = ["sha256:{"a" * 64}"]'])
+async def test_agent_toml_may_say_whose_roots_they_are(api, config, tmp_path, trust):
+    """threats D-19"""
+    api.state = "unenrolled"
+    config.write_text(f"{config.read_text()}[trust]\n{trust}\n")
+    done = await holdfast("join", "--config", config, "--wait", 0, "--token-file", "-", at=api, stdin=BARE.encode())
+    assert (tmp_path / "join.token").read_text() == f"{BARE}\n"
+    assert ("WARNING" in done.err) == ("first_use" in trust)
+
+
+async def test_a_join_file_is_no_first_use(api, config, tmp_path):
+    done = await holdfast("join", tmp_path / "file", "--trust-on-first-use", "--config", config, at=api)
+    assert (done.status, "a join file names the root keys" in done.err) == (2, True)

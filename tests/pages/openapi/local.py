@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.endpoint_sets import NamedBy
-from agent.enrolling import CONFIGURATION, FIRST_USE, INSTALLED
+from agent.enrolling import CONFIGURATION, FIRST_USE, INSTALLED, TOKEN
 from agent.local_api import LocalApi
 from agent.origins import Origin
 from tests.pages.openapi import Api
@@ -74,7 +74,7 @@ STATUS = closed(
         "roots": nullable(
             closed(
                 {
-                    "trusted_by": {"enum": [CONFIGURATION, INSTALLED, FIRST_USE]},
+                    "trusted_by": {"enum": [CONFIGURATION, INSTALLED, TOKEN, FIRST_USE]},
                     "confirmed": BOOLEAN,
                     "root_key_ids": several(TEXT),
                     "root_threshold": COUNT,
