@@ -34,9 +34,7 @@ class Importing:
     pacing: Pacing = field(default_factory=Pacing)
     repair_pacing: Pacing = field(default_factory=Pacing)
 
-    async def take(
-        self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = ""
-    ) -> Mapping[str, object]:
+    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = "") -> Mapping[str, object]:
         """What became of it, as JSON. Rejected, NotListedError, MayNotWaitError, StoreError. `scope`: what it says
         itself, unverified; by that it is chosen which way it goes.
 

@@ -9,13 +9,14 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text, update
 from sqlalchemy.engine import URL, Row, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator import migrations, schema
@@ -34,6 +35,9 @@ _PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": _LOCK_TIMEOUT_MS,
 }
+SHRINK_PAGES, KEPT_PAGES = 512, 1_024  # of 4 KiB: what is moved at a time, and what is kept for the next changes
+_ANEW_BYTES = 256 << 20
+_LOG_BYTES = 16 << 20  # what SQLite's log is cut to once all of it is in the file
 ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it into the file
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
 
@@ -108,6 +112,7 @@ class Database:
         """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
         if self.is_sqlite and self.url.database:
             _make_private(Path(self.url.database))
+            _let_it_shrink(self.engine, Path(self.url.database))
         with self._begin(change=True) as connection:
             return migrations.upgrade(connection)
 
@@ -154,6 +159,18 @@ class Database:
         with self._begin(change=True) as connection:
             connection.execute(update(row).values(revision=row.c.revision))
         self.write_fault = ""
+
+    def shrink(self) -> bool:
+        """Gives a few free pages of a SQLite file back to the disk; whether there are more. A server does it itself."""
+        if not self.is_sqlite:
+            return False
+        with closing(self.engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+            before = _free_pages(cursor)
+            if before <= KEPT_PAGES:
+                return False
+            with suppress(sqlite3.OperationalError):  # no room, or somebody else writes for long
+                cursor.executescript(f"PRAGMA incremental_vacuum({SHRINK_PAGES})")  # `execute` moves one page alone
+            return KEPT_PAGES < _free_pages(cursor) < before
 
     def shortage(self) -> str:
         """Why the next write may fail though the last one did not, or nothing. A server watches its own disk."""
@@ -218,7 +235,13 @@ def _engine(url: URL) -> Engine:
 def _open_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     """WAL for readers beside the writer; FULL so that a commit survives power loss (rules P7)."""
     connection.isolation_level = None  # we begin; the driver's own BEGIN comes too late to lock
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 15000"):
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "busy_timeout = 15000",
+        f"journal_size_limit = {_LOG_BYTES}",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -238,6 +261,23 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         if path.is_symlink():
             raise
+
+
+def _free_pages(cursor: DBAPICursor) -> int:
+    cursor.execute("PRAGMA freelist_count")
+    (count,) = cursor.fetchone() or (0,)
+    return int(count)
+
+
+def _let_it_shrink(engine: Engine, path: Path) -> None:
+    """A new file, or one that was made before: it is written anew, once, unless that takes long."""
+    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        (mode,) = cursor.execute("PRAGMA auto_vacuum").fetchone()
+        if mode or path.stat().st_size > _ANEW_BYTES:
+            return
+        with suppress(sqlite3.OperationalError):  # no room, or somebody reads: it works as it is, and only grows
+            cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            cursor.execute("VACUUM")
 
 
 def _locked(path: Path) -> int:

@@ -10,11 +10,11 @@ from sqlalchemy import desc, select
 
 from coordinator import schema
 from coordinator.database import Database
+from coordinator.journals import SHOWN
 from coordinator.refusal import bounded
 from snapshot import canonical
 
 MOST = 1_000
-_TEXTS = {"at": 64, "event": 256, "scope": 4_300, "detail": 1_024}  # with how much of it is shown
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ def _event(sequence: int, incarnation: str, received_at: float, body: str) -> Re
     """A member that this node's version did not send is empty; what no agent of ours writes is escaped and cut."""
     value = canonical.loads(body.encode())
     said = value if isinstance(value, dict) else {}
-    at, event, scope, detail = (bounded(str(said.get(name, "")), most) for name, most in _TEXTS.items())
+    at, event, scope, detail = (bounded(str(said.get(name, "")), most) for name, most in SHOWN.items())
     return ReportedEvent(sequence, incarnation, at, event, scope, detail, received_at)

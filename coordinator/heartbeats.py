@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from coordinator import refusal_records, schema
+from coordinator import journals, refusal_records, schema
 from coordinator.checkin import Comparison, Mark, compare_all
 from coordinator.database import Database, Transaction
 from coordinator.heartbeat_form import Heartbeat
@@ -53,6 +53,7 @@ def record(
         _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
         taken = [each for each in batch if each.node_id in rows]
         _write(transaction, schema.events, _event_rows(taken, now), keep=True)
+        journals.bound(transaction, {each.node_id for each in taken if each.journal})
         refusal_records.report(transaction, taken)
     return answers
 
@@ -140,7 +141,8 @@ def _event_rows(batch: Sequence[Heartbeat], now: float) -> list[dict[str, object
     """In the order of the key, so that two replicas never wait for each other."""
     events = sorted((each.node_id, each.incarnation, *event) for each in batch for event in each.journal)
     names = ("node_id", "incarnation", "sequence", "body")
-    return [{**dict(zip(names, event, strict=True)), "received_at": now} for event in events]
+    rows = (dict(zip(names, (*event, journals.kept(body)), strict=True)) for *event, body in events)
+    return [{**row, "received_at": now} for row in rows]
 
 
 def _write(transaction: Transaction, table: Table, rows: Sequence[Mapping[str, object]], *, keep: bool = False) -> None:

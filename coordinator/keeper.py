@@ -77,6 +77,8 @@ class Keeper:
             try:
                 gone = await in_database(upkeep.trim, self._at.database, now=self._at.now(), settings=self._at.settings)
                 _log.info("trimmed", **gone)
+                while await in_database(self._at.database.shrink):  # what others want to write comes between
+                    pass
             except SQLAlchemyError as error:  # the next hour is as good
                 _log.error("not trimmed", reason=told(error))
 

@@ -11,11 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import delete, func, select
 
-from coordinator import documents, schema
+from coordinator import documents, journals, schema
 from coordinator.database import Database, Transaction
 from coordinator.settings import CLOCK_SKEW_S, Settings
-
-MOST_EVENTS = 10_000  # of one node: its own journal keeps no more
 
 
 def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, int]:
@@ -46,20 +44,11 @@ def _uses_of_none(transaction: Transaction) -> int:
 
 
 def _events(transaction: Transaction, limit: float) -> int:
-    """Old ones, and the surplus of members that report without end."""
+    """Old ones, and those of nodes whose share has become smaller since they reported."""
     gone = _older(transaction, "events", "received_at", limit)
-    table = schema.events
-    many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > MOST_EVENTS)
-    return gone + sum(_surplus(transaction, row.node_id) for row in transaction.rows(many))
-
-
-def _surplus(transaction: Transaction, node_id: str) -> int:
-    """All but its last ones; where the limit falls into one report, all of that report goes."""
-    table = schema.events
-    mine = table.c.node_id == node_id
-    newest = select(table.c.received_at).where(mine).order_by(table.c.received_at.desc())
-    first = newest.offset(MOST_EVENTS).limit(1).scalar_subquery()
-    return transaction.run(delete(table).where(mine, table.c.received_at <= first))
+    table, most = schema.events, journals.share(transaction)
+    many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most)
+    return gone + journals.bound(transaction, [row.node_id for row in transaction.rows(many)])
 
 
 def _documents(transaction: Transaction, now: float, settings: Settings) -> int:

@@ -1,5 +1,7 @@
 """The engine and its transactions, on both databases."""
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, select, text
+from sqlalchemy import delete, insert, select, text
 
 from coordinator import authority, schema
 from coordinator.database import Database
@@ -91,6 +93,65 @@ def test_the_sqlite_file_is_ours_alone(tmp_path: Path) -> None:
         transaction.audit("nothing", "x")
         assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("state.db*")} == {0o600}
     database.close()
+
+
+def fill(database: Database, rows: int) -> None:
+    with database.record() as transaction:
+        made = [{"node_id": "n", "incarnation": "i", "sequence": number, "received_at": 1.0} for number in range(rows)]
+        transaction.run(insert(schema.events), [{**each, "body": "x" * 1_000} for each in made])
+
+
+def shrunk(database: Database) -> int:
+    """All is deleted, and the disk is given back what is free; the file's bytes then."""
+    with database.record() as transaction:
+        transaction.run(delete(schema.events))
+    steps = 1
+    while database.shrink():
+        steps += 1
+    assert steps <= 100
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+    return Path(str(database.url.database)).stat().st_size
+
+
+def test_a_sqlite_file_shrinks_again(tmp_path: Path) -> None:
+    """In small steps, each a transaction of its own; a little stays for the next changes"""
+    database = Database(f"sqlite:///{tmp_path}/state.db")
+    database.migrate()
+    fill(database, 30_000)
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+    assert (tmp_path / "state.db").stat().st_size > 30 << 20
+    assert shrunk(database) < 8 << 20
+    assert (tmp_path / "state.db-wal").stat().st_size <= 64 << 20
+    assert not database.shrink(), "there is nothing more to give"
+    fill(database, 10)
+    database.close()
+
+
+def test_a_sqlite_file_that_could_not_shrink_is_written_anew_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("PRAGMA journal_mode = WAL")
+        old.execute("CREATE TABLE before (a TEXT)")
+        old.execute("INSERT INTO before VALUES ('kept')")
+        old.commit()
+    database = Database(f"sqlite:///{path}")
+    with database.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 0
+    assert not database.shrink(), "and it ends"
+    database.migrate()
+    with database.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
+        assert connection.exec_driver_sql("SELECT a FROM before").scalar() == "kept"
+    fill(database, 30_000)
+    assert shrunk(database) < 8 << 20
+    database.close()
+
+
+def test_a_server_shrinks_by_itself(database: Database) -> None:
+    fill(database, 10)
+    assert not database.shrink()
 
 
 def test_a_second_coordinator_on_one_sqlite_file_stops(tmp_path: Path) -> None:

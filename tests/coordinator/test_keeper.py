@@ -9,10 +9,11 @@ import trio.testing
 from sqlalchemy import update
 
 from coordinator import authority, keeper, put_back, schema
-from coordinator.database import Database
+from coordinator.database import KEPT_PAGES, Database
 from tests.coordinator.candidates import contents
 from tests.coordinator.daemon import Follower, refusal, running
 from tests.coordinator.founding import Founded, set_put_back
+from tests.coordinator.test_database import fill
 from tests.coordinator.test_put_back import is_ready, raise_epoch
 
 
@@ -91,6 +92,29 @@ async def test_a_database_that_goes_back_under_a_running_coordinator_is_not_work
         with trio.fail_after(60):
             while follower.generation == 1:
                 await follower.sync(30)
+
+
+async def test_the_file_shrinks_after_what_goes_with_time(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the coordinator works: an operator's change comes between the steps"""
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        fill(database, 30_000)
+        async with trio.open_nursery() as nursery:
+            monkeypatch.setattr(keeper, "TRIM_S", 0.01)
+            nursery.start_soon(at.daemon.keeper.trim)
+            with trio.fail_after(60):
+                while free_pages(database) <= KEPT_PAGES:  # the events are 30 days too old
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                await at.ask("POST", "/v1/tokens", {})
+                while free_pages(database) > KEPT_PAGES:
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+def free_pages(database: Database) -> int:
+    with database.engine.connect() as connection:
+        return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0)
 
 
 def set_state(database: Database, revision: int, state_id: str) -> None:

@@ -1,15 +1,11 @@
 """What goes with time, and what never goes (rules, Numbers; K39, D-52)."""
 
-from dataclasses import replace
-
 import pytest
-from sqlalchemy import select
 
-from coordinator import admission, documents, heartbeats, revocation, schema, upkeep
+from coordinator import admission, documents, heartbeats, journals, revocation, upkeep
 from coordinator.database import Database
 from coordinator.refusal import Code, Refused
 from coordinator.settings import DAY, Settings
-from coordinator.upkeep import MOST_EVENTS
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat, mark, scope
@@ -110,18 +106,13 @@ def test_nonces_events_and_audit_rows(cluster: Database) -> None:
     assert len(contents(cluster, "audit")["audit"]) < before
 
 
-def test_events_of_one_node_are_bounded(cluster: Database) -> None:
-    """rules P23: whoever reports without end pushes out its own events, the oldest first, and nobody else's."""
-    admit(cluster, "node-b")
-    heartbeats.record(cluster, [heartbeat("node-b", journal=events(1))], now=NOW - 100)
-    for turn in range(0, MOST_EVENTS + 2_000, 1_000):
-        told = tuple((number, "{}") for number in range(turn + 1, turn + 1_001))
-        heartbeats.record(cluster, [replace(heartbeat(), journal=told)], now=NOW + turn)
-    assert trim(cluster, NOW + DAY)["events"] == 2_000
-    with cluster.read() as transaction:
-        rows = transaction.rows(select(schema.events.c.node_id, schema.events.c.sequence))
-    kept = {(row.node_id, row.sequence) for row in rows}
-    assert kept == {("node-b", 1), *(("node-a", number) for number in range(2_001, MOST_EVENTS + 2_001))}
+def test_a_share_that_has_become_smaller(cluster: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of nodes that do not report any more"""
+    heartbeats.record(cluster, [heartbeat(journal=events(*range(1, 41)))], now=NOW)
+    assert trim(cluster, NOW + DAY)["events"] == 0
+    monkeypatch.setattr(journals, "IN_ALL", 20)
+    monkeypatch.setattr(journals, "LEAST_EVENTS", 1)
+    assert trim(cluster, NOW + DAY)["events"] == 25
     assert trim(cluster, NOW + DAY)["events"] == 0
 
 

@@ -1,9 +1,9 @@
 """A thief with every key but the roots'. He answers where the coordinator did, and signs what nodes believe.
 
-    thief = Thief(server)   remembers what the coordinator had
-    thief.say(...)          a head of his, above all others
-    thief.leave()           the coordinator is back as it was before, and knows nothing of what he published
-    repair(server)          docs/keys.md, "Every key but the roots": two ceremonies, then all is signed anew
+thief = Thief(server)   remembers what the coordinator had
+thief.say(...)          a head of his, above all others
+thief.leave()           the coordinator is back as it was before, and knows nothing of what he published
+repair(server)          docs/keys.md, "Every key but the roots": two ceremonies, then all is signed anew
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,9 +55,7 @@ class Thief:
         self.generation += 1
         claims = self.cluster._claims(HEAD, {"config_version": self.generation})
         listed = {
-            scope: _listing(one)
-            for scope, one in self.cluster.published.items()
-            if scope not in (HEAD, "trust_bundle")
+            scope: _listing(one) for scope, one in self.cluster.published.items() if scope not in (HEAD, "trust_bundle")
         }
         times = {"issued_at": now, "valid_from": now, "refresh_after": now + HOUR, "expires_at": now + 2 * HOUR}
         made = signer.head(claims, listed if scopes is None else scopes, [key(STOLEN[0])], **manifest)
