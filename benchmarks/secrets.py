@@ -9,12 +9,23 @@ For each string: the time for 64 KiB of it, the longest that a string may be, ag
 import json
 import time
 
+from coordinator import value_shapes
 from snapshot import canonical, secrets
 from snapshot.limits import Limits
 from tests.known_answers.hostile import TAILS, UNITS, repeated
+from tests.secret_corpus import AROUND
 
 SIZE = 64 * 1024 - 8
 MIB = 1024 * 1024
+WORST = {
+    "DSN": "a://" + "b" * 100,
+    "Basic": "Basic aaaaaaaaaaaaaaaa",
+    "Bearer": "Bearer aaaaaaaaaaaaaaaa.",
+    "PSK": " : PSK ",
+    "secret": "secret        =",
+    "static key": "<secret>        \n#" + "c" * 100 + "\n",
+    "dashes": "----- BEGIN a a a a ",
+}
 
 
 def main():
@@ -28,6 +39,23 @@ def main():
         print(f"{name:<24}{tail!r:<6}{small * 1e6:>11.0f}{large * 1e6:>11.0f}{large / small:>8.2f}")
     _section(max(slowest.values())[1])
     _unclosed()
+    _shapes()
+
+
+def _shapes():
+    """The coordinator's wider table: 1 MiB in which every family has to be looked for closely, and nothing is found."""
+    families = value_shapes.shipped()
+    literals = " ".join(literal for each in families.values() for literal in each.needs)
+    taken = {}
+    for name, unit in {**UNITS, "configuration": AROUND + "\n", **WORST}.items():
+        text = literals + repeated(unit, MIB)
+        taken[name] = _best(lambda text=text: [each.is_in(text) for each in families.values()])
+    name = max(taken, key=taken.get)
+    ordinary = taken["configuration"] * 1e3
+    print(f"\nvalue shapes, 1 MiB: configuration {ordinary:.0f} ms, the slowest ({name}) {taken[name] * 1e3:.0f} ms")
+    text = repeated(AROUND + "\n", MIB)
+    without = _best(lambda: list(value_shapes.families_in(families, text)))
+    print(f"without any of their literals: {without * 1e3:.1f} ms")
 
 
 def _doubled(unit, tail):

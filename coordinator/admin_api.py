@@ -26,7 +26,6 @@ from coordinator import (
 )
 from coordinator.declarations import Plan
 from coordinator.desk import body_of, for_operators, parameter
-from coordinator.last_read import LastRead
 from coordinator.plans import differences
 from coordinator.requests import Member, is_text
 from coordinator.resources import InvalidResources
@@ -72,7 +71,6 @@ _REASON = {"reason": Member(is_text(256))}
 class AdminApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
-        self._last_read = LastRead()
 
     def routes(self) -> tuple[Route, ...]:
         def route(method: str, template: str, handler: Callable[..., object]) -> Route:
@@ -110,11 +108,11 @@ class AdminApi:
 
     async def _carried_out(self, request: Request, files: object, **how: object) -> Plan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
-        known = await in_library(self._last_read.known, files)  # texts by name: `body_of` looked
+        known = await in_library(self._at.last_read.known, files)  # texts by name: `body_of` looked
         if known is not None:
             with suppress(InvalidResources):  # to be said with its lines
                 return await self._made_so(request, known, **how)
-        return await self._made_so(request, await in_library(self._last_read.read, files), **how)
+        return await self._made_so(request, await in_library(self._at.last_read.read, files), **how)
 
     async def _made_so(self, request: Request, declared: object, *, prune: object, **how: object) -> Plan:
         """Worked out beside them, too: only what is left is written while they wait."""

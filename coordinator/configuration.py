@@ -5,6 +5,7 @@ coordinator_id = "coord-1"
 [listen]    fleet  join  probes  admin_socket  admin  connections_per_address
 [tls]       certificate  key
 [keys]      directory (of config-*.pem)  token
+[secrets]   value_shapes
 [settings]  the numbers of settings.py
 """
 
@@ -49,12 +50,17 @@ TABLES = {
         "directory": "Where the config keys lie, `config-*.pem`; they are also looked for among the credentials.",
         "token": "The key that join tokens are signed with: a file, or `credential:NAME`.",
     },
+    "secrets": {
+        "value_shapes": "A TOML file with families of values that `apply` takes for secrets, beside or instead of "
+        "those that are shipped (`coordinator/value_shapes.toml` has the form); or nothing. Read again by a reload.",
+    },
 }
 OPTIONAL: dict[tuple[str, str], str | int] = {
     ("listen", "probes"): "127.0.0.1:9465",
     ("listen", "admin_socket"): "/run/holdfast-coordinator/admin.sock",
     ("listen", "admin"): "",
     ("listen", "connections_per_address"): 256,
+    ("secrets", "value_shapes"): "",
 }
 # Keys that are numbers, from and to.
 RANGES = {("listen", "connections_per_address"): (1, 65_536)}
@@ -87,6 +93,7 @@ class Configuration:
     key: str
     keys_directory: Path
     token_key: str
+    value_shapes: str
     settings: Settings
 
 
@@ -123,6 +130,7 @@ def parse(text: str) -> Configuration:
         key=values["tls"]["key"],
         keys_directory=Path(values["keys"]["directory"]),
         token_key=values["keys"]["token"],
+        value_shapes=_value(values, "secrets", "value_shapes"),
         settings=Settings.from_mapping(values.get("settings", {})),
     )
 

@@ -5,8 +5,8 @@ carry_out(database, proposal, ...)    the same of what was worked out already (p
 with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import bindparam, delete, insert, select
 
@@ -14,7 +14,7 @@ from coordinator import authority, catalog, endpoints, proposals, resources, sch
 from coordinator.affected import Touched
 from coordinator.database import Database, Transaction
 from coordinator.forms import Fault
-from coordinator.kinds import Node
+from coordinator.kinds import Exemption, Node, Service
 from coordinator.model import Key, Model
 from coordinator.plans import Change
 from coordinator.proposals import Proposal
@@ -112,6 +112,14 @@ def _write(transaction: Transaction, proposal: Proposal) -> None:
     rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
     transaction.run(insert(table), rows)
     transaction.audit_all([(f"resource.{each.verb}", " ".join(each.key), *each.specs()) for each in made])
+    transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(each)) for key, each in _exempt(made)])
+
+
+def _exempt(made: Iterable[Change]) -> Iterator[tuple[Key, Exemption]]:
+    """Each value of what is written now that looks like a secret and is said to be none."""
+    for change in made:
+        if isinstance(change.after, Service):
+            yield from ((change.key, each) for each in change.after.exempt)
 
 
 def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:

@@ -227,6 +227,13 @@ def text(most: int) -> Scalar:
     )
 
 
+def words(most: int) -> Scalar:
+    return Scalar(
+        f"text of 1 to {most} printable characters, not all of them spaces",
+        lambda value: isinstance(value, str) and len(value) <= most and value.isprintable() and bool(value.strip()),
+    )
+
+
 def integer(least: int, most: int) -> Scalar:
     return Scalar(f"an integer from {least} to {most}", lambda value: type(value) is int and least <= value <= most)
 

@@ -16,18 +16,19 @@ _PEM = re.compile(rb"-----\s*(?:BEGIN|END)[A-Z0-9 ]*PRIVATE KEY")
 
 def find(value: object, path: Path = ()) -> Path | None:
     """Where a string hides a private key in base64, as PEM or as DER; None where none does."""
-    return next((at for at, text in _strings(value, path) if _hides_key(text)), None)
+    return next((at for at, text in strings(value, path) if _hides_key(text)), None)
 
 
-def _strings(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+def strings(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    """Each text of a JSON value and where it stands; names are none."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _strings(inner, (*path, name))
+            yield from strings(inner, (*path, name))
     elif isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
-            yield from _strings(inner, (*path, index))
+            yield from strings(inner, (*path, index))
 
 
 def _hides_key(text: str) -> bool:

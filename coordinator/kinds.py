@@ -28,6 +28,7 @@ from coordinator.forms import (
     member,
     members,
     text,
+    words,
 )
 from snapshot import canonical
 from snapshot.identifiers import SCOPE_TYPES
@@ -68,6 +69,15 @@ class ServiceEndpoint:
     host: str = member(HOST, "where it listens")
     port: int = member(integer(1, 65_535), "the port")
     exposed: bool = member(BOOLEAN, "whether ingress nodes of the organization learn of it", default=False)
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """A value that looks like a secret to the coordinator and is none; what nodes refuse, nothing exempts."""
+
+    at: str = member(text(256), "where it stands, as the refusal names it without `spec`: `settings.login[0].line`")
+    family: str = member(IDENTIFIER, "what it was taken for")
+    because: str = member(words(256), "why it is no secret, for the audit log")
 
 
 @dataclass(frozen=True)
@@ -186,6 +196,9 @@ class Service(Resource):
         Several(Record(ServiceEndpoint), 32, is_set=False), "where it answers", ()
     )
     settings: Mapping[str, object] = member(Open(16 << 10), "the service's own configuration", {})
+    exempt: tuple[Exemption, ...] = member(
+        Several(Record(Exemption), 32, is_set=False), "values of `settings` that look like secrets and are none", ()
+    )
 
     def __eq__(self, other: object) -> bool:
         """1 and true are two settings, though Python takes them for one."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from coordinator import resources
 from coordinator.model import Key
 from coordinator.resources import Declared
+from coordinator.value_shapes import Shapes
 from coordinator.yaml_source import Source
 
 _NOWHERE = Source(None, {})
@@ -19,9 +20,14 @@ _NOWHERE = Source(None, {})
 
 @dataclass
 class LastRead:
-    """Of one coordinator; for any thread."""
+    """Of one coordinator; for any thread. `shapes`: what values are taken for secrets (value_shapes.py)."""
 
+    shapes: Shapes
     _kept: tuple[bytes, Mapping[Key, Declared]] = field(default=(b"", {}))
+
+    def look_for(self, shapes: Shapes) -> None:
+        """Another table: what was read by the former is not known any more."""
+        self.shapes, self._kept = shapes, (b"", {})
 
     def known(self, texts: Mapping[str, str]) -> Mapping[Key, Declared] | None:
         """What these files declare, where they are those that were read last."""
@@ -30,7 +36,7 @@ class LastRead:
 
     def read(self, texts: Mapping[str, str]) -> Mapping[Key, Declared]:
         """InvalidResources with all that is wrong."""
-        declared = resources.read(texts)
+        declared = resources.read(texts, self.shapes)
         bare = {key: Declared(each.resource, each.file, _NOWHERE) for key, each in declared.items()}
         self._kept = _digest(texts), bare
         return declared

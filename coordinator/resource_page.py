@@ -32,8 +32,13 @@ spec:
 - An error names file, line, field and remedy, and nothing is applied while there is one.
 - A secret never stands in a file. Where a service needs one, write `{secret_ref: "<resolver>:<path>"}`: the node is
   told no more than that, and nothing on it resolves it; the service does, which knows the secret store. What looks like
-  a password, a private key or a token is refused, by the same detector as on the nodes; so are `query_grants`,
-  `audit_authority`, `policy_mutations` and `user_directory`, which no node is ever given.
+  a password, a private key or a token is refused, by the same detector as on the nodes and by a wider table of values;
+  [the threat model](threat-model.md#what-secret-detection-finds) says which families, how surely, and how the table is
+  brought up to date. What it takes wrongly for a secret in a service's `settings`, `exempt` lets through, with a reason
+  that the audit log keeps (`resource.exempt`); nothing exempts what nodes refuse. A member that another program has
+  given a secret's name (`password: ask`) is refused too: give that program's file as one text, in which names are not
+  looked at (`settings: {file: "password: ask"}`).
+- `query_grants`, `audit_authority`, `policy_mutations` and `user_directory` are refused: no node is ever given these.
 - Who on a node may read what it holds is not declared here: `[access]` in its own `agent.toml` names users and groups
   of that machine, for whole scopes. It opens nothing to other nodes and hides no single section.
 - A *selector* chooses nodes: those named in `nodes`, and those that have one of `roles` and all of `labels` (of what is

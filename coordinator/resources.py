@@ -3,19 +3,21 @@
     read(texts, cluster_id)              the resources, each valid in itself
     check(resources, cluster_id)         whether they hold together, with what is already declared
 
-Secrets and content that no scope may carry are refused here already, by the detector of the nodes (rules S78, S23).
+Secrets and content that no scope may carry are refused here already, by the detector of the nodes (rules S78, S23), and
+what a wider table of the coordinator's own takes for a secret (value_shapes.py), unless the declaration exempts it.
 """
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator import hidden_keys, kinds, yaml_source
+from coordinator import hidden_keys, kinds, value_shapes, yaml_source
 from coordinator.forms import ID_REMEDY, Fault
-from coordinator.kinds import BY_NAME, Resource
+from coordinator.kinds import BY_NAME, Resource, Service
 from coordinator.model import Key
 from coordinator.references import faults_of
 from coordinator.refusal import Code, Refused, bounded
+from coordinator.value_shapes import Shapes
 from coordinator.yaml_source import Source, Unreadable
 from snapshot import secrets
 from snapshot.content import FORBIDDEN_MEMBERS
@@ -25,6 +27,12 @@ NAME = "(name)"  # the field of what is wrong with a file's name
 WHOLE = "(document)"  # the field of what is wrong with no member alone
 _MEMBERS = ("kind", "id", "spec")
 _MOST_SHOWN = 1_024
+_REFERENCE = 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}'
+# `Service.settings` is the one place for what others have named; a text in it is not read.
+_OTHERS_NAME = (
+    "if it is no secret, and a name that another program has given, write that program's file as one text"
+    " (settings: {file: |...}): names are not looked at in texts"
+)
 
 
 @dataclass(frozen=True)
@@ -61,14 +69,17 @@ class Declared:
         return _problem(self.file, self.source.line(fault.path), fault)
 
 
-def read(texts: Mapping[str, str]) -> dict[Key, Declared]:
-    """Every resource of the texts (file name to YAML), by kind and id; InvalidResources with all that is wrong."""
+def read(texts: Mapping[str, str], shapes: Shapes | None = None) -> dict[Key, Declared]:
+    """Every resource of the texts (file name to YAML), by kind and id; InvalidResources with all that is wrong.
+
+    `shapes`: what values are taken for secrets, where it is not what is shipped.
+    """
     declared: dict[Key, Declared] = {}
     problems: list[Problem] = []
     for file in sorted(texts):
         if not _is_unicode(file):
             problems.append(_problem(file, 1, Fault((NAME,), "is not UTF-8", "rename the file")))
-        for each in _read_file(file, texts[file], problems):
+        for each in _read_file(file, texts[file], value_shapes.shipped() if shapes is None else shapes, problems):
             first = declared.setdefault(each.resource.key, each)
             if first is not each:
                 where = f"{first.file}:{first.source.line(())}"
@@ -101,11 +112,11 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def _read_file(file: str, text: str, problems: list[Problem]) -> Iterator[Declared]:
+def _read_file(file: str, text: str, shapes: Shapes, problems: list[Problem]) -> Iterator[Declared]:
     try:
         for source in yaml_source.documents(text):
             faults: list[Fault] = []
-            resource = _resource(source.value, faults)
+            resource = _resource(source.value, shapes, faults)
             problems += [_problem(file, source.line(fault.path), fault) for fault in faults]
             if resource is not None:
                 yield Declared(resource, file, source)
@@ -113,7 +124,7 @@ def _read_file(file: str, text: str, problems: list[Problem]) -> Iterator[Declar
         problems.append(_problem(file, error.line, Fault(error.path, error.message, error.remedy)))
 
 
-def _resource(value: object, faults: list[Fault]) -> Resource | None:
+def _resource(value: object, shapes: Shapes, faults: list[Fault]) -> Resource | None:
     if not isinstance(value, dict):
         faults.append(Fault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
         return None
@@ -123,6 +134,9 @@ def _resource(value: object, faults: list[Fault]) -> Resource | None:
     kind, id_, spec = value["kind"], value["id"], value.get("spec")
     resource = kinds.read(BY_NAME[kind], id_, spec if spec is not None else {}, ("spec",), faults)
     faults += _forbidden(spec)
+    refused = {fault.path for fault in faults}
+    exempt = {(each.at, each.family) for each in resource.exempt} if isinstance(resource, Service) else set()
+    faults += (each for each in _suspicious(spec, shapes, exempt, kind) if each.path not in refused)
     return None if faults else resource
 
 
@@ -149,13 +163,35 @@ def _forbidden(spec: object) -> Iterator[Fault]:
     if finding is not None:
         path = ("spec", *_path(spec, finding.pointer))
         message = f"holds a raw secret ({finding.detector})"
-        yield Fault(path, message, 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}')
+        yield Fault(path, message, f"{_REFERENCE}; {_OTHERS_NAME}" if finding.detector == "name" else _REFERENCE)
     hidden = hidden_keys.find(spec, ("spec",))
     if hidden is not None:
         yield Fault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
     for at, name in _names(spec, ("spec",)):
         if name in FORBIDDEN_MEMBERS:
             yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
+
+
+def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind: str) -> Iterator[Fault]:
+    """What the coordinator's own table takes for a secret. The value itself is never shown (threats D-55)."""
+    texts = list(hidden_keys.strings(spec, ()))
+    if next(value_shapes.families_in(shapes, "\n".join(text for _, text in texts)), None) is None:
+        return
+    for path, text in texts:
+        for family in value_shapes.families_in(shapes, text):
+            told = tuple(_unless_secret(part, shapes) for part in path)
+            at = _dotted(told)
+            if (at, family) not in exempt:
+                way = f"; if it is none, beside `settings`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
+                remedy = _REFERENCE + (way if kind == Service.KIND else "")
+                yield Fault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
+
+
+def _unless_secret(part: str | int, shapes: Shapes) -> str | int:
+    """A name that is a secret itself is not repeated."""
+    if isinstance(part, str) and (secrets.shape_of(part) or next(value_shapes.families_in(shapes, part), None)):
+        return "(secret)"
+    return part
 
 
 def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.Path, str]]:

@@ -32,6 +32,7 @@ from coordinator import (
     replicas,
     signing_key,
     tokens,
+    value_shapes,
 )
 from coordinator.collector import Collector
 from coordinator.configuration import Configuration, file_of
@@ -42,6 +43,7 @@ from coordinator.fleet_figures import Lately
 from coordinator.heartbeat_form import Heartbeat
 from coordinator.heartbeats import History
 from coordinator.keeper import Keeper
+from coordinator.last_read import LastRead
 from coordinator.leap import HOLD_S, Leap
 from coordinator.listeners import Transports
 from coordinator.merging import Answer
@@ -150,7 +152,7 @@ class Daemon:
         """Keys and certificates are read again: all of it is taken, or all stays as it is."""
         at, coordinator = self.configuration, self.coordinator
         try:
-            keys, shown = _config_keys(at), _shown(at)
+            keys, shown, shapes = _config_keys(at), _shown(at), value_shapes.load(at.value_shapes)
             certificate = Certificate.read(shown.der)
             authorities = own_certificate.authorities(file_of(at.certificate))
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
@@ -165,6 +167,7 @@ class Daemon:
         self.transports.show(shown)
         coordinator.shown.certificate, coordinator.shown.authorities = certificate, authorities
         coordinator.publisher.sign_with(keys)
+        coordinator.last_read.look_for(shapes)
         await self.keeper.look()  # whoever asks now is told what holds for these keys
         _log.info("reloaded", keys=[key.key_id for key in keys])
 
@@ -197,6 +200,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         shown=Shown(Certificate.read(shown.der), own_certificate.authorities(file_of(at.certificate))),
         join_port=at.join.port,
         node_authority=file_of(at.certificate).absolute().with_name(own_certificate.AUTHORITY),
+        last_read=LastRead(value_shapes.load(at.value_shapes)),
         standstill=standstill,
     )
     readiness = Readiness()

@@ -13,6 +13,7 @@ from coordinator import authority
 from coordinator.collector import Collector
 from coordinator.database import Database
 from coordinator.database_fault import told
+from coordinator.last_read import LastRead
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
 from coordinator.refusal import Code, Refused
@@ -95,6 +96,7 @@ class Coordinator:
     shown: Shown
     join_port: int  # where nodes that are no members yet are let in
     node_authority: Path  # the CA that they are given, where `init` has put it
+    last_read: LastRead
     alarms: dict[str, int] = field(default_factory=dict)
     standstill: Standstill = field(default_factory=Standstill)
     refused_joins: RefusedJoins = field(default_factory=RefusedJoins)

@@ -146,6 +146,17 @@ def test_every_change_is_in_the_audit_log(cluster: Database) -> None:
     assert '"core_mesh"' in changed and '"thin"' in changed
 
 
+def test_what_is_said_to_be_no_secret_is_in_the_audit_log(cluster: Database) -> None:
+    text = BASE.replace("core_mesh", "egress_service") + (
+        "---\nkind: Service\nid: web\nspec: {organization: acme, runs_on: {nodes: [node-a]},\n"
+        "  settings: {key: sk_test_%s}, exempt: [{at: settings.key, family: stripe_key, because: of a manual}]}\n"
+    ) % ("a" * 24)
+    apply(cluster, text)
+    apply(cluster, text)
+    (row,) = [row for row in contents(cluster, "audit")["audit"] if "resource.exempt" in row]
+    assert "alice" in row and "Service web" in row and "of a manual" in row and "stripe_key" in row
+
+
 def test_nothing_is_applied_without_a_state(database: Database) -> None:
     """rules J34"""
     with pytest.raises(Refused) as caught:

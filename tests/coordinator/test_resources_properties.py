@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import example, given
 
-from coordinator import resources
+from coordinator import resources, value_shapes
 from coordinator.kinds import BY_NAME, KINDS
 from coordinator.last_read import LastRead
 from coordinator.resources import InvalidResources
@@ -72,7 +72,7 @@ def test_any_text_of_any_name(texts: dict[str, str]) -> None:
 @pytest.mark.parametrize("texts", [{"a.yaml": "a: \ud800"}, {"\udcff.yaml": "kind: Organization\nid: a\n"}])
 def test_a_lone_surrogate_is_a_problem_like_any_other(texts: dict[str, str]) -> None:
     """A request's JSON can spell it; UTF-8 cannot."""
-    last = LastRead()
+    last = LastRead(value_shapes.shipped())
     assert last.known(texts) is None
     with pytest.raises(InvalidResources) as caught:
         last.read(texts)
