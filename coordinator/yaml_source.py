@@ -16,7 +16,7 @@ from snapshot.identifiers import MAX_INTEGER
 Path = tuple[str | int, ...]
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,15})", re.ASCII)
-_FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,21})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1

@@ -49,6 +49,7 @@ def test_every_kind_comes_back(declared) -> None:
 
 
 @given(st.dictionaries(texts, values, max_size=4))
+@example({"small": 0.060325354497295786, "least without an exponent": 0.00012345678901234567})
 @example({"same": [1, 1.5, [1], [1]], "long": "x y " * 500, "1": {"": None}})
 def test_every_value_comes_back(settings) -> None:
     """A number stays a number, text stays text, whatever it looks like."""
