@@ -33,7 +33,7 @@ spec:
 - A secret never stands in a file. Where a service needs one, write `{secret_ref: "<resolver>:<path>"}`: the node is
   told no more than that, and nothing on it resolves it; the service does, which knows the secret store. What looks like
   a password, a private key or a token is refused, by the same detector as on the nodes and by a wider table of values;
-  [the threat model](threat-model.md#what-secret-detection-finds) says which families, how surely, and how the table is
+  the threat model says which families, how surely, and how the table is
   brought up to date. What it takes wrongly for a secret in a service's `settings`, `exempt` lets through, with a reason
   that the audit log keeps (`resource.exempt`); nothing exempts what nodes refuse. A member that another program has
   given a secret's name (`password: ask`) is refused too: give that program's file as one text, in which names are not
