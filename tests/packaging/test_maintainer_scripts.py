@@ -38,6 +38,7 @@ def run(machine, script, *arguments):
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
 
 
@@ -66,6 +67,63 @@ def test_a_store_of_a_newer_format_keeps_an_older_version_out(machine, action, n
     assert f"{state} has store format {FORMAT + 1}; this version knows {FORMAT}" in done.stderr
     (state / "agent/format").write_text(f"{FORMAT}\n")
     assert run(machine, "holdfast-agent.preinst", *action).returncode == 0
+
+
+@pytest.mark.parametrize("action", [("upgrade", "0.1.0", "0.2.0"), ("upgrade", "0.2.0", "0.2.0")])
+def test_the_agents_account_keeps_no_newer_version_out(machine, action):
+    """What it claims cannot be: an older version has never written it. An older package is refused all the same"""
+    store(machine, written=str(FORMAT + 98))
+    done = run(machine, "holdfast-agent.preinst", *action)
+    assert done.returncode == 0
+    assert f"store format {FORMAT + 98}" in done.stderr and "did not write it" in done.stderr
+    assert run(machine, "holdfast-agent.preinst", "upgrade", "0.2.0", "0.1.0").returncode == 1
+
+
+def a_pipe(format_):
+    os.mkfifo(format_)
+
+
+def a_link_to_what_never_ends(format_):
+    format_.symlink_to("/dev/zero")
+
+
+def a_link_in_a_circle(format_):
+    format_.symlink_to(format_)
+
+
+def a_folder(format_):
+    format_.mkdir()
+
+
+def a_large_file(format_):
+    with format_.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def several_lines(format_):
+    format_.write_text("1\n999\n" * 100_000)
+
+
+def a_file_that_nobody_may_read(format_):
+    format_.write_text("1\n")
+    format_.chmod(0)
+
+
+PLANTED = [a_pipe, a_link_to_what_never_ends, a_link_in_a_circle, a_folder, a_large_file, several_lines,
+           a_file_that_nobody_may_read]  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+@pytest.mark.parametrize("action", [("upgrade", "0.1.0", "0.2.0"), ("install",)])
+def test_what_the_agents_account_plants_holds_up_no_package(machine, plant, action):
+    """Nothing hangs, nothing fails; a pipe would wait for a writer for ever"""
+    state = store(machine)
+    (state / "agent/format").unlink()
+    plant(state / "agent/format")
+    done = run(machine, "holdfast-agent.preinst", *action)
+    assert (done.returncode, done.stderr) == (0, "")
+    further = store(machine, "holdfast-osprey", str(FORMAT + 1))
+    assert run(machine, "holdfast-agent.preinst", "install").returncode == 1, f"{further} is looked at all the same"
 
 
 @pytest.mark.parametrize("written", ["", "soon", str(FORMAT)])
