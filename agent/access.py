@@ -50,21 +50,38 @@ class AccessRule:
             raise ValueError("a rule of [access] names nobody: give it users or groups")
         return cls(uids, gids, tuple(scopes), expired)
 
-    def lets_read(self, peer: UnixPeer, scope: str) -> bool:
-        named = peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
-        return named and matches(self.scopes, scope)
+    def names(self, peer: UnixPeer) -> bool:
+        return peer.uid in self.uids or not self.gids.isdisjoint(peer.gids)
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Accounts, beside root and the agent's own."""
+
+    uids: frozenset[int] = frozenset()
+    gids: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, rules: Iterable[AccessRule]) -> Self:
+        named = list(rules)
+        uids = frozenset[int]().union(*(rule.uids for rule in named))
+        return cls(uids, frozenset[int]().union(*(rule.gids for rule in named)))
+
+    def __bool__(self) -> bool:
+        return bool(self.uids or self.gids)
 
 
 @dataclass(frozen=True)
 class Access:
-    """Root and the agent's own account read everything, also what has expired."""
+    """Root and the agent's own account read everything, also what has expired. `is_default`: there is no `[access]`."""
 
     rules: tuple[AccessRule, ...]
+    is_default: bool = False
 
     @classmethod
     def of_group(cls, gid: int) -> Self:
         """The default: the socket's group reads all, as it does in the files."""
-        return cls((AccessRule(gids=frozenset({gid}), expired=True),))
+        return cls((AccessRule(gids=frozenset({gid}), expired=True),), is_default=True)
 
     @classmethod
     def configured(cls, entries: Mapping[str, Named], socket_gid: int) -> Self:
@@ -85,16 +102,36 @@ class Access:
         return frozenset({ROOT_UID, os.geteuid()}).union(*named)
 
     def may_read(self, peer: UnixPeer, scope: str) -> bool:
+        """Of a pattern: all that it stands for, by a rule that holds for as much."""
         return may_administer(peer) or any(True for _ in self._rules_for(peer, scope))
 
     def may_read_expired(self, peer: UnixPeer, scope: str) -> bool:
         """Whether `?expired=allow` helps this caller (protocol.md 4: where policy permits)."""
         return may_administer(peer) or any(rule.expired for rule in self._rules_for(peer, scope))
 
-    def _rules_for(self, peer: UnixPeer, scope: str) -> Iterator[AccessRule]:
+    def reads_all(self, peer: UnixPeer) -> bool:
+        return any(EVERY in rule.scopes for rule in self._naming(peer))
+
+    def readers(self, scope: str, *, expired: bool) -> "Readers":
+        """Who may read this scope, as it stands: whom a file of it is for."""
+        rules = [rule for rule in self.rules if matches(rule.scopes, scope) and (rule.expired or not expired)]
+        return Readers.of(rules)
+
+    @property
+    def readers_of_all(self) -> "Readers":
+        return Readers.of([rule for rule in self.rules if EVERY in rule.scopes])
+
+    @property
+    def readers_of_any(self) -> "Readers":
+        return Readers.of(self.rules)
+
+    def _naming(self, peer: UnixPeer) -> Iterator[AccessRule]:
         if peer.uid == OVERFLOW_UID:  # threats U06: nobody in particular
             return iter(())
-        return (rule for rule in self.rules if rule.lets_read(peer, scope))
+        return (rule for rule in self.rules if rule.names(peer))
+
+    def _rules_for(self, peer: UnixPeer, scope: str) -> Iterator[AccessRule]:
+        return (rule for rule in self._naming(peer) if matches(rule.scopes, scope))
 
 
 def may_administer(peer: UnixPeer) -> bool:

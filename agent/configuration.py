@@ -146,6 +146,13 @@ class LocalTable:
     projection_directory: Path | None = setting(
         absolute_path, Path("/run/holdfast"), "Where active scopes are laid out as files, under `active/`."
     )
+    projection_access: str | None = setting(
+        words("owner", "group", "scope"),
+        None,
+        "For whom these files are. `owner`: the agent's account alone, 0700 and 0600. `group`: all of them for "
+        "`projection_group`. `scope`: each scope for whom `[access]` lets read it, by POSIX access lists, and the "
+        "index for who may read all. Left out: `owner` as soon as there is an `[access]`, else `group`.",
+    )
     projection_group: str | None = setting(_ACCOUNT, None, "The group of these files. Left out: the agent's own.")
     projection_file_mode: int = setting(file_mode, 0o640, "The mode of these files.")
     projection_directory_mode: int = setting(file_mode, 0o750, "The mode of their directories.")
@@ -374,6 +381,12 @@ def _at_odds(settings: Settings) -> list[str]:
         problems.append("limits.section_bytes must not exceed limits.content_bytes")
     if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):
         problems.append("trust.root_threshold must not exceed the number of trust.root_key_ids")
+    local = settings.local
+    if settings.access and local.projection_group is not None and local.projection_access is None:
+        problems.append(
+            "local.projection_group would give all files to a group beside [access]: say so "
+            '(projection_access = "group"), name "scope", or leave the group out'
+        )
     problems += [problem for service in settings.services for problem in _service_at_odds(service)]
     names = [service.name for service in settings.services]
     problems += [f"service {name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]

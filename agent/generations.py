@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from agent.access import Readers
+from agent.access_lists import access_list, list_of, set_list
+
 KEPT = 2  # folders before the present one that always stay
 MOST_KEPT = 64
 MOST_BYTES = 1 << 30
@@ -32,6 +35,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class FilesFault(StrEnum):
     UNSAFE_DIRECTORY = "unsafe_directory"  # a directory of them is a link, another's, or open to others
     NOT_OURS = "not_ours"  # something else stands where the link belongs
+    NO_ACCESS_LISTS = "no_access_lists"  # `projection_access = "scope"`, and the file system keeps no POSIX ACLs
     FILES_FULL = "files_full"  # `projection_bytes`, or the file system; the former files stay
     FILES_IO = "files_io"  # the disk said no; the former files stay
 
@@ -40,6 +44,8 @@ REMEDY = {
     FilesFault.UNSAFE_DIRECTORY: "give it to the agent's account, writable by that alone, or name another "
     "`projection_directory`; what is no directory: move it away, it is made anew",
     FilesFault.NOT_OURS: "move it away, it is made anew",
+    FilesFault.NO_ACCESS_LISTS: "name a `projection_directory` on tmpfs, ext4, xfs or btrfs, or another "
+    "`projection_access`",
     FilesFault.FILES_FULL: "free space there, or raise `projection_bytes`",
     FilesFault.FILES_IO: "look at the disk and the kernel's log",
 }
@@ -55,20 +61,29 @@ class FilesError(Exception):
 
 @dataclass(frozen=True)
 class Permissions:
-    """Of files and of folders. `gid` None: the process's own group."""
+    """Of files and of folders. `gid` None: the process's own group. With `readers` the group has nothing, and each of
+    them what the mode gives the group.
+    """
 
     file_mode: int = 0o640
     folder_mode: int = 0o750
     gid: int | None = None
+    readers: Readers | None = None
 
     def give(self, descriptor: int, mode: int) -> None:
         if self.gid is not None:
             os.fchown(descriptor, -1, self.gid)
+        set_list(descriptor, b"")  # else the mode would be that of the list
         os.fchmod(descriptor, mode)
+        if self.readers is not None:
+            set_list(descriptor, access_list(self.readers, mode))
 
-    def are_of(self, found: os.stat_result, mode: int) -> bool:
+    def are_of(self, descriptor: int, mode: int) -> bool:
+        found = os.fstat(descriptor)
         gid = os.getegid() if self.gid is None else self.gid
-        return found.st_uid == os.geteuid() and found.st_gid == gid and stat.S_IMODE(found.st_mode) == mode
+        wanted = b"" if self.readers is None else access_list(self.readers, mode)
+        is_ours = found.st_uid == os.geteuid() and found.st_gid == gid and stat.S_IMODE(found.st_mode) == mode
+        return is_ours and list_of(descriptor) == wanted
 
 
 @dataclass

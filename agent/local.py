@@ -13,6 +13,7 @@ from agent.access import Access, group_id
 from agent.changes import Generation
 from agent.configuration import LocalTable, ServiceTable, Settings
 from agent.decisions import Decisions
+from agent.file_access import FileAccess
 from agent.front import Front
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
@@ -57,9 +58,10 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
     units = {one.name: one.unit for one in settings.services if one.unit is not None}
     running = Running(node, units, read_state)
     front = Front(node, Decisions(node), running)
+    access = Access.configured(settings.access, socket_group(settings.local))
     publishing = Publishing(
         views,
-        _projection(settings.local),
+        _projection(settings.local, access),
         node.threads,
         active,
         published,
@@ -77,7 +79,6 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
         on_told=lambda name: _told(name, services, running, node),
     )
     watching = WatchApi(views, node.threads, active)
-    access = Access.configured(settings.access, socket_group(settings.local))
     limits = settings.limits.documents()
     api = LocalApi(front, views, node.threads, access, services, publishing, watching, node.now, limits)
     asked = [one for one in settings.services if one.validate]
@@ -123,12 +124,14 @@ def socket_group(local: LocalTable) -> int:
     return group_id(local.socket_group) if local.socket_group else os.getegid()
 
 
-def _projection(local: LocalTable) -> Projection | None:
+def _projection(local: LocalTable, access: Access) -> Projection | None:
     if local.projection_directory is None:
         return None
     gid = group_id(local.projection_group) if local.projection_group else None
-    permissions = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
-    return Projection(Generations(local.projection_directory, LINK, permissions, most_bytes=local.projection_bytes))
+    given = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
+    whose = FileAccess.configured(local.projection_access, given, access)
+    most = local.projection_bytes
+    return Projection(Generations(local.projection_directory, LINK, whose.top, most_bytes=most), whose)
 
 
 def _told(name: str, services: Services, running: Running, node: Node) -> None:

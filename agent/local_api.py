@@ -1,6 +1,6 @@
 """The local API on the Unix socket (protocol.md 4): its routes, and how each is answered.
 
-    GET  /v1/status                           for everyone who can connect
+    GET  /v1/status                           for everyone who can connect, of what they may read (sight.py)
     GET  /v1/scopes[/<scope>[/sections/<name>]]   scope_answers.py; `slot=previous|pending` for what is not active
     GET  /v1/watch                            watching.py
     POST /v1/may                              degraded.py
@@ -25,6 +25,7 @@ from agent.refused_scopes import RefusedScope, expired_scopes, refused_scopes, w
 from agent.scope_answers import Headers, ScopeAnswers, node_headers
 from agent.scope_reports import rejection_told, scope_reports
 from agent.services import Services, ready_for
+from agent.sight import Sight, status_seen
 from agent.threads import Threads
 from agent.view import View, Views
 from agent.watching import Watching, scopes_wanted
@@ -80,6 +81,18 @@ class Node(Protocol):
         """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
 
 
+@dataclass(frozen=True)
+class Status:
+    """`body` is all that there is to say; `whole` says it."""
+
+    body: Mapping[str, object]
+    headers: Headers
+    whole: Response
+
+    def seen_by(self, sight: Sight) -> Response:
+        return Response.json(status_seen(self.body, sight), headers=self.headers)
+
+
 @dataclass
 class LocalApi:
     node: Node
@@ -92,7 +105,7 @@ class LocalApi:
     now: Callable[[], float]
     limits: Limits = DEFAULT
     socket_trouble: Callable[[], str] = lambda: ""
-    _last_status: tuple[object, Response] | None = None
+    _last_status: tuple[object, Status] | None = None
 
     def __post_init__(self) -> None:
         self._answers = ScopeAnswers(self.views, self.threads, self.access)
@@ -128,9 +141,10 @@ class LocalApi:
         files = self.publishing.published.value, self.publishing.error
         of = (self.views.store.committed, self.node.changes(), int(now), files)
         if self._last_status is None or self._last_status[0] != of:
-            answer = await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), now)
-            self._last_status = of, answer
-        return self._last_status[1]
+            made = await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), now)
+            self._last_status = of, made
+        status, sight = self._last_status[1], self._sight(request)
+        return status.whole if sight.sees_all else await self.threads.read(status.seen_by, sight)
 
     async def alive(self, request: Request) -> Response:
         """The event loop runs, and no more is meant (rules A12, X13, H19)."""
@@ -140,15 +154,17 @@ class LocalApi:
         """503 also while nobody can connect any more, which only who is connected, or asks elsewhere, finds out."""
         facts, now = self.node.gate_facts(), self.now()
         mode, cause = _gate(facts, now)
-        expired = expired_scopes(facts, now)
+        expired, sight = expired_scopes(facts, now), self._sight(request)
         cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
         cause = cause or (str(Reason.SCOPE_EXPIRED) if expired else None)
-        said = await self.threads.read(self._warnings, now)
-        answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": expired, "warnings": said}
+        said = await self.threads.read(self._warnings, now, sight)
+        shown = [scope for scope in expired if sight.sees(scope)]
+        answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": shown, "warnings": said}
         return Response.json(answer, 200 if cause is None else 503)
 
     async def metrics(self, request: Request) -> Response:
-        body = await self.threads.read(self._metrics, self.node.gate_facts(), self.node.report(), self.now())
+        facts, report, sight = self.node.gate_facts(), self.node.report(), self._sight(request)
+        body = await self.threads.read(self._metrics, facts, report, self.now(), sight)
         return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
 
     # ---- scopes
@@ -242,7 +258,10 @@ class LocalApi:
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())
 
-    def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> Response:
+    def _sight(self, request: Request) -> Sight:
+        return Sight(self.access, request.peer)
+
+    def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> "Status":
         view = self.views.all()
         reports = scope_reports(self.views, view, self.node.listed(), self.services.notified, now)
         mode, fence = _gate(facts, now)
@@ -263,8 +282,10 @@ class LocalApi:
                 "fault": self.publishing.fault,
                 "error": self.publishing.error,
             },
+            "hidden": {"scopes": 0, "services": 0},
         }
-        return Response.json(body, headers=node_headers(view, now))
+        headers = node_headers(view, now)
+        return Status(body, headers, Response.json(body, headers=headers))
 
     def _service(self, name: str, view: View, facts: Facts, now: float) -> object:
         """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
@@ -286,10 +307,11 @@ class LocalApi:
     def _refused(self, view: View, now: float) -> list[RefusedScope]:
         return refused_scopes(view, self.node.wanted(), self.views.store.rejections.last, now)
 
-    def _warnings(self, now: float) -> list[str]:
+    def _warnings(self, now: float, sight: Sight) -> list[str]:
         """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
         try:
-            return warnings(self._refused(self.views.all(), now))
+            refused = self._refused(self.views.all(), now)
+            return warnings([one for one in refused if sight.sees(one.scope)])
         except StoreError:
             return []
 
@@ -309,9 +331,10 @@ class LocalApi:
         }
         return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
 
-    def _metrics(self, facts: Facts, report: Mapping[str, object], now: float) -> bytes:
+    def _metrics(self, facts: Facts, report: Mapping[str, object], now: float, sight: Sight) -> bytes:
         counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
         view = self.views.all()
+        seen = [one for one in self.services.services if sight.sees_service(one.scopes)]
         return metrics.exposition(
             metrics.Sample(
                 view,
@@ -319,11 +342,12 @@ class LocalApi:
                 str(report.get("state", "")),
                 degraded.mode(facts, now),
                 self.views.store.filled(),
-                dict(self.services.notified),
+                {one.name: told for one in seen if (told := self.services.notified.get(one.name)) is not None},
                 counters if isinstance(counters, Mapping) else {},
                 ends if isinstance(ends, list) else [],
                 {one.scope: one.reason for one in self._refused(view, now)},
                 not isinstance(roots, Mapping) or bool(roots.get("confirmed")),
+                sight.sees,
             )
         )
 

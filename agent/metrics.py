@@ -33,6 +33,7 @@ class Sample:
     ends: Sequence[Mapping[str, str]] = ()  # as the status has them
     refused: Mapping[str, str] = field(default_factory=dict)  # scope -> why the listed version is not active
     roots_confirmed: bool = True
+    sees: Callable[[str], bool] = lambda _: True  # of a scope: whether its name is for who asks
 
 
 def exposition(sample: Sample) -> bytes:
@@ -92,11 +93,30 @@ def _scopes(sample: Sample) -> Iterator[Metric]:
     expires = GaugeMetricFamily("holdfast_scope_expires_in_seconds", "Seconds until it expires", labels=["scope"])
     grade = GaugeMetricFamily("holdfast_scope_grade", "1 for the grade of a scope", labels=["scope", "grade"])
     for name, scope in sorted(sample.view.scopes.items()):
+        if not sample.sees(name):
+            continue
         version.add_metric([name], scope.document.envelope.config_version)
         expires.add_metric([name], scope.expires_at - sample.now)
         for one in Grade:
             grade.add_metric([name, one], sample.view.grade_of(scope, sample.now) is one)
     yield from (version, expires, grade)
+    yield from _counts(sample)
+
+
+def _counts(sample: Sample) -> Iterator[Metric]:
+    """Of all scopes, without a name: for who asks where nobody is known."""
+    grades = [sample.view.grade_of(scope, sample.now) for scope in sample.view.scopes.values()]
+    counts = GaugeMetricFamily("holdfast_scopes", "Active scopes, also those that are not named here", labels=["grade"])
+    for one in Grade:
+        counts.add_metric([one], grades.count(one))
+    yield counts
+    if grades:
+        ends = min(scope.expires_at for scope in sample.view.scopes.values())
+        yield _one("holdfast_scopes_expire_in_seconds", "Seconds until the first of them expires", ends - sample.now)
+    yield _one("holdfast_scopes_refused", "Scopes of which the listed version was refused", len(sample.refused))
+    names = sample.view.scopes.keys() | sample.refused.keys()
+    hidden = sum(not sample.sees(name) for name in names)
+    yield _one("holdfast_scopes_hidden", "Scopes that are not named here, since [access] is there", hidden)
 
 
 def _refused(sample: Sample) -> Iterator[Metric]:
@@ -104,7 +124,8 @@ def _refused(sample: Sample) -> Iterator[Metric]:
         "holdfast_scope_refused", "1 where the listed version of a scope was refused", labels=["scope", "reason"]
     )
     for name, reason in sorted(sample.refused.items()):
-        family.add_metric([name, reason], 1)
+        if sample.sees(name):
+            family.add_metric([name, reason], 1)
     yield family
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from agent.file_access import FileAccess
 from agent.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
@@ -29,7 +30,12 @@ from snapshot.manifest import Entry
 INDEX = "index.json"
 MOST_IDS_BYTES = 180
 PIECE_BYTES = 1 << 20
-FULL = (errno.ENOSPC, errno.EDQUOT)
+EXPIRED = "expired"
+FAULTS = {
+    errno.ENOSPC: FilesFault.FILES_FULL,
+    errno.EDQUOT: FilesFault.FILES_FULL,
+    errno.EOPNOTSUPP: FilesFault.NO_ACCESS_LISTS,
+}
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +59,9 @@ class Projection:
     """Synchronous, for one worker thread. What `read` and the disk raise is passed on, and the old files stay."""
 
     generations: Generations
+    access: FileAccess
     _files: dict[str, str] = field(default_factory=dict)  # path in the present folder -> SHA-256 of its bytes
+    _given: dict[str, Permissions | None] = field(default_factory=dict)  # folder -> for whom; None: for others than now
     _present: str | None = None
     _index: bytes = b""
     _count: int = 0
@@ -103,43 +111,53 @@ class Projection:
             yield
         except OSError as error:
             self._forget()  # what it builds on may be amiss
-            fault = FilesFault.FILES_FULL if error.errno in FULL else FilesFault.FILES_IO
+            fault = FAULTS.get(error.errno or 0, FilesFault.FILES_IO)
             raise FilesError(fault, f"{self.generations.folder}: {error}") from error
 
     def _forget(self) -> None:
         """The next ones trust nothing that is there without a look at it."""
-        self._files, self._present, self._index = {}, None, b""
+        self._files, self._given, self._present, self._index = {}, {}, None, b""
 
     def _take_over(self, scopes: list[ProjectedScope], index: bytes) -> None:
         """The folder in use, so that a restart writes nothing that is there: all of it, or those files to link."""
         label = self.generations.current()
         if label is None or label not in self.generations.labels():
             return
+        whose = self._whose(scopes)
         wanted = {path: entry for scope in scopes for path, entry in files_of(scope).items()}
         indexed = {**wanted, INDEX: Entry(hashlib.sha256(index).hexdigest(), len(index))}
         try:
             with self.generations.opened(label) as folder:
                 files, folders = below(folder)
-                intact = {path for path in indexed.keys() & files if self._is_intact(folder, path, indexed[path])}
+                intact = {path for path in indexed.keys() & files if self._is_intact(folder, path, indexed, whose)}
+                right = {place for place in folders & whose.keys() if is_right(folder, place, whose[place])}
         except FilesError:  # another's, or a link: it goes with the old ones
             return
         self._files = {path: wanted[path].sha256 for path in intact - {INDEX}}
-        places = {".", *(folder_of(scope.scope) for scope in scopes)}
-        permissions = self.generations.permissions
-        are_right = all(permissions.are_of(found, permissions.folder_mode) for found in folders.values())
-        if files == intact == indexed.keys() and folders.keys() == places and are_right:
+        self._given = {place: whose[place] if place in right else None for place in folders & whose.keys()}
+        if intact != indexed.keys() & files:
+            self._given["."] = None
+        if files == intact == indexed.keys() and folders == right == whose.keys():
             self._index = index
         self._present = label
 
-    def _is_intact(self, folder: int, path: str, entry: Entry) -> bool:
+    def _whose(self, scopes: Iterable[ProjectedScope]) -> dict[str, Permissions]:
+        """By folder; `.` is that of the generation."""
+        of = self.access.of
+        places = {folder_of(one.scope): of(one.scope, expired=one.grade == EXPIRED) for one in scopes}
+        return {".": self.access.top, **places}
+
+    def _is_intact(
+        self, folder: int, path: str, entries: Mapping[str, Entry], whose: Mapping[str, Permissions]
+    ) -> bool:
         """What cannot be read is not."""
-        permissions = self.generations.permissions
+        permissions = self.access.index if path == INDEX else whose[path.partition("/")[0]]
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 found = os.fstat(descriptor)
-                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(found, permissions.file_mode)
-                return is_ours and found.st_size == entry.size and _sha256(file) == entry.sha256
+                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(descriptor, permissions.file_mode)
+                return is_ours and found.st_size == entries[path].size and _sha256(file) == entries[path].sha256
         except OSError:
             return False
 
@@ -149,36 +167,42 @@ class Projection:
         try:
             self._write(generation, scopes, index)
         except OSError as error:
-            if error.errno not in FULL:
+            if FAULTS.get(error.errno or 0) is not FilesFault.FILES_FULL:
                 raise
             self.generations.drop_old()
             self._write(generation, scopes, index)
 
     def _write(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
-        new = [entry.size for scope in scopes for path, entry in files_of(scope).items() if not self._has(path, entry)]
+        whose = self._whose(scopes)
+        same = {path for scope in scopes for path, entry in files_of(scope).items() if self._has(path, entry, whose)}
+        new = [entry.size for scope in scopes for path, entry in files_of(scope).items() if path not in same]
         self.generations.make_room(sum(map(on_disk, [*new, len(index)])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
-            self._fill(folder, scopes)
-            write_file(folder, INDEX, index, self.generations.permissions)
+            self._fill(folder, scopes, whose, same)
+            write_file(folder, INDEX, index, self.access.index)
         self.generations.use(label)
+        if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
+            self.generations.drop_old()  # they are for whom these are not any more
         self._files = {path: entry.sha256 for scope in scopes for path, entry in files_of(scope).items()}
-        self._present, self._index = label, index
+        self._given, self._present, self._index = {**whose}, label, index
 
-    def _fill(self, folder: int, scopes: list[ProjectedScope]) -> None:
+    def _fill(
+        self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], same: Container[str]
+    ) -> None:
         """Written, or linked from the present folder."""
-        permissions = self.generations.permissions
         if self._present is None:
             for scope in scopes:
-                write_scope(folder, scope, permissions)
+                write_scope(folder, scope, whose[folder_of(scope.scope)])
             return
         with self.generations.opened(self._present) as before:
             for scope in scopes:
-                same = {path for path, entry in files_of(scope).items() if self._has(path, entry)}
-                write_scope(folder, scope, permissions, same, before)
+                write_scope(folder, scope, whose[folder_of(scope.scope)], same, before)
 
-    def _has(self, path: str, entry: Entry) -> bool:
-        return self._files.get(path) == entry.sha256
+    def _has(self, path: str, entry: Entry, whose: Mapping[str, Permissions]) -> bool:
+        """With the same bytes, and for the same readers."""
+        place = path.partition("/")[0]
+        return self._files.get(path) == entry.sha256 and self._given.get(place) == whose[place]
 
     def _next_label(self, generation: int) -> str:
         """Unused, also by another process before this one."""
@@ -194,15 +218,29 @@ def files_of(scope: ProjectedScope) -> dict[str, Entry]:
     return {f"{place}/{name}.json": entry for name, entry in scope.sections.items()}
 
 
-def below(folder: int) -> tuple[set[str], dict[str, os.stat_result]]:
-    """The paths of all that is no directory, and the directories."""
+def below(folder: int) -> tuple[set[str], set[str]]:
+    """The paths of all that is no directory, and of the directories."""
     files: set[str] = set()
-    folders: dict[str, os.stat_result] = {}
+    folders: set[str] = set()
     for place, inside, names, at in os.fwalk(".", dir_fd=folder):
-        folders[os.path.normpath(place)] = os.fstat(at)
+        folders.add(os.path.normpath(place))
         links = [name for name in inside if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)]
         files.update(os.path.normpath(f"{place}/{name}") for name in [*names, *links])
     return files, folders
+
+
+def is_right(folder: int, place: str, permissions: Permissions) -> bool:
+    with open_place(folder, place) as descriptor:
+        return permissions.are_of(descriptor, permissions.folder_mode)
+
+
+@contextlib.contextmanager
+def open_place(folder: int, place: str) -> Iterator[int]:
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def write_scope(
@@ -217,11 +255,8 @@ def write_scope(
             os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
         else:
             write_file(folder, path, scope.read(name), permissions)
-    made = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with open_place(folder, place) as made:
         permissions.give(made, permissions.folder_mode)
-    finally:
-        os.close(made)
 
 
 def write_file(folder: int, path: str, data: bytes, permissions: Permissions) -> None:

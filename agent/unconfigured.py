@@ -135,7 +135,8 @@ def report(now: float) -> Mapping[str, object]:
         "services": {},
         "sources": [],
         "counters": {},
-        "files": {"generation": 0, "error": ""},
+        "files": {"generation": 0, "fault": "", "error": ""},
+        "hidden": {"scopes": 0, "services": 0},
     }
 
 

@@ -36,6 +36,9 @@ def screen(status: Status, now: float) -> RenderableType:
     parts.append(_scopes(status, now))
     if status["services"]:
         parts += [Text(), _services(status)]
+    if any((hidden := status.get("hidden", {})).values()):
+        words = f"not for this account: {hidden['scopes']} scopes, {hidden['services']} services; root sees all"
+        parts += [Text(), Text(words, style="dim")]
     problems = list(problems_of(status, now))
     if problems:
         parts += [Text(), Text("To look at", style="bold")]
@@ -136,8 +139,8 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
     if fault := status.get("store", {}).get("fault"):
         yield f"{fault}: {STORE_REMEDY.get(fault, 'see the journal of holdfast-agent')}"
     yield from _problems_of_ends(status.get("ends", ()), now)
-    if status["files"]["error"]:
-        yield f"the files are not up to date: {status['files']['error']}"
+    if why := status["files"]["error"] or status["files"].get("fault"):
+        yield f"the files are not up to date: {why}"
 
 
 def _problems_of_roots(roots: Mapping[str, Any] | None) -> Iterator[str]:

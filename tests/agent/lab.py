@@ -9,6 +9,7 @@ import trio
 
 from agent.access import Access
 from agent.changes import Generation, following
+from agent.file_access import FileAccess
 from agent.generations import Generations, Permissions
 from agent.local_api import LocalApi
 from agent.projection import Projection
@@ -61,6 +62,7 @@ class Periphery:
     of_head: Collection[str] | None = None
     of_head_wanted: Mapping[str, ScopeVersion] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access.of_group(0))
+    files_for: str | None = None
     services: tuple[Service, ...] = ()
     settle_s: float = 0.0
     taken: list[bytes] = field(default_factory=list)
@@ -71,10 +73,11 @@ class Periphery:
         self.active, self.published = Generation(), Generation()
         self.files = self.folder / "active"
         self.socket = self.folder / "agent.sock"
-        generations = Generations(self.folder, "active", Permissions())
+        whose = FileAccess.configured(self.files_for, Permissions(), self.access)
+        generations = Generations(self.folder, "active", whose.top)
         self.publishing = Publishing(
             self.views,
-            Projection(generations),
+            Projection(generations, whose),
             self.threads,
             self.active,
             self.published,

@@ -146,6 +146,16 @@ def test_access_is_by_scope_pattern():
     ]
 
 
+def test_a_group_for_all_files_beside_an_access_table_has_to_be_meant():
+    """threats U11: it would read what the table keeps from it"""
+    text = '[local]\nprojection_group = "web"\n{}[access."route_policy"]\nusers = ["root"]\n'
+    (problem,) = problems(text.format(""))
+    assert problem.startswith("local.projection_group would give all files to a group beside [access]")
+    assert 'projection_access = "group"' in problem
+    assert settings(text.format('projection_access = "group"\n')).local.projection_access == "group"
+    assert problems('[local]\nprojection_access = "everybody"\n')
+
+
 def test_a_scope_type_that_there_is_not_is_an_error():
     """Such a service would never be told, and its validator never asked."""
     for misspelt in ("service_asignment", "service_asignment/*", "service_asignment/a,b"):

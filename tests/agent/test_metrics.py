@@ -1,5 +1,7 @@
 """The exposition, read back by the library's own parser."""
 
+from dataclasses import replace
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics import Sample, exposition
@@ -32,6 +34,21 @@ def test_what_is_measured(periphery):
     assert (found["holdfast_service_told", "web"], found["holdfast_service_generation", "web"]) == (0, 4)
     assert found["holdfast_service_not_running", "web"] == 0
     assert found["holdfast_joins_failed_total",] == 2
+
+
+def test_what_is_not_for_the_caller_is_counted_and_not_named(periphery):
+    periphery.route(3, {"routes": {}})
+    sample = Sample(periphery.views.all(), NOW, "active", Mode.NORMAL, 0.0, refused={"qos_policy": "expired"})
+    whole, less = (
+        values(exposition(replace(sample, sees=sees)).decode()) for sees in (lambda _: True, "route_policy".__eq__)
+    )
+    for found, hidden in ((whole, 0), (less, 3)):
+        assert found["holdfast_scopes_hidden",] == hidden
+        assert (found["holdfast_scopes", "fresh"], found["holdfast_scopes", "expired"]) == (3, 0)
+        assert found["holdfast_scopes_refused",] == 1
+        assert found["holdfast_scopes_expire_in_seconds",] > 0
+    assert {key[-1] for key in less if key[0] == "holdfast_scope_version"} == {"route_policy"}
+    assert ("holdfast_scope_refused", "expired", "qos_policy") in whole.keys() - less.keys()
 
 
 def test_a_unit_that_did_not_run_is_seen(periphery):

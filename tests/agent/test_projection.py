@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
+from agent.access import Access, AccessRule
+from agent.file_access import FileAccess
 from agent.generations import FilesError, Generations, Permissions
 from agent.projection import ProjectedScope, Projection, folder_of
 from snapshot.manifest import Entry
@@ -32,9 +34,14 @@ def scope(name: str, sections: dict[str, bytes], version: int = 1, **changes: ob
 
 
 def projection(folder: Path, permissions: Permissions | None = None, grace_s: float = 60.0) -> Projection:
-    made = Projection(Generations(folder, "active", permissions or Permissions(), grace_s))
+    made = begun(folder, permissions, grace_s)
     made.start()
     return made
+
+
+def begun(folder: Path, permissions: Permissions | None = None, grace_s: float = 60.0) -> Projection:
+    given = permissions or Permissions()
+    return Projection(Generations(folder, "active", given, grace_s), FileAccess(given))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -156,6 +163,68 @@ def test_a_restart_with_other_permissions_takes_no_old_ones_over(tmp_path, chang
     assert stat.S_IMODE((tmp_path / "active/").stat().st_mode) == change.folder_mode
 
 
+READERS = Access((AccessRule(uids=frozenset({4400}), scopes=("route_policy",)),))
+
+
+@pytest.mark.parametrize("said", ["owner", "scope"])
+def test_a_restart_for_other_readers_leaves_nothing_open_to_the_former_ones(tmp_path, said):
+    """Also the folders of former generations, and the files that are linked from them."""
+    scopes = [scope("route_policy", {"a": b"1"}), scope("qos_policy", {"p": b"2"})]
+    made = projection(tmp_path)
+    for generation in range(1, 4):
+        made.project(generation, scopes, 0.0)
+    whose = FileAccess.configured(said, Permissions(), READERS)
+    made = Projection(Generations(tmp_path, "active", whose.top), whose)
+    assert made.project(3, scopes, 1.0)
+    assert len(made.generations.labels()) == 1
+    assert stat.S_IMODE((tmp_path / "active/qos_policy/p.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "active/qos_policy").stat().st_mode) == 0o700
+    routes = 0o640 if said == "scope" else 0o600
+    assert stat.S_IMODE((tmp_path / "active/route_policy/a.json").stat().st_mode) == routes
+    assert not Projection(Generations(tmp_path, "active", whose.top), whose).project(3, scopes, 2.0)
+
+
+def test_a_scope_that_expires_is_closed_and_opened_again_when_it_is_renewed(tmp_path):
+    whose = FileAccess.configured("scope", Permissions(), READERS)
+    made = Projection(Generations(tmp_path, "active", whose.top), whose)
+    modes = []
+    for generation, grade in enumerate(("fresh", "expired", "fresh")):
+        made.project(generation, [scope("route_policy", {"a": b"1"}, grade=grade)], 0.0)
+        assert len(made.generations.labels()) == 1
+        place = tmp_path / "active/route_policy"
+        modes.append((stat.S_IMODE(place.stat().st_mode), stat.S_IMODE((place / "a.json").stat().st_mode)))
+    assert modes == [(0o750, 0o640), (0o700, 0o600), (0o750, 0o640)]
+
+
+NO_LISTS = """
+import subprocess, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.agent.test_projection import READERS, FileAccess, FilesError, Generations, Permissions, Projection, scope
+
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "ramfs", "-o", "mode=0755", "none", folder], check=True)
+for said in ("scope", "owner"):
+    whose = FileAccess.configured(said, Permissions(), READERS)
+    made = Projection(Generations(folder, "active", whose.top), whose)
+    try:
+        print(made.project(1, [scope("route_policy", {"a": b"1"})], 1.0))
+    except FilesError as error:
+        print(error)
+"""
+
+
+@AS_ROOT
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="NOT RUN: a file system is mounted by unshare(1)")
+def test_a_file_system_without_access_lists(tmp_path):
+    command = ["unshare", "--mount", sys.executable, "-c", NO_LISTS, tmp_path, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    refused, made = done.stdout.splitlines()
+    assert refused.startswith("no_access_lists: ") and "another `projection_access`" in refused
+    assert made == "True"
+
+
 @pytest.mark.parametrize("place", [".", ".active.generations", ".active.generations/1.0"])
 def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path, place):
     """Neither mode nor content of what it leads to is touched; the error names the path and the remedy."""
@@ -168,7 +237,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path, place):
     moved = (root / place).resolve()
     moved.rename(tmp_path / "moved")
     moved.symlink_to(foreign)
-    made = Projection(Generations(root, "active", Permissions(0o644, 0o755)))
+    made = begun(root, Permissions(0o644, 0o755))
     if place.endswith("1.0"):  # what is in a folder is ours to remove: the link goes, and not what it leads to
         assert made.project(2, scopes, 0.0)
         made.generations.collect(100.0, all_of_them=True)
@@ -188,7 +257,7 @@ def test_a_root_that_others_may_write_to(tmp_path, mode):
     root = tmp_path / "run"
     root.mkdir()
     root.chmod(mode)
-    made = Projection(Generations(root, "active", Permissions()))
+    made = begun(root)
     with pytest.raises(FilesError, match=f"unsafe_directory: {root} is not safe .*{mode:04o}.*writable by that alone"):
         made.project(1, [], 0.0)
     assert list(root.iterdir()) == []
@@ -202,7 +271,7 @@ def test_a_folder_of_another_account(tmp_path, place):
     root = tmp_path / "run"
     (root / place).mkdir(parents=True, mode=0o755)
     os.chown(root / place, 4000, 4000)
-    made = Projection(Generations(root, "active", Permissions()))
+    made = begun(root)
     with pytest.raises(FilesError, match=r"unsafe_directory: .*uid 4000"):
         made.project(1, [], 0.0)
     os.chown(root / place, 0, 0)
@@ -243,6 +312,8 @@ FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from agent.access import Access, AccessRule
+from agent.file_access import FileAccess
 from agent.generations import FilesError
 from tests.agent.test_projection import projection, scope, tree
 

@@ -1,5 +1,6 @@
 """`holdfast status`: a screen for a person, everything for a program."""
 
+import io
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import trio
 from click.testing import CliRunner
+from rich.console import Console
 
 from agent.notifiers import Told
 from agent.services import Service
@@ -20,7 +22,7 @@ from holdfast.agent_options import AGENT_DOWN
 from holdfast.client import unix_seconds
 from holdfast.command import main
 from holdfast.meanings import CAUSES, JOIN_REMEDIES
-from holdfast.status_screen import problems_of
+from holdfast.status_screen import problems_of, screen
 from snapshot.degraded import Facts
 from snapshot.identifiers import HEAD, format_time
 from store.records import Rejection
@@ -61,6 +63,17 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
     assert "route_policy was refused 5 s ago: raw_secret." in words
     assert "web no, no_degraded_policy" in words
     assert "web could not be told: exit 1: port in use" in words
+
+
+async def test_that_something_is_not_for_the_caller_is_said(api):
+    """A part that looks like all of it would hide what is amiss with the rest."""
+    status = json.loads((await holdfast("status", "--json", at=api)).out)
+    status["hidden"] = {"scopes": 3, "services": 1}
+    status["files"] |= {"fault": "files_full"}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(screen(status, NOW))
+    assert "not for this account: 3 scopes, 1 services; root sees all" in console.file.getvalue()
+    assert "the files are not up to date: files_full" in console.file.getvalue()
 
 
 async def test_a_start_that_nobody_has_confirmed_says_so(api):

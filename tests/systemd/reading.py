@@ -77,6 +77,10 @@ def access_table_hides_a_scope_from_one_of_the_group(lab: Lab, node: Node) -> No
     check(ran.status == NOT_FOUND, f"holdfast get as {OTHER}: {ran}")
     ran = agent.ask("get", "node_bootstrap", user=OTHER)
     check(ran.status == 0, f"holdfast get as {OTHER}: {ran}")
+    ran = agent.ask("status", "--json", user=OTHER)
+    check(list(json.loads(ran.out)["scopes"]) == ["node_bootstrap"], f"holdfast status as {OTHER}: {ran}")
+    ran = node.machine.run("cat", f"{agent.files}/{SECTION}.json", user=OTHER)
+    check(ran.status != 0, f"the files are open to {OTHER}: {ran}")
 
 
 def agent_that_cannot_start_says_why(lab: Lab, node: Node) -> None:

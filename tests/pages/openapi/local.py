@@ -164,6 +164,7 @@ STATUS = closed(
             )
         ),
         "files": closed({"generation": COUNT, "fault": TEXT, "error": TEXT}),
+        "hidden": closed({"scopes": COUNT, "services": COUNT}),
     }
 )
 
