@@ -6,7 +6,8 @@ shown as unconfirmed until somebody has compared them.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from agent.configuration import TrustTable
 from agent.join_codes import OtherRootsError, RootsNotPinnedError
@@ -100,6 +101,14 @@ def are_confirmed(enrolled: Enrolment, trust: TrustTable) -> bool:
     """Whether an operator has named these roots: before the join, or in the configuration since (threats D-19)."""
     named = set(trust.root_key_ids) == set(enrolled.root_keys) and trust.root_threshold <= enrolled.root_threshold
     return enrolled.confirmed or named
+
+
+def confirmed(enrolled: Enrolment, named: Collection[str], threshold: int) -> Enrolment:
+    """The same, once somebody has compared: every key, and how many of them must sign. OtherRootsError where not."""
+    if set(named) != set(enrolled.root_keys) or threshold != enrolled.root_threshold:
+        held = f"{', '.join(sorted(enrolled.root_keys))}, of which {enrolled.root_threshold} must sign"
+        raise OtherRootsError(f"the root keys that this node holds are {held}")
+    return replace(enrolled, confirmed=True)
 
 
 def roots_report(enrolled: Enrolment | None, trust: TrustTable) -> Mapping[str, object] | None:

@@ -1,15 +1,18 @@
 """The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import structlog
 
 from agent import standing
 from agent.chunks import Chunks
 from agent.decisions import Decisions
 from agent.download import NotListedError
 from agent.endings import endings
-from agent.enrolling import peeked, roots_report
+from agent.enrolling import confirmed, peeked, roots_report
+from agent.join_codes import OtherRootsError
 from agent.node import Node
 from agent.plan import plan
 from agent.running import Running
@@ -25,6 +28,8 @@ from wire.version import VERSION
 if TYPE_CHECKING:  # they cost what the first answer need not wait for
     from agent.sources import Sources
     from agent.update import Update
+
+log = structlog.get_logger(__name__)
 
 PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
 
@@ -93,6 +98,27 @@ class Front:
             "ends": [each.to_value(moment.now) for each in endings(node)],
             "counters": node.counters.all(),
         }
+
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+        """Kept, once they are those that this node holds."""
+        node = self.node
+        held = node.reader.enrolled
+        if held is None:
+            raise HttpError(409, "not_enrolled", "this node has pinned no root keys yet: holdfast join")
+        try:
+            enrolled = confirmed(held, named, threshold)
+        except OtherRootsError as error:
+            log.warning("root keys not confirmed", named=sorted(named), threshold=threshold)
+            raise HttpError(409, "other_roots", f"{error}; nothing was confirmed") from error
+        outcome = "already_confirmed" if node.has_confirmed_roots() else "confirmed"
+        try:
+            await node.threads.write(node.store.enrol, enrolled)
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
+        node.reader.enrolled = enrolled
+        node.tell_news()
+        log.info("root keys confirmed", root_key_ids=sorted(enrolled.root_keys), threshold=threshold)
+        return {"outcome": outcome, "root_key_ids": sorted(enrolled.root_keys), "root_threshold": threshold}
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         """A document from another medium (protocol.md 4). Its kind is what it says: everything else is verified."""

@@ -155,6 +155,7 @@ class Reporting:
             counters=node.counters.all() | self._standing_faults(),
             journal=(),
             interval_s=node.settings.intervals.heartbeat_interval_s,
+            roots_confirmed=node.has_confirmed_roots(),
         )
 
     def _standing_faults(self) -> dict[str, int]:

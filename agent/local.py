@@ -77,6 +77,7 @@ def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
         node.now,
         random.uniform,
         on_told=lambda name: _told(name, services, running, node),
+        may_tell=node.has_confirmed_roots,
     )
     watching = WatchApi(views, node.threads, active)
     limits = settings.limits.documents()

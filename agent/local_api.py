@@ -5,6 +5,7 @@
     GET  /v1/watch                            watching.py
     POST /v1/may                              degraded.py
     POST /v1/import                           root and the agent's own account
+    POST /v1/trust/confirm                    root and the agent's own account
     GET  /v1/scopes/<scope>/rejections    what was refused, and why
     GET  /probe/startup|liveness|readiness, /metrics
 
@@ -38,7 +39,7 @@ from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Rejected
 from store.errors import StoreError
 from wire.forms import BadMessageError
-from wire.messages import MayAnswer, MayRequest
+from wire.messages import ConfirmRoots, MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler, Route, Routes
@@ -76,6 +77,9 @@ class Node(Protocol):
 
     def report(self) -> Mapping[str, object]:
         """JSON: `state`, `cause`, `counters`, and what else the status shows (sources, last errors, clock ...)."""
+
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+        """Somebody has compared the root keys. HttpError where this node holds other ones."""
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
@@ -121,6 +125,7 @@ class LocalApi:
             Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
             Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
             Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
+            Route("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
             *self.probe_routes(),
         )
 
@@ -230,6 +235,15 @@ class LocalApi:
         except Rejected as refused:
             message = refused.detail or str(refused)
             raise HttpError(422, str(refused.reason), message, step=refused.step) from refused
+
+    async def confirm(self, request: Request) -> Response:
+        if not may_administer(_local(request)):
+            raise HttpError(403, "forbidden", "only root and the agent's own account confirm root keys")
+        try:
+            asked = ConfirmRoots.parse(await request.body())
+        except BadMessageError as error:
+            raise HttpError(400, "bad_request", str(error)) from error
+        return Response.json(dict(await self.node.confirm_roots(asked.root_key_ids, asked.root_threshold)))
 
     # ---- inside; what has an underscore and reads runs on a reading thread
 

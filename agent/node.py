@@ -18,6 +18,7 @@ from agent.changes import Generation
 from agent.clock import Clock
 from agent.configuration import Settings
 from agent.endpoint_sets import EndpointSets
+from agent.enrolling import are_confirmed
 from agent.holdings import BOOTSTRAP, Holdings, HoldingsReader
 from agent.join_failure import JoinFailure
 from agent.lost_floors import AtStart
@@ -134,6 +135,11 @@ class Node:
         """The verifier's view of this node, now."""
         return replace(self.holdings.holder, clock_synchronised=self.moment().counts_as_synchronised)
 
+    def has_confirmed_roots(self) -> bool:
+        """Whether somebody has said whose they are, before the join or since; true where none are pinned."""
+        enrolled = self.reader.enrolled
+        return enrolled is None or are_confirmed(enrolled, self.settings.trust)
+
     def _gate(self, moment: Moment) -> degraded.Facts:
         holdings, expires_at = self.holdings, self.holdings.head_expires_at
         expired_for_s = 0.0
@@ -148,6 +154,7 @@ class Node:
             authority_epoch=holdings.bundle.authority_epoch if holdings.bundle else 0,
             node_id=self.settings.node.node_id,
             roles=holdings.roles,
+            roots_confirmed=self.has_confirmed_roots(),
         )
 
     # ---- changing what is held

@@ -1,5 +1,8 @@
 """The services of this node: which scopes each depends on, what each was told, and whether it can go on.
 
+Nobody is told while the root keys are those of a first use that nobody has compared: a command, a restart or a signal
+would be done on the word of whoever answered first (threats D-19).
+
 Level-triggered (architecture.md): what a service was told last is kept as a watermark, and it is told again whenever
 that is not what is active: after an activation, at a start after a crash, after it could not be told. Changes within
 the settle time are told once (rules S67, S68, A11).
@@ -25,6 +28,9 @@ from wire.backoff import BackOff
 SETTLE_S = 1.0
 SETTLE_MOST_S = 10.0
 BASE_S, CAP_S = 5.0, 300.0
+LOOK_EVERY_S = 5.0  # whether they may be told
+
+HELD_BACK = f"{degraded.Reason.ROOTS_UNCONFIRMED}: nobody has compared the root keys: holdfast trust confirm"
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +89,7 @@ class Services:
     uniform: Callable[[float, float], float]
     settle_s: float = SETTLE_S
     on_told: Callable[[str], None] = lambda _: None
+    may_tell: Callable[[], bool] = lambda: True
     notified: dict[str, Notified] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -129,6 +136,9 @@ class Services:
             return float("inf")
         if before is None and not versions:
             return float("inf")
+        if not self.may_tell():
+            await self._hold_back(service, view, before)
+            return LOOK_EVERY_S
         await self.published.wait_above(view.generation - 1)
         told = await service.notifier.tell(service.name, view.generation)
         await self._record(service, Notified(view.generation, versions, told.ok, told.detail, self.now()))
@@ -142,6 +152,13 @@ class Services:
             detail=told.detail,
         )
         return self._after(told, back_off)
+
+    async def _hold_back(self, service: Service, view: View, before: Notified | None) -> None:
+        """Said once; what it was told before stays what it was told."""
+        if before is None or before.ok or before.detail != HELD_BACK:
+            versions = before.versions if before else {}
+            await self._record(service, Notified(view.generation, versions, ok=False, detail=HELD_BACK, at=self.now()))
+            log.warning("service not told", service=service.name, detail=HELD_BACK)
 
     async def _record(self, service: Service, notified: Notified) -> None:
         self.notified[service.name] = notified

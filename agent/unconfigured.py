@@ -107,7 +107,7 @@ def _routes() -> Routes:
     ]
     scopes = "/v1/scopes/{scope}"
     others = [("GET", each) for each in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
-    others += [("POST", each) for each in ("/v1/may", "/v1/import")]
+    others += [("POST", each) for each in ("/v1/may", "/v1/import", "/v1/trust/confirm")]
     return Routes(*answered, *(Route(method, template, _refuse) for method, template in others))
 
 

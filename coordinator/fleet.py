@@ -59,6 +59,7 @@ class Report:
     store_fault: str = ""
     agent_version: str = ""
     interval_s: int | None = None  # how often it means to report; None: it does not say
+    roots_confirmed: bool = True  # false: it trusts root keys of a first use that nobody has compared
 
     @property
     def last_seen(self) -> float:
@@ -92,6 +93,8 @@ class Fleet:
     rejected_joins: Mapping[str, int]  # by code
     refusals: tuple[RefusedScope, ...] = ()  # what is not renewed first, at most 50
     refusals_total: int = 0
+    roots_unconfirmed: tuple[str, ...] = ()  # nodes that trust root keys on first use; at most 50
+    roots_unconfirmed_total: int = 0
 
 
 def assess(
@@ -110,6 +113,7 @@ def assess(
     found.sort(key=_longest_unseen)
     states = Counter(state_of(m, reports.get(m.node_id), now, settings) for m in members)
     heard = [reports[member.node_id] for member in living if member.node_id in reports]
+    unconfirmed = sorted(report.node_id for report in heard if not report.roots_confirmed)
     return Fleet(
         at=now,
         members=len(living),
@@ -123,6 +127,8 @@ def assess(
         stragglers=tuple(found[named]),
         stragglers_total=len(found),
         rejected_joins=dict(sorted(rejected_joins.items())),
+        roots_unconfirmed=tuple(unconfirmed[:MOST_NAMED]),
+        roots_unconfirmed_total=len(unconfirmed),
     )
 
 
@@ -259,7 +265,8 @@ def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
         said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
         scopes, fault = said["scopes"], _store_fault(said["counters"])
         active, refused = _last_active(scopes), _last_refused(scopes)
-        yield Report(*report, active, row.asked or 0.0, refused, fault, row.agent_version, said.get("interval_s"))
+        told = (row.agent_version, said.get("interval_s"), said.get("roots_confirmed", True))
+        yield Report(*report, active, row.asked or 0.0, refused, fault, *told)
 
 
 def _last_active(scopes: Scopes) -> dict[str, Pair]:

@@ -50,6 +50,7 @@ class FleetFigures:
     lag_versions: Mapping[str, float]
     baseline_shortfall: int
     joins_refused: Mapping[str, int]  # by code, ever
+    roots_unconfirmed: int  # nodes that trust root keys on first use
     oldest_head_refresh_after: int | None
     first_head_expires_at: int | None
 
@@ -64,6 +65,7 @@ class _Counted:
     stragglers: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
     lags: list[int] = field(default_factory=list)
+    roots_unconfirmed: int = 0
 
     def add(self, member: FleetMember, report: Report | None, now: float, settings: Settings) -> None:
         self.states[fleet.state_of(member, report, now, settings)] += 1
@@ -80,6 +82,7 @@ class _Counted:
         self.modes[report.mode] += 1
         self.grades[report.head_grade] += 1
         self.agents[report.agent_version] += 1
+        self.roots_unconfirmed += not report.roots_confirmed
         late = (scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
         self.behind.update({scope.partition("/")[0] for scope in late})
         self.lags += fleet.lags([member], {member.node_id: report})
@@ -104,6 +107,7 @@ def figures(database: Database, *, now: float, settings: Settings) -> FleetFigur
         lag_versions=fleet.quantiles(counted.lags),
         baseline_shortfall=max(0, settings.baseline_data_members - counted.kinds["data"]),
         joins_refused=_named(refused),
+        roots_unconfirmed=counted.roots_unconfirmed,
         oldest_head_refresh_after=refresh_after,
         first_head_expires_at=expires_at,
     )

@@ -98,6 +98,7 @@ _MEMBERS = {
     "trust_bundle_version": _COUNT,
     "counters": Member(_is_object),
     "journal": Member(lambda value: isinstance(value, list) and len(value) <= EVENTS_MAX),
+    "roots_confirmed": Member(lambda value: type(value) is bool, required=False),
     "interval_s": Member(lambda value: type(value) is int and 0 < value <= INTERVAL_MOST_S, required=False),
 }
 _HEAD = {

@@ -66,6 +66,7 @@ class Shown(Listed):
     head: str | None
     degraded_since: str | None
     interval_s: int | None
+    roots_confirmed: bool | None  # false: root keys of a first use that nobody has compared; None: it does not say
     clock_synchronised: bool | None
     clock_offset_s: float | None
     scopes: tuple[HeldScope, ...]
@@ -166,6 +167,7 @@ def _said(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
     return {
         "degraded_since": said.get("degraded_since"),
         "interval_s": said.get("interval_s"),
+        "roots_confirmed": said.get("roots_confirmed"),
         "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
         "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
         "scopes": tuple(_scope(name, scopes.get(name) or {}, member.published.get(name)) for name in names),

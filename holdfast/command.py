@@ -21,6 +21,7 @@ COMMANDS = {
     "may": "holdfast.may_command",
     "status": "holdfast.status_command",
     "store": "holdfast.store_command",
+    "trust": "holdfast.trust_command",
     "verify": "holdfast.verify_command",
     "watch": "holdfast.watch_command",
 }

@@ -86,8 +86,9 @@ REFRESH_REQUIRED = (
 
 FIRST_USE = "the root keys are those of the first answer, and nobody has confirmed them"
 FIRST_USE_REMEDY = (
-    "compare them with holdfastctl trust show; if they are the same, put them in agent.toml ([trust] root_key_ids, "
-    "in full in holdfast status --json) and restart the agent; if not, this node belongs to somebody else"
+    "until then nothing new begins and no service is told. Compare them with holdfastctl trust show, on the "
+    "coordinator's machine; what stands there: holdfast trust confirm --threshold N ID...; if it is not the same, this "
+    "node belongs to somebody else: stop it, remove its state directory, join by a join file"
 )
 
 # Of the gate, where the state is not to blame (protocol.md 4).
@@ -100,6 +101,10 @@ ANSWERS = {
     "signer_revoked": "The signer of the scope was revoked: a full document by another signer is needed.",
     "stale_epoch": "The scope is of an earlier authority epoch: a full document of the present one is needed.",
     "forbidden_in_degraded": "No node ever does this by itself: it is for the coordinator and its operators.",
+    "roots_unconfirmed": (
+        "The root keys are those of the first answer, and nobody has compared them, so nothing new begins: "
+        "holdfast trust confirm, with what holdfastctl trust show says."
+    ),
     "unknown_action": "There is no such action: see POST /v1/may.",
     "revoked": "The service, peer, endpoint or role has been revoked: see holdfastctl explain.",
     "scope_expired": "The scope has expired: bring the coordinator back, or import a renewed document.",

@@ -136,6 +136,7 @@ def _render_fleet(answer: dict[str, Any]) -> None:
             ("versions behind", answer["lag_versions"]),
             ("seconds since seen", {name: round(value) for name, value in answer["seconds_since_seen"].items()}),
             ("joins refused", answer["rejected_joins"]),
+            ("root keys not confirmed", _unconfirmed(answer)),
         ]
     )
     rows = ((each["node_id"], each["reason"], _seconds(each["seconds_since_seen"])) for each in answer["stragglers"])
@@ -146,6 +147,13 @@ def _render_fleet(answer: dict[str, Any]) -> None:
         columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
         output.table(columns, map(_refused, answer["refusals"]), nothing="")
         _more(answer["refusals_total"] - len(answer["refusals"]))
+
+
+def _unconfirmed(answer: dict[str, Any]) -> str | None:
+    """Nodes of a first use that nobody has compared; nothing where there is none."""
+    named, total = answer["roots_unconfirmed"], answer["roots_unconfirmed_total"]
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    return f"{', '.join(named)}{more}: holdfast trust confirm there" if total else None
 
 
 def _refused(each: dict[str, Any]) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from holdfast.durations import in_words
 from holdfast.shown import say
 
 Fact = tuple[str, object]
+UNCONFIRMED = "NOT CONFIRMED: taken on first use; holdfast trust confirm on the node"
 
 
 def render(answer: dict[str, Any]) -> None:
@@ -38,6 +39,7 @@ def _standing(answer: dict[str, Any]) -> Iterator[Fact]:
     yield "last seen", output.time(answer["last_seen"])
     yield "head", answer["head"] and f"{answer['head']}, {answer['head_grade']}"
     yield "generation", answer["generation"]
+    yield "root keys", None if answer["roots_confirmed"] is not False else UNCONFIRMED
     yield "clock", _clock(answer)
     yield "reports", answer["interval_s"] and f"every {in_words(answer['interval_s'])}"
 

@@ -44,8 +44,12 @@ def trust() -> None:
 @trust.command()
 @asks_the_coordinator
 def show(asked: Asked) -> None:
-    """The present trust bundle."""
+    """The present trust bundle; and what a node confirms that took its root keys on first use."""
     asked.show(asked.get("rotation"), render)
+    if not asked.as_json:
+        first = asked.get("invitation")  # of the first bundle, which is what nodes pin
+        keys = " ".join(first["root_key_ids"])
+        say("", f"On a node of a first use: holdfast trust confirm --threshold {first['root_threshold']} {keys}")
 
 
 @trust.command("export-request")

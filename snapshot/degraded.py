@@ -4,10 +4,13 @@
     fence(facts, now)           why nothing may go on (rules A8), None while something may
     RULES                       each action that is ever allowed, and what it needs
 
+While nobody has compared the root keys of a first use, whoever signs may be anybody: nothing new begins on its word
+(`new` of a rule; threats D-19). What ran goes on, and everything can be read.
+
 Expiry is decided here, at the moment of use. Durations are measured from the head's expiry on the boot clock
 (rules J38): the caller says how long ago that was. The order of the checks is the order of the reasons: what is never
-allowed, then the node's state, then what has been revoked, then the scope, then the policy and its bounds, then
-whether it ran.
+allowed, then the node's state, then whether its roots are confirmed, then what has been revoked, then the scope,
+then the policy and its bounds, then whether it ran.
 
 Whether a service ran is the node's own knowledge (`Facts.running`; agent/running.py), and what it does not know is no.
 What a caller says of it only makes the question narrower: with `running_since` it asks about going on with something
@@ -49,6 +52,7 @@ class Reason(StrEnum):
     STALE_EPOCH = "stale_epoch"
     FORBIDDEN_IN_DEGRADED = "forbidden_in_degraded"
     UNKNOWN_ACTION = "unknown_action"
+    ROOTS_UNCONFIRMED = "roots_unconfirmed"
 
 
 # rules S56: never, whatever the policy says, and in no other state either.
@@ -126,7 +130,8 @@ class Facts:
     what the gate finds itself (`fence`) need not be in it. `head_expired_for_s`: seconds on the boot clock.
     `revocations`: the trust bundle's and the last head's together. `authority_epoch`: what the bundle announces.
     `confirmed`: a head has been fresh since the agent started (rules A15). `running`: services that the node itself
-    knows to have run when the head expired, and that may be running still.
+    knows to have run when the head expired, and that may be running still. `roots_confirmed`: false while the root keys
+    are those of a first use that nobody has compared.
     """
 
     cause: str | None = None
@@ -140,6 +145,7 @@ class Facts:
     roles: frozenset[str] = frozenset()
     confirmed: bool = True
     running: frozenset[str] = frozenset()
+    roots_confirmed: bool = True
 
     def head_is_fresh(self, now: float) -> bool:
         return self.head_expires_at is not None and now < self.head_expires_at
@@ -204,6 +210,8 @@ def _judged(question: Question, facts: Facts, now: float, present: Mode) -> tupl
     fenced = fence(facts, now)
     if fenced is not None:
         return fenced, None
+    if rule.new and not facts.roots_confirmed:
+        return Reason.ROOTS_UNCONFIRMED, None
     if _is_revoked(question.resource, rule, facts):
         return Reason.REVOKED, None
     reason, expires_at = _scopes_allow(question, rule, facts, now, present)

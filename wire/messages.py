@@ -49,6 +49,7 @@ DOCUMENT_BYTES = 16 << 20
 DOCUMENTS_MAX = 256  # the steps of one walk over trust bundles (format.md 8)
 INTERVAL_MOST_S = 3600  # between two reports, as a node says it
 SCOPES_MAX = 1024
+ROOTS_MAX = 64
 EVENTS_MAX = 1024
 # What a node says of itself (rules A1..A9, J40), and of how old a document is.
 STATES = ("unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked")
@@ -257,6 +258,7 @@ class Heartbeat(Message):
     counters: Mapping[str, int] = member(table(NAME, integer(), 256))
     journal: tuple[Event, ...] = member(array(record(Event), EVENTS_MAX))
     interval_s: int | None = member(integer(1, INTERVAL_MOST_S), default=None)
+    roots_confirmed: bool | None = member(BOOLEAN, default=None)
 
     def with_journal(self, events: Iterable[Event]) -> "Heartbeat":
         """With as many of the events, oldest first, as the message has room for."""
@@ -287,6 +289,14 @@ class HeartbeatAnswer(Message):
     acknowledged_event: int = member(integer())
     recorded: Mapping[str, Recorded] = member(table(SCOPE, record(Recorded), SCOPES_MAX))
     directives: tuple[str, ...] = member(array(NAME, 0))
+
+
+@message
+class ConfirmRoots(Message):
+    """What an operator has compared: all pinned root keys, and how many of them must sign."""
+
+    root_key_ids: tuple[str, ...] = member(array(HASH, ROOTS_MAX))
+    root_threshold: int = member(integer(1, ROOTS_MAX))
 
 
 @message

@@ -25,6 +25,7 @@ from snapshot.verify import verify
 from store.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.wire.lab import LIMITS, once, running
+from wire.request import HttpError
 from wire.server import Server
 from wire.unix import HOSTS, UnixTransport, unix_listener
 
@@ -66,6 +67,7 @@ class Periphery:
     services: tuple[Service, ...] = ()
     settle_s: float = 0.0
     taken: list[bytes] = field(default_factory=list)
+    roots: set[str] = field(default_factory=set)
     threads: Threads = field(default_factory=Threads)
 
     def __post_init__(self) -> None:
@@ -147,6 +149,12 @@ class Periphery:
             "origins": self.origins,
             "refresh_required": self.refresh_required,
         }
+
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+        """`test_joining` has what is kept of it."""
+        if set(named) != self.roots:
+            raise HttpError(409, "other_roots", "the root keys that this node holds are others")
+        return {"outcome": "confirmed", "root_key_ids": sorted(named), "root_threshold": threshold}
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         data = b"".join([piece async for piece in document])

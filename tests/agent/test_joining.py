@@ -16,8 +16,9 @@ from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, Trusted, key
 from tests.fakes.coordinator_server import BARE_TOKEN, TOKEN, token_naming
 from tests.journeys.lab import lab, put_token
 from wire.certificate import is_proven, make_authority, make_identity, prove
-from wire.client import Call, Client, UnixConnector
+from wire.client import Call, Client, ClientError, UnixConnector
 from wire.messages import JoinGrant
+from wire.request import JSON
 
 ROUTES = "route_policy"
 REFUSED_TOKEN = token_naming(["root-1"], 1, "bm8")
@@ -143,6 +144,73 @@ async def test_a_token_file_that_says_first_use(one, mock_clock):
         await one.settled()
         enrolled = one.node.store.enrolment
         assert (enrolled.trusted_by, enrolled.confirmed) == ("first use", False)
+
+
+async def confirm(one, named, threshold):
+    client = Client(UnixConnector())
+    body = canonical.dumps({"root_key_ids": list(named), "root_threshold": threshold})
+    call = Call("POST", "/v1/trust/confirm", headers=[JSON], body=body)
+    try:
+        return canonical.loads((await client.fetch(one.settings.local.socket_path, call)).body)
+    except ClientError as error:
+        return error.code
+    finally:
+        await client.aclose()
+
+
+async def test_nothing_of_high_risk_until_somebody_has_compared_the_roots(tmp_path, mock_clock):
+    """threats D-19: other keys, some of them or another threshold confirm nothing; what is right is kept"""
+    async with lab(tmp_path, mock_clock, text=FIRST_USE) as one:
+        put_token(one.folder / "join.token", BARE_TOKEN)
+        async with one.agent():
+            assert await confirm(one, [key("root-1").key_id], 1) == "not_enrolled"
+            await one.settled()
+            genuine = sorted(one.node.store.enrolment.root_keys)
+            assert (await one.may("open_route", scope=ROUTES, resource="north"))["reason"] == "roots_unconfirmed"
+            assert (await one.may("preserve_routes", scope=ROUTES, resource="north"))["allowed"]
+            others = [key(f"other-{number}").key_id for number in (1, 2, 3)]
+            for named, threshold in ((others, 2), (genuine[:2], 2), ([*genuine, others[0]], 2), (genuine, 1)):
+                assert await confirm(one, named, threshold) == "other_roots"
+            assert not one.node.store.enrolment.confirmed
+            assert (await one.may("open_route", scope=ROUTES, resource="north"))["reason"] == "roots_unconfirmed"
+            assert one.server.heartbeats[-1].roots_confirmed is False
+            said = await confirm(one, genuine, 2)
+            assert (said["outcome"], said["root_key_ids"], said["root_threshold"]) == ("confirmed", genuine, 2)
+            assert (await one.may("open_route", scope=ROUTES, resource="north"))["allowed"]
+            assert await unconfirmed_in_metrics(one) == "0.0"
+            await one.until(lambda: one.server.heartbeats[-1].roots_confirmed is True)
+            assert (await confirm(one, genuine, 2))["outcome"] == "already_confirmed"
+        async with one.agent():
+            assert (await one.status())["roots"] == {
+                "trusted_by": "first use", "confirmed": True, "root_key_ids": genuine, "root_threshold": 2,
+            }  # fmt: skip
+            await one.settled()
+            assert (await one.may("open_route", scope=ROUTES, resource="north"))["allowed"]
+
+
+async def test_an_attackers_first_answer_is_found_out_by_comparing(tmp_path, mock_clock):
+    """threats D-19: the operator has asked for first use, and an attacker answered. What it signs begins nothing here,
+    and the genuine root keys are not those that it holds; enrolled anew with a token that names them, it is whole.
+    """
+    genuine = [key(f"root-{number}").key_id for number in (1, 2, 3)]
+    named = {f"other-{number}": Trusted(key(f"other-{number}"), purpose=ROOT) for number in (1, 2, 3)}
+    (tmp_path / "attackers").mkdir()
+    async with lab(
+        tmp_path / "attackers", mock_clock, cluster=Cluster(trusted=named | CONFIG_KEY), text=FIRST_USE
+    ) as one:
+        put_token(one.folder / "join.token", BARE_TOKEN)
+        async with one.agent():
+            await one.settled()
+            for action in ("open_route", "start_service", "resolve_secret", "add_peer", "open_session"):
+                assert (await one.may(action, scope=ROUTES))["reason"] == "roots_unconfirmed"
+            before = one.node.store.enrolment
+            assert await confirm(one, genuine, 2) == "other_roots"
+            assert one.node.store.enrolment == before and not before.confirmed
+    (tmp_path / "genuine").mkdir()
+    async with lab(tmp_path / "genuine", mock_clock) as one, one.agent():
+        await one.settled()
+        assert set(one.node.store.enrolment.root_keys) == set(genuine)
+        assert (await one.may("open_route", scope=ROUTES, resource="north"))["allowed"]
 
 
 async def unconfirmed_in_metrics(one):

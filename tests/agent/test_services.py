@@ -203,3 +203,37 @@ def test_ready_for_in_degraded_mode_as_the_policy_allows(periphery):
         policy = Policy(frozenset(allow), 3600, 60, 60, False)
         facts = Facts(head_expires_at=NOW, policy=policy, scopes={"degraded_mode_policy": held()})
         assert ready_for(service, view, facts, NOW) == expected
+
+
+async def test_nobody_is_told_on_the_word_of_roots_that_nobody_has_compared(periphery, autojump_clock):
+    """threats D-19: not at the start and not after a change; once they are confirmed it is told what is active"""
+    listener, confirmed = Listener(), []
+    made = with_service(replace(periphery, threads=Inline()), listener)
+    made.telling.may_tell = lambda: bool(confirmed)
+    made.route(1, {"routes": {}})
+    async with serving(made):
+        found = await made.recorded("web", ok=False)
+        assert found["detail"].startswith("roots_unconfirmed: ") and "holdfast trust confirm" in found["detail"]
+        made.route(2, {"routes": {"a": {}}})
+        await made.published.wait_above(made.node.store.watch.generation - 1)
+        await trio.sleep(3600)
+        assert listener.told == []
+        confirmed.append(True)
+        await listener.until(1)
+        assert listener.told == [made.node.store.watch.generation]
+        await made.recorded("web", ok=True)
+
+
+async def test_what_was_told_before_is_not_forgotten_by_being_held_back(periphery, autojump_clock):
+    listener, confirmed = Listener(), [True]
+    made = with_service(replace(periphery, threads=Inline()), listener)
+    made.telling.may_tell = lambda: bool(confirmed)
+    made.route(1, {"routes": {}})
+    async with serving(made):
+        await listener.until(1)
+        await made.recorded("web", ok=True)
+        confirmed.clear()
+        made.route(2, {"routes": {"a": {}}})
+        found = await made.recorded("web", ok=False)
+        assert dict(found["versions"])["route_policy"][:2] == (1, 1)
+        assert len(listener.told) == 1

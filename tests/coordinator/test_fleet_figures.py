@@ -25,7 +25,7 @@ def members(database: Database) -> Database:
         admit(database, f"node-{name}", **({"kind": "witness"} if name == "e" else {}))
     publish(database, publication(basis(database), document("route_policy", 4, b"4")))
     heartbeats.record(database, [heartbeat("node-d")], now=NOW - 3_600)
-    said = {"mode": "degraded", "state": "degraded", "agent_version": "0.9"}
+    said = {"mode": "degraded", "state": "degraded", "agent_version": "0.9", "roots_confirmed": False}
     heartbeats.record(database, [heartbeat("node-a", **said), heartbeat("node-e")], now=NOW)
     revocation.revoke_node(database, "node-b", reason="gone", actor="root", now=NOW)
     with pytest.raises(Refused):
@@ -47,6 +47,7 @@ def test_what_is_counted(members: Database) -> None:
     assert seen.behind == {"route_policy": 1}
     assert seen.lag_versions["max"] == 1
     assert seen.joins_refused == {"unauthorized_peer": 1}
+    assert seen.roots_unconfirmed == 1
     assert seen.first_head_expires_at is not None and seen.oldest_head_refresh_after is not None
 
 
@@ -54,6 +55,7 @@ def test_it_is_what_the_fleet_tells(members: Database) -> None:
     seen, told = counted(members), fleet.observe(members, now=NOW + 5, settings=SETTINGS)
     assert seen.states == told.states
     assert seen.grades == told.grades
+    assert (seen.roots_unconfirmed, told.roots_unconfirmed) == (told.roots_unconfirmed_total, ("node-a",))
     assert sum(seen.stragglers.values()) == told.stragglers_total
     assert (seen.lag_versions, seen.joins_refused) == (told.lag_versions, told.rejected_joins)
 

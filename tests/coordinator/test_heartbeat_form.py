@@ -97,3 +97,9 @@ def test_too_many_scopes() -> None:
     many = {f"route_policy/id-{number}": scope(None) for number in range(SCOPES_MAX + 1)}
     assert is_bad(body(scopes=many))
     assert parse(body(scopes=dict(list(many.items())[1:]))).active == {}
+
+
+def test_whether_its_roots_are_confirmed_may_be_said() -> None:
+    """threats D-19"""
+    assert json.loads(heartbeat(roots_confirmed=False).body)["roots_confirmed"] is False
+    assert all(is_bad(body(roots_confirmed=wrong)) for wrong in (0, 1, None, "true", [True]))

@@ -37,7 +37,8 @@ def members(database: Database) -> Database:
     publish(database, publication(basis(database), document("route_policy", 4, b"4")))
     said = {"route_policy": {**reports.scope(reports.mark(3)), "last_rejected": REFUSED}}
     heartbeats.record(database, [heartbeat("node-d")], now=NOW - 3_600)
-    heartbeats.record(database, [heartbeat("node-a", scopes=said, mode="degraded", state="degraded")], now=NOW)
+    how = {"mode": "degraded", "state": "degraded", "roots_confirmed": False}
+    heartbeats.record(database, [heartbeat("node-a", scopes=said, **how)], now=NOW)
     revocation.revoke_node(database, "node-b", reason="gone", actor="root", now=NOW)
     return database
 
@@ -118,6 +119,7 @@ def test_one_in_whole(members: Database) -> None:
     assert [(each.state, each.mode, each.until) for each in one.history] == [("degraded", "degraded", NOW + 5)]
     unheard = roster.show(members, "node-c", now=NOW, settings=SETTINGS)
     assert (unheard.scopes, unheard.history, unheard.head, unheard.clock_synchronised) == ((), (), None, None)
+    assert (one.roots_confirmed, unheard.roots_confirmed) == (False, None)
     with pytest.raises(Refused) as caught:
         roster.show(members, "node-z", now=NOW, settings=SETTINGS)
     assert caught.value.code is Code.NOT_FOUND

@@ -28,6 +28,8 @@ ANSWER = {
     "stragglers": [],
     "refusals": [REFUSED],
     "refusals_total": 1,
+    "roots_unconfirmed": [],
+    "roots_unconfirmed_total": 0,
 }
 
 
@@ -57,3 +59,10 @@ def test_more_than_are_named_are_counted(capsys) -> None:
 
 def test_none_is_no_table(capsys) -> None:
     assert "has refused" not in lines(capsys, refusals=[], refusals_total=0)
+
+
+def test_nodes_of_a_first_use_are_named(capsys) -> None:
+    """threats D-19"""
+    assert "root keys not confirmed" not in lines(capsys)
+    said = lines(capsys, roots_unconfirmed=["gw-1", "gw-2"], roots_unconfirmed_total=7)
+    assert "root keys not confirmed gw-1, gw-2 and 5 more: holdfast trust confirm there" in said

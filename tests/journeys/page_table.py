@@ -122,6 +122,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl trust export-request --request renew.json", Runs()),
         ("holdfastctl trust show-request", Runs(values={"root-1.pem": value("/media/usb/roots")})),
         ("holdfastctl trust import renew.json", Runs(before=copied)),
+        (
+            "holdfastctl trust show",
+            Elsewhere("tests/journeys/test_first_use.py", '"trust", "show"', '"trust", "confirm"'),
+        ),
         ("holdfastctl due", Runs()),
         ("holdfastctl rotate status", Runs()),
         ("holdfastctl rotate add --request", Runs(values=KEY, statuses=RETIRING, signs=True)),

@@ -107,6 +107,9 @@ def test_what_the_agent_answers_is_what_its_page_says(node: Gateway):
     assert (yes["allowed"], no["allowed"], no["reason"]) == (True, False, "forbidden_in_degraded")
     api.ask("POST", "/v1/may", {"action": 1})
     assert api.ask("POST", "/v1/import", b"\x94no document")["code"] == "bad_container"
+    roots = {name: status["roots"][name] for name in ("root_key_ids", "root_threshold")}
+    assert api.ask("POST", "/v1/trust/confirm", roots)["outcome"] == "already_confirmed"
+    assert api.ask("POST", "/v1/trust/confirm", {**roots, "root_threshold": 1})["code"] == "other_roots"
     for probe in ("startup", "liveness", "readiness"):
         api.ask("GET", f"/probe/{probe}")
     api.ask("GET", "/metrics")

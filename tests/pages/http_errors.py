@@ -22,6 +22,11 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "internal_error": ("A fault of the program's own; the log has it.", "Report it with the log."),
     "method_not_allowed": ("The path has other methods; `Allow` names them.", "Use one of them."),
     "misdirected_request": ("The Host header names another host.", "Use one of those that the message names."),
+    "not_enrolled": ("The node has pinned no root keys yet, so none can be confirmed.", "Let it join: holdfast join."),
+    "other_roots": (
+        "The root keys that this node holds are not those that were named. Nothing was confirmed.",
+        "Find out who answered its join: stop it, remove its state directory, join by a join file.",
+    ),
     "not_found": ("There is nothing at this path, or it is not for this caller.", "List what there is."),
     "not_listed": ("The head does not list what was handed in.", "Import the head that lists it first."),
     "not_ready": ("Nothing can be said at this moment.", "Ask again after `Retry-After`."),

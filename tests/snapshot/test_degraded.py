@@ -445,3 +445,20 @@ def test_a_fenced_node_allows_nothing(facts, now):
     if mode(facts, now) is Mode.FENCED:
         assert not any(may(Question(action), facts, now).allowed for action in RULES)
         assert Reason.OK not in {may(Question(action), facts, now).reason for action in RULES}
+
+
+@pytest.mark.parametrize("facts", [FRESH, DARK])
+@pytest.mark.parametrize(("action", "resource", "since", "_fresh", "_dark"), TABLE)
+def test_with_unconfirmed_roots_nothing_new_begins(action, resource, since, _fresh, _dark, facts):
+    """threats D-19: in no mode and whatever is claimed; what is not new is as it is with confirmed ones"""
+    question = Question(action, None, resource, since)
+    answer = may(question, replace(facts, roots_confirmed=False), NOW)
+    if action in RULES and RULES[action].new:
+        assert (answer.allowed, answer.reason) == (False, Reason.ROOTS_UNCONFIRMED)
+    else:
+        assert answer == may(question, facts, NOW)
+
+
+def test_a_states_cause_stands_before_unconfirmed_roots():
+    assert reason("start_service", replace(FRESH, roots_confirmed=False, cause="no_head")) == "no_head"
+    assert reason("assign_role", replace(FRESH, roots_confirmed=False)) == "forbidden_in_degraded"

@@ -29,7 +29,7 @@ from tests.pages.openapi.parts import (
     shown,
 )
 from wire.forms import HASH, SCOPE, record
-from wire.messages import LastRejected, MayAnswer, MayRequest, ScopeReport, WatchAnswer
+from wire.messages import ConfirmRoots, LastRejected, MayAnswer, MayRequest, ScopeReport, WatchAnswer
 from wire.routes import Route
 
 GRADE = {"enum": ["fresh", "stale", "expired"]}
@@ -274,6 +274,13 @@ OPERATIONS = {
         body=body(ref("MayRequest")),
         description="Actions and reasons: reasons.md.",
     ),
+    ("POST", "/v1/trust/confirm"): Operation(
+        "Somebody has compared the root keys of a first use",
+        {200: answer("They are those that this node holds; it is kept.", ref("ConfirmedRoots"))},
+        (400, 403, 409, 503),
+        body=body(ref("ConfirmRoots")),
+        description="root and the agent's own account alone. 409 `other_roots`: they are not, and nothing has changed.",
+    ),
     ("POST", "/v1/import"): Operation(
         "A document from another medium, through the same verification",
         {
@@ -324,6 +331,14 @@ def api() -> Api:
             "Scope": SCOPE_ANSWER,
             "WatchAnswer": dict(record(WatchAnswer).schema),
             "MayRequest": dict(record(MayRequest).schema),
+            "ConfirmRoots": dict(record(ConfirmRoots).schema),
+            "ConfirmedRoots": closed(
+                {
+                    "outcome": {"enum": ["confirmed", "already_confirmed"]},
+                    "root_key_ids": several(TEXT),
+                    "root_threshold": COUNT,
+                }
+            ),
             "MayAnswer": dict(record(MayAnswer).schema),
             "Taken": TAKEN,
             "Ready": READY,
