@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help check test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: help check test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 27
@@ -124,6 +124,14 @@ SECONDS_EACH ?= 60
 fuzz: $(READY) ## coverage-guided fuzzing, bounded
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS_EACH)
+
+.venv-audit/bin/pip-audit:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+
+# Not part of `make ci`: it asks sources beyond a package index. Exit status 75: none could be asked.
+audit: .venv-audit/bin/pip-audit ## known vulnerabilities in the libraries that the tests pass with
+	$(PYTHON) tools/audit .venv-audit/bin/pip-audit
 
 clean: ## away with all that commands have made here
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
