@@ -15,6 +15,7 @@ Synchronous and for one writing thread; reads may come from any. Nothing here re
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self, TypeVar
 
 from snapshot.envelope import RECOVERY, SNAPSHOT
@@ -22,7 +23,7 @@ from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
 from snapshot.verify import Verified
-from store import activation, blobs, enrolment, fallback, leftovers, meta, pending, reconcile, trust
+from store import activation, blobs, enrolment, fallback, giving_way, leftovers, meta, pending, reconcile, trust
 from store.activation import BundleFacts
 from store.disk import refusal
 from store.documents import Reading, StoredDocument, document, put_scope, scope_record
@@ -332,17 +333,17 @@ class Store:
     # ---- inside
 
     def _write(self, change: Callable[[Transaction], T], room: Room = Room.REPAIR) -> T:
-        """One transaction. When it finds no room, garbage goes and it is tried once more (rules L35)."""
-        try:
-            with self._environment.write(room) as transaction:
-                return change(transaction)
-        except StoreError as error:
-            if error.fault is not StoreFault.STORE_FULL or not self._made_room():
-                raise
-        with self._environment.write(room) as transaction:
-            return change(transaction)
+        """One transaction. When it finds no room, garbage goes, then what gives way; each time it is tried again."""
+        ways = iter((self._collected, self._previous_gave_way, self._active_gave_way))
+        while True:
+            try:
+                with self._environment.write(room) as transaction:
+                    return change(transaction)
+            except StoreError as error:
+                if error.fault is not StoreFault.STORE_FULL or not any(made_room() for made_room in ways):
+                    raise
 
-    def _made_room(self) -> bool:
+    def _collected(self) -> bool:
         try:
             if not self.garbage.run().removed:
                 return False
@@ -352,6 +353,25 @@ class Store:
         except StoreError:
             return False
         return True
+
+    def _previous_gave_way(self) -> bool:
+        """By what the roots have announced: the floor of the epoch is no word of a config key."""
+        gone = self._giving_way(partial(giving_way.let_previous_go, epoch=self._floors.record.authority_epoch))
+        return bool(gone) and self._collected()
+
+    def _active_gave_way(self) -> bool:
+        gone = self._giving_way(partial(giving_way.let_active_go, epoch=self._floors.record.authority_epoch))
+        if gone:
+            with self.read() as reading:
+                self._changed(reading.generation, gone)
+        return bool(gone) and self._collected()
+
+    def _giving_way(self, let_go: Callable[[Transaction], tuple[str, ...]]) -> tuple[str, ...]:
+        try:
+            with self._environment.write(Room.GARBAGE) as transaction:
+                return let_go(transaction)
+        except StoreError:
+            return ()
 
     def _raise_floors(self, record: FloorRecord) -> None:
         try:

@@ -89,8 +89,6 @@ def _listing(document) -> ScopeVersion:
 
 def repair(server, stolen: Sequence[str] = STOLEN):
     """The documents, in the order in which they are handed in: two bundles, the head, what it lists."""
-    from tests.journeys.lab import POLICY
-
     cluster = server.cluster
     for name in stolen:
         cluster.trust(name, status=REVOKED)
@@ -99,10 +97,7 @@ def repair(server, stolen: Sequence[str] = STOLEN):
     cluster.authority_epoch += 1
     second = cluster.trust_bundle()
     server.publish(first, second)
-    documents = [
-        server.snapshot({"node": {"site": "default"}}, "node_bootstrap"),
-        server.snapshot({"policy": POLICY}, "degraded_mode_policy"),
-        server.snapshot({"routes": {"south": {"via": "b"}}}, "route_policy"),
-    ]
+    listed = [scope for scope in cluster.published if scope not in (HEAD, "trust_bundle")]
+    documents = [server.snapshot(cluster.states[scope].sections, scope) for scope in listed]
     head = server.announce()
     return [first, second, head, *documents]

@@ -1,6 +1,10 @@
-"""The agent as a process, its wall clock so many seconds ahead: python -m tests.journeys.agent_process CONFIG S."""
+"""The agent as a process: python -m tests.journeys.agent_process CONFIG AHEAD_S [MAP_BYTES].
+
+Its wall clock is so many seconds ahead; a store may be smaller than a configuration lets it be.
+"""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -23,6 +27,8 @@ class ShiftedClock:
 
 async def main() -> None:
     settings = configuration.load(Path(sys.argv[1]))
+    if len(sys.argv) > 3:
+        settings = replace(settings, limits=replace(settings.limits, map_bytes=int(sys.argv[3])))
     await run.serve(settings, clock=ShiftedClock(float(sys.argv[2])))
 
 
