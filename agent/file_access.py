@@ -46,6 +46,10 @@ class FileAccess:
     def index(self) -> Permissions:
         return self.given if self.access is None else _for(self.access.readers_of_all, self.given)
 
+    @property
+    def by_scope(self) -> bool:
+        return self.access is not None
+
     def of(self, scope: str, *, expired: bool) -> Permissions:
         return self.given if self.access is None else _for(self.access.readers(scope, expired=expired), self.given)
 

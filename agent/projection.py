@@ -2,6 +2,7 @@
 
     <root>/active/index.json
     <root>/active/<scope_type>[@<ids>]/<section>.json
+    <root>/active/.index/<scope_type>[@<ids>].json    of one scope, where not everybody may read the index of all
 
 Each change makes a new folder beside the present one and swaps one symlink (generations.py), so nobody sees half of
 one: who wants several files of one generation opens the folder first, and the files from there. A file whose bytes
@@ -27,7 +28,7 @@ from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
 from snapshot.manifest import Entry
 
-INDEX = "index.json"
+INDEX, INDEXES = "index.json", ".index"
 MOST_IDS_BYTES = 180
 PIECE_BYTES = 1 << 20
 EXPIRED = "expired"
@@ -82,13 +83,13 @@ class Projection:
         if self._present is not None and not self.generations.stands(self._present, INDEX):
             log.warning("files were gone, making them anew", path=str(self.generations.link))
             self._forget()
-        index = index_bytes(generation, scopes)
+        indexes = self._indexes(generation, scopes)
         if self._present is None:
             self.start()
-            self._take_over(scopes, index)
-        changed = index != self._index
+            self._take_over(scopes, indexes)
+        changed = indexes[INDEX] != self._index
         if changed:
-            self._replace(generation, scopes, index)
+            self._replace(generation, scopes, indexes)
         self.generations.collect(now)
         return changed
 
@@ -118,14 +119,21 @@ class Projection:
         """The next ones trust nothing that is there without a look at it."""
         self._files, self._given, self._present, self._index = {}, {}, None, b""
 
-    def _take_over(self, scopes: list[ProjectedScope], index: bytes) -> None:
+    def _indexes(self, generation: int, scopes: list[ProjectedScope]) -> dict[str, bytes]:
+        """By path. Each has the form of the index of all."""
+        of_one = scopes if self.access.by_scope else []
+        found = {f"{INDEXES}/{folder_of(one.scope)}.json": index_bytes(generation, [one]) for one in of_one}
+        return {INDEX: index_bytes(generation, scopes), **found}
+
+    def _take_over(self, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         """The folder in use, so that a restart writes nothing that is there: all of it, or those files to link."""
         label = self.generations.current()
         if label is None or label not in self.generations.labels():
             return
         whose = self._whose(scopes)
         wanted = {path: entry for scope in scopes for path, entry in files_of(scope).items()}
-        indexed = {**wanted, INDEX: Entry(hashlib.sha256(index).hexdigest(), len(index))}
+        found = {path: Entry(hashlib.sha256(data).hexdigest(), len(data)) for path, data in indexes.items()}
+        indexed = {**wanted, **found}
         try:
             with self.generations.opened(label) as folder:
                 files, folders = below(folder)
@@ -133,25 +141,32 @@ class Projection:
                 right = {place for place in folders & whose.keys() if is_right(folder, place, whose[place])}
         except FilesError:  # another's, or a link: it goes with the old ones
             return
-        self._files = {path: wanted[path].sha256 for path in intact - {INDEX}}
+        self._files = {path: wanted[path].sha256 for path in intact & wanted.keys()}
         self._given = {place: whose[place] if place in right else None for place in folders & whose.keys()}
         if intact != indexed.keys() & files:
             self._given["."] = None
         if files == intact == indexed.keys() and folders == right == whose.keys():
-            self._index = index
+            self._index = indexes[INDEX]
         self._present = label
 
     def _whose(self, scopes: Iterable[ProjectedScope]) -> dict[str, Permissions]:
         """By folder; `.` is that of the generation."""
         of = self.access.of
         places = {folder_of(one.scope): of(one.scope, expired=one.grade == EXPIRED) for one in scopes}
-        return {".": self.access.top, **places}
+        indexes = {INDEXES: self.access.top} if self.access.by_scope else {}
+        return {".": self.access.top, **indexes, **places}
+
+    def _permissions(self, path: str, whose: Mapping[str, Permissions]) -> Permissions:
+        place, _, name = path.partition("/")
+        if path == INDEX:
+            return self.access.index
+        return whose[name.removesuffix(".json") if place == INDEXES else place]
 
     def _is_intact(
         self, folder: int, path: str, entries: Mapping[str, Entry], whose: Mapping[str, Permissions]
     ) -> bool:
         """What cannot be read is not."""
-        permissions = self.access.index if path == INDEX else whose[path.partition("/")[0]]
+        permissions = self._permissions(path, whose)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -161,31 +176,31 @@ class Projection:
         except OSError:
             return False
 
-    def _replace(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
+    def _replace(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         """A full disk costs the old generations first, and then the new one, never the present one."""
         self.generations.current()  # FilesError before anything is written
         try:
-            self._write(generation, scopes, index)
+            self._write(generation, scopes, indexes)
         except OSError as error:
             if FAULTS.get(error.errno or 0) is not FilesFault.FILES_FULL:
                 raise
             self.generations.drop_old()
-            self._write(generation, scopes, index)
+            self._write(generation, scopes, indexes)
 
-    def _write(self, generation: int, scopes: list[ProjectedScope], index: bytes) -> None:
+    def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         whose = self._whose(scopes)
         same = {path for scope in scopes for path, entry in files_of(scope).items() if self._has(path, entry, whose)}
         new = [entry.size for scope in scopes for path, entry in files_of(scope).items() if path not in same]
-        self.generations.make_room(sum(map(on_disk, [*new, len(index)])))
+        self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
             self._fill(folder, scopes, whose, same)
-            write_file(folder, INDEX, index, self.access.index)
+            self._fill_indexes(folder, indexes, whose)
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
         self._files = {path: entry.sha256 for scope in scopes for path, entry in files_of(scope).items()}
-        self._given, self._present, self._index = {**whose}, label, index
+        self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
     def _fill(
         self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], same: Container[str]
@@ -198,6 +213,15 @@ class Projection:
         with self.generations.opened(self._present) as before:
             for scope in scopes:
                 write_scope(folder, scope, whose[folder_of(scope.scope)], same, before)
+
+    def _fill_indexes(self, folder: int, indexes: Mapping[str, bytes], whose: Mapping[str, Permissions]) -> None:
+        if INDEXES in whose:
+            os.mkdir(INDEXES, 0o700, dir_fd=folder)
+        for path, data in indexes.items():
+            write_file(folder, path, data, self._permissions(path, whose))
+        if INDEXES in whose:
+            with open_place(folder, INDEXES) as made:
+                whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
     def _has(self, path: str, entry: Entry, whose: Mapping[str, Permissions]) -> bool:
         """With the same bytes, and for the same readers."""

@@ -18,6 +18,7 @@ While the agent is down, `get` and `watch` answer from the files that it left (/
 AgentDown, and what `may` was asked about counts as not allowed. Every other refusal is an error with a stable `code`.
 """
 
+import hashlib
 import http.client
 import json
 import os
@@ -42,6 +43,8 @@ TIMEOUT_S = 15.0
 WAIT_S = 55
 LOOK_EVERY_S = 1.0
 PIECE_BYTES = 256 << 10
+MOST_IDS_BYTES = 180  # longer ids of a scope are given by their hash, in a file's path
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which need not be readable to go through it
 _PART = re.compile(r"(.+)\.[0-9a-f]{2,}")
 
 
@@ -315,7 +318,7 @@ class Client:
     ) -> tuple[Mapping[str, Any] | None, Change | None]:
         """Another look at the files: the index, and what has changed since the last look or since `after`."""
         try:
-            index = self._index()
+            index = self._index(scopes)
         except AgentDown:
             return seen, None
         if seen is None and after is None:
@@ -329,9 +332,13 @@ class Client:
         risen = after is None or index["generation"] > after
         return index, Change(index["generation"], changed, FROM_FILES) if changed and risen else None
 
-    def _index(self) -> Mapping[str, Any]:
+    def _index(self, scopes: tuple[str, ...] = ()) -> Mapping[str, Any]:
         try:
-            found: Mapping[str, Any] = json.loads((self._files / "index.json").read_bytes())
+            folder = os.open(self._files, _PLACE)
+            try:
+                found: Mapping[str, Any] = _index_at(folder, scopes)
+            finally:
+                os.close(folder)
         except (OSError, ValueError) as error:
             raise AgentDown("agent_down", f"{_why(self._socket)}; and there is no {self._files}/index.json") from error
         return found
@@ -363,11 +370,11 @@ class Client:
     def _generation(self, scope: str, *, expired: bool) -> Iterator[tuple[int, str, Facts]]:
         """Index and sections of one generation, by the folder that the link points to now: it, and where they lie."""
         try:
-            folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder = os.open(self._files, _PLACE)
         except OSError as error:
             raise AgentDown("agent_down", f"{_why(self._socket)}; {self._files}: {error.strerror}") from error
         try:
-            index = json.loads(_read_at(folder, "index.json"))
+            index = _index_at(folder, (scope,))
             entry = index["scopes"].get(scope)
             if entry is None:
                 raise NotFound("not_found", f"{scope} is not active here")
@@ -505,6 +512,31 @@ def _facts_of_entry(entry: Mapping[str, Any], generation: int) -> Facts:
         epoch=entry["authority_epoch"],
         expires_at=expires_at,
     )
+
+
+def _index_at(folder: int, scopes: tuple[str, ...]) -> Any:  # noqa: ANN401 - any JSON value
+    """Of all scopes; of these alone, where that one is not for this account (`projection_access = "scope"`)."""
+    try:
+        return json.loads(_read_at(folder, "index.json"))
+    except PermissionError:
+        found: list[Any] = []
+        for scope in scopes:
+            with suppress(OSError):
+                found.append(json.loads(_read_at(folder, f".index/{_folder_of(scope)}.json")))
+        if not found:
+            raise
+        return {
+            "generation": found[0]["generation"],
+            "scopes": {name: entry for one in found for name, entry in one["scopes"].items()},
+        }
+
+
+def _folder_of(scope: str) -> str:
+    """As the agent lays scopes out: docs/local-api.md, Files."""
+    scope_type, _, ids = scope.partition("/")
+    if len(ids.encode()) > MOST_IDS_BYTES:
+        ids = f"sha256-{hashlib.sha256(ids.encode()).hexdigest()}"
+    return f"{scope_type}@{ids}" if ids else scope_type
 
 
 def _read_at(folder: int, path: str) -> bytes:
