@@ -62,6 +62,7 @@ from tests.journeys.page_scenes import (
     whole_node,
 )
 
+SUPPLY_CHAIN = "tests/packaging/test_supply_chain.py"
 TOUR = Elsewhere("tests/journeys/test_tour.py", "pasted")
 RETIRING = {"holdfastctl rotate retire": 6, "holdfastctl rotate remove": 6}  # their dates have not come, and it says so
 CERTIFICATE = {"sha256:5f3e56bd9fca47214ae846df1e549a7b7045fd690b38fa371504aebd88284e16": certificate}
@@ -76,6 +77,10 @@ INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 COVERED: dict[str, list[tuple[str, Kind]]] = {
     "ARCHITECTURE.md": [("snapshot/", Reads(packages))],
     "CONTRIBUTING.md": [("make check", Reads(targets))],
+    "SECURITY.md": [
+        ("make deb", Elsewhere(SUPPLY_CHAIN, "packaging/sign", '"--sign", "--local-user"')),
+        ("gpgv --keyring", Elsewhere(SUPPLY_CHAIN, "gpgv", "sha256sum", "verify-tag")),
+    ],
     "README.md": [
         ("make demo", Reads(targets)),
         ("$ git clone", TOUR),
