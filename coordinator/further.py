@@ -6,7 +6,7 @@ trust. New are its token key, its certificate, its configuration, and its entry 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from coordinator import authority, custody, initialise, new_files, own_certifica
 from coordinator.authority import Founding
 from coordinator.database import Database
 from coordinator.initialise import keys_directory
-from coordinator.new_files import key_file
+from coordinator.new_files import Files, key_file, plain_file
 from coordinator.refusal import Code, Refused
 from coordinator.signing_key import SigningKey
 from snapshot.bundle import CONFIG
@@ -32,6 +32,8 @@ class Wanted:
     source: Path
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
+    ca: Path | None = None  # where the CA's key lies, if not in `source`: then it is not kept here, either
+    passphrase: bytes | None = field(default=None, repr=False)  # of the CA's key
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
 
 
@@ -52,7 +54,8 @@ def add(wanted: Wanted, *, actor: str, now: float) -> Made:
     """Refused for what is at odds; then nothing has changed."""
     hosts = [own_certificate.host_of(wanted.url), *wanted.hosts]
     config_keys = _config_keys(wanted.source)
-    ca = own_certificate.authority_in(wanted.source / "tls")
+    tls = wanted.source / "tls"
+    ca = own_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
     token = SigningKey.generate()
     server = own_certificate.issued(ca, hosts, now)
     others = [wanted.configuration[0].parent] if wanted.configuration else []
@@ -64,10 +67,18 @@ def add(wanted: Wanted, *, actor: str, now: float) -> Made:
         new_files.clear_up(note, is_done)
         replicas.check_new(database, founding)
         own = initialise.own_files(wanted.state, token, ca, server, wanted.configuration)
-        files = [*((path, key_file(key)) for path, key in _places(wanted, config_keys)), *own]
+        files = [*((path, key_file(key)) for path, key in _places(wanted, config_keys)), *_ca_key(wanted), *own]
         with new_files.together(note, files, is_done):
             replicas.add(database, founding, actor=actor, now=now)
     return _made(wanted, cluster_id, config_keys, founding.certificate_sha256)
+
+
+def _ca_key(wanted: Wanted) -> Files:
+    """As it lies in the copy."""
+    if wanted.ca is not None:
+        return []
+    key = wanted.source / "tls" / own_certificate.AUTHORITY_KEY
+    return [(wanted.state / "tls" / own_certificate.AUTHORITY_KEY, plain_file(key.read_bytes()))]
 
 
 def _note(wanted: Wanted) -> Path:

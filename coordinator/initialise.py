@@ -53,7 +53,10 @@ class Wanted:
     threshold: int = 2
     algorithm: str = ED25519
     hosts: tuple[str, ...] = ()  # names of the server beside the URL's
-    passphrase: bytes | None = field(default=None, repr=False)  # of the root keys
+    passphrase: bytes | None = field(
+        default=None, repr=False
+    )  # of the root keys, and of a CA key that is put elsewhere
+    ca_key: Path | None = None  # a directory for the CA's key, to be taken away from there; or in the coordinator's own
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
     declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
@@ -70,6 +73,7 @@ class Made:
     certificate: Path
     certificate_sha256: str
     authority: Path  # the CA file that nodes are given
+    ca_key: Path
     configuration: Path | None
     declared: Path | None
 
@@ -88,7 +92,7 @@ class _Plan:
 def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
-    others = [wanted.root_keys, *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
+    others = [*_taken_away(wanted), *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
     with new_files.directories(wanted.state, others), _opened(wanted) as database:
         is_done = partial(_is_initialised, database)
         note = new_files.note_in(wanted.state, wanted.notes, NOTE)
@@ -111,11 +115,20 @@ def _check(wanted: Wanted) -> None:
     if not 1 <= wanted.threshold <= wanted.roots:
         remedy = f"ask for 1 to {wanted.roots} signatures"
         raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)
-    if wanted.root_keys.resolve().is_relative_to(wanted.state.resolve()):
-        detail = f"{wanted.root_keys} lies in the coordinator's own directory, {wanted.state}"
-        remedy = "put root keys elsewhere, best on a medium that is taken away: --root-keys-to"
-        raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
+    for place in _taken_away(wanted):
+        if place.resolve().is_relative_to(wanted.state.resolve()):
+            detail = f"{place} lies in the coordinator's own directory, {wanted.state}"
+            remedy = "put such keys elsewhere, best on a medium that is taken away: --root-keys-to, --ca-key-to"
+            raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
     own_certificate.host_of(wanted.url)
+
+
+def _taken_away(wanted: Wanted) -> list[Path]:
+    return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
+
+
+def _ca_key_file(wanted: Wanted) -> Path:
+    return (wanted.ca_key or wanted.state / "tls") / own_certificate.AUTHORITY_KEY
 
 
 @contextmanager
@@ -195,20 +208,24 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
     files = [
         *((wanted.root_keys / custody.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / custody.file_name(CONFIG, config), key_file(config)),
+        (_ca_key_file(wanted), plain_file(_ca_key(wanted, ca))),
         *own_files(wanted.state, token, ca, server, wanted.configuration),
         *_text_files(wanted.declared),
     ]
     return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
 
 
+def _ca_key(wanted: Wanted, ca: KeyPair) -> bytes:
+    return own_certificate.encrypted(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
+
+
 def own_files(
     state: Path, token: SigningKey, ca: KeyPair, server: KeyPair, configuration: tuple[Path, str] | None
 ) -> Files:
-    """What each coordinator has beside its config keys."""
+    """What each coordinator has beside its config keys and, it may be, the CA's key."""
     tls = state / "tls"
     files = [
         (token_file(state), key_file(token)),
-        (tls / own_certificate.AUTHORITY_KEY, plain_file(ca.key_pem)),
         (tls / own_certificate.AUTHORITY, plain_file(ca.certificate_pem, 0o644)),
         (tls / "server-key.pem", plain_file(server.key_pem)),
         (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
@@ -292,6 +309,7 @@ def _made(wanted: Wanted, plan: _Plan) -> Made:
         certificate=wanted.state / "tls" / "server.pem",
         certificate_sha256=plan.certificate_sha256,
         authority=wanted.state / "tls" / own_certificate.AUTHORITY,
+        ca_key=_ca_key_file(wanted),
         configuration=wanted.configuration[0] if wanted.configuration else None,
         declared=wanted.declared[0] if wanted.declared else None,
     )

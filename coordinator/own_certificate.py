@@ -1,7 +1,12 @@
-"""A coordinator's own certificate, of the CA that `init` has made: the first one, a renewal, one for another name."""
+"""A coordinator's own certificate, of the CA that `init` has made: the first one, a renewal, one for another name.
+
+The CA's key is needed for that alone, on no day between: it may lie elsewhere, and under a passphrase (threats D-61).
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
 
 from coordinator import custody
 from coordinator.acting import as_owner_of
@@ -13,14 +18,40 @@ from wire.endpoint import BadEndpointError, Endpoint
 AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
 
 
-def authority_in(directory: Path) -> KeyPair:
-    """The CA whose two files lie there. Refused where they do not."""
-    files = (directory / AUTHORITY, directory / AUTHORITY_KEY)
-    for path in files:
+def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Path | None = None) -> KeyPair:
+    """The CA whose key lies there, opened; its certificate too, or `beside`. Refused where they do not."""
+    certificate, key = directory / AUTHORITY, directory / AUTHORITY_KEY
+    if beside is not None and not certificate.is_file():
+        certificate = beside / AUTHORITY
+    for path in (certificate, key):
         if not path.is_file():
-            remedy = "put the CA of this cluster there; a certificate of another CA is renewed where it came from"
+            remedy = (
+                "name the directory where this cluster's CA is kept: --ca; another CA's certificate is renewed there"
+            )
             raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
-    return KeyPair(*(path.read_bytes() for path in files))
+    return KeyPair(certificate.read_bytes(), _opened(key, passphrase))
+
+
+def encrypted(key_pem: bytes, passphrase: bytes | None) -> bytes:
+    """As it is kept; as it is without a passphrase."""
+    if passphrase is None:
+        return key_pem
+    how = serialization.BestAvailableEncryption(passphrase)
+    private = serialization.load_pem_private_key(key_pem, None)
+    return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+
+
+def _opened(key: Path, passphrase: bytes | None) -> bytes:
+    if not custody.is_encrypted(key):
+        return key.read_bytes()
+    if passphrase is None:
+        raise Refused(Code.BAD_KEY, f"{key} is encrypted", remedy="give its passphrase: --passphrase-file")
+    try:
+        private = serialization.load_pem_private_key(key.read_bytes(), passphrase)
+    except ValueError:
+        raise Refused(Code.BAD_KEY, f"{key} has another passphrase", remedy="give the right one") from None
+    plain = serialization.NoEncryption()
+    return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
 
 
 def authorities(certificate: Path) -> tuple[Certificate, ...]:

@@ -10,6 +10,7 @@ from coordinator.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
 from holdfast.operator_machine import set_up_here, with_a_coordinators_libraries
+from holdfast.operator_signing import ca_passphrase, passphrase_option
 from holdfast.operator_socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.shown import say, say_json
 
@@ -34,6 +35,8 @@ def list_(asked: Asked) -> None:
 @click.option("--database", "database_url", required=True, help="The database of the cluster: PostgreSQL.")
 @click.option("--from", "source", type=_DIRECTORY, required=True,
               help="A copy of `keys` and `tls` of a coordinator of the cluster.")  # fmt: skip
+@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies; it is not kept here then. [default: in that copy]")
+@passphrase_option
 @set_up_here
 @says_what_is_wrong
 def add(name: str, **given: object) -> None:
@@ -59,12 +62,15 @@ def remove(asked: Asked, name: str, yes: bool) -> None:
 
 @coordinators.command()
 @click.option("--host", "hosts", multiple=True, help="A name or address of the server. [default: the present ones]")
-@click.option("--ca", type=_DIRECTORY, help="Where ca.pem and ca-key.pem lie. [default: beside the certificate]")
+@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies. [default: beside the certificate]")
+@passphrase_option
 @click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
               help="Names the certificate and its key.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 @says_what_is_wrong
-def certificate(hosts: tuple[str, ...], ca: Path | None, path: Path, as_json: bool) -> None:
+def certificate(
+    hosts: tuple[str, ...], ca: Path | None, passphrase_files: tuple[Path, ...], path: Path, as_json: bool
+) -> None:
     """A new certificate for the coordinator of this machine, of the CA that nodes trust. It is shown after a reload."""
     with with_a_coordinators_libraries():
         from coordinator import own_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
@@ -74,7 +80,9 @@ def certificate(hosts: tuple[str, ...], ca: Path | None, path: Path, as_json: bo
         if name.startswith(CREDENTIAL):
             raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
     files = Path(at.certificate), Path(at.key)
-    authority = own_certificate.authority_in(ca or files[0].parent)
+    place = ca or files[0].parent
+    passphrase = ca_passphrase(place, passphrase_files)
+    authority = own_certificate.authority_in(place, passphrase, beside=files[0].parent)
     made = own_certificate.renew(*files, authority, hosts, wall_clock())
     answer = {
         "certificate": str(files[0]),

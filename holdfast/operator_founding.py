@@ -15,6 +15,7 @@ from coordinator.initialise import Made, Wanted
 from coordinator.refusal import Refused
 from holdfast import operator_output as output
 from holdfast.clock import wall_clock
+from holdfast.operator_signing import ca_passphrase
 from holdfast.operator_socket import REFUSED, UNANSWERED, Failed
 from holdfast.operator_trust import new_passphrase
 from holdfast.shown import say, say_json
@@ -36,9 +37,12 @@ def add_further(given: dict[str, object]) -> None:
     text = configuration_text(given, state, str(given["database_url"]))
     _would_start(text)
     _agrees(path, text)
+    source, ca = Path(str(given["source"])).absolute(), Path(str(given["ca"])).absolute() if given["ca"] else None
     wanted = further.Wanted(
         state=state,
-        source=Path(str(given["source"])).absolute(),
+        source=source,
+        ca=ca,
+        passphrase=ca_passphrase(ca or source / "tls", given["passphrase_files"]),  # type: ignore[arg-type]
         configuration=None if path.exists() else (path, text),
         notes=path.absolute().parent,
         **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
@@ -73,6 +77,7 @@ def _wanted(given: dict[str, object]) -> Wanted:
         root_keys=Path(str(given["root_keys"])).absolute(),
         database_url=database_url,
         passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
+        ca_key=Path(str(given["ca_key"])).absolute() if given["ca_key"] else None,
         configuration=None if path.exists() else (path, text),
         declared=_declared(given, path),
         notes=path.absolute().parent,
@@ -151,6 +156,7 @@ def _render(made: Made) -> None:
             ("config key", f"{made.config_key[0]}  {made.config_key[1]}"),
             ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
             ("CA for nodes", made.authority),
+            ("CA key", made.ca_key),
             ("configuration", made.configuration or "there already; not touched"),
             ("first declared", made.declared or "there already; not touched"),
         ]

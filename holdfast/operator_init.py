@@ -17,11 +17,14 @@ from snapshot.signature import ALGORITHMS, ED25519
 @click.option("--database", "database_url", help="[default: sqlite:///STATE/coordinator.db]")
 @click.option("--root-keys-to", "root_keys", type=click.Path(path_type=Path), required=True,
               help="Where root keys are put; take them away from there.")  # fmt: skip
+@click.option("--ca-key-to", "ca_key", type=click.Path(path_type=Path),
+              help="Where the CA's key is put, to be taken away. [default: STATE/tls]")  # fmt: skip
 @click.option("--roots", type=click.IntRange(1, MOST_ROOTS), default=3, show_default=True)
 @click.option("--threshold", type=click.IntRange(1, MOST_ROOTS), default=2, show_default=True,
               help="How many root keys must sign.")  # fmt: skip
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True, help="Of root keys.")
-@click.option("--encrypt", is_flag=True, help="Root keys under a passphrase, from --passphrase-file or asked for.")
+@click.option("--encrypt", is_flag=True,
+              help="Keys that are taken away under a passphrase, from --passphrase-file or asked for.")  # fmt: skip
 @passphrase_option
 @set_up_here
 @says_what_is_wrong

@@ -204,6 +204,14 @@ def ask_passphrase(question: str, *, twice: bool = False) -> bytes:
     return line.encode()
 
 
+def ca_passphrase(directory: Path, files: Sequence[Path]) -> bytes | None:
+    """Of the CA's key that lies there; None where none is needed."""
+    key = directory / "ca-key.pem"
+    if not custody.is_encrypted(key):
+        return None
+    return custody.read_passphrase(files[0]) if files else ask_passphrase(f"Passphrase of {key}")
+
+
 def _opened(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     paths = custody.files(place, "root") if place.is_dir() else [place]
     for path in paths:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import delete
 
-from coordinator import authority, custody, further, initialise, replicas, schema
+from coordinator import authority, custody, further, initialise, own_certificate, replicas, schema
 from coordinator.database import Database
 from coordinator.further import Wanted
 from coordinator.refusal import Code, Refused
@@ -129,6 +129,23 @@ def test_what_the_copy_lacks_is_named(wanted: Wanted, tmp_path: Path, missing: s
     found = refused(replace(wanted, source=copy))
     assert (found.code, str(copy / missing) in found.detail) == (Code.BAD_KEY, True)
     assert not wanted.state.exists()
+
+
+def test_the_cas_key_is_kept_where_it_was(wanted: Wanted, tmp_path: Path) -> None:
+    """threats D-61: under its passphrase in the copy, so here too; elsewhere, so not here"""
+    copy = tmp_path / "copy"
+    shutil.copytree(wanted.source, copy)
+    key = copy / "tls/ca-key.pem"
+    key.write_bytes(own_certificate.encrypted(key.read_bytes(), b"four words"))
+    assert "--passphrase-file" in refused(replace(wanted, source=copy)).remedy
+    add(replace(wanted, source=copy, passphrase=b"four words"))
+    assert (wanted.state / "tls/ca-key.pem").read_bytes() == key.read_bytes()
+    (away := tmp_path / "stick").mkdir()
+    key.rename(away / "ca-key.pem")
+    third = replace(wanted, coordinator_id="coord-3", state=tmp_path / "third", configuration=None, source=copy)
+    assert "ca-key.pem" in refused(third).detail
+    add(replace(third, ca=away, passphrase=b"four words", url="https://third.example:7443"))
+    assert sorted(path.name for path in (third.state / "tls").iterdir()) == ["ca.pem", "server-key.pem", "server.pem"]
 
 
 def test_a_config_key_that_others_may_read_is_refused(wanted: Wanted) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from coordinator import authority, custody, documents, initialise, signing_requests, tokens
+from coordinator import authority, custody, documents, initialise, own_certificate, signing_requests, tokens
 from coordinator.database import Database
 from coordinator.initialise import NOTE, Wanted
 from coordinator.publisher import container_of
@@ -45,6 +45,19 @@ def refused(given: Wanted) -> Refused:
 
 def tree(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_the_cas_key_is_put_where_it_can_be_taken_away(tmp_path: Path) -> None:
+    """threats D-61: none lies on the coordinator; elsewhere under the passphrase, and it makes certificates there"""
+    given = wanted(tmp_path, ca_key=tmp_path / "stick", passphrase=b"four words")
+    assert "--ca-key-to" in refused(replace(given, ca_key=given.state / "tls")).remedy
+    assert not given.state.exists()
+    made = run(given)
+    assert made.ca_key == tmp_path / "stick" / "ca-key.pem" and custody.is_encrypted(made.ca_key)
+    tls = given.state / "tls"
+    assert {path.name for path in tls.iterdir()} == {"ca.pem", "server.pem", "server-key.pem"}
+    ca = own_certificate.authority_in(made.ca_key.parent, b"four words", beside=tls)
+    assert own_certificate.issued(ca, ["coord.example"], NOW)
 
 
 def test_everything_is_there_afterwards(tmp_path: Path) -> None:

@@ -75,6 +75,24 @@ def test_without_its_authority_nothing_is_changed(tls: Path, name: str) -> None:
     renew(tls)
 
 
+def test_a_key_that_is_kept_elsewhere_under_a_passphrase(tls: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """threats D-61: on the coordinator lies what nodes are given, and no key that could make another one"""
+    away = tmp_path_factory.mktemp("stick")
+    (away / "ca-key.pem").write_bytes(own_certificate.encrypted((tls / "ca-key.pem").read_bytes(), b"four words"))
+    (tls / "ca-key.pem").unlink()
+    before = contents(tls)
+    for passphrase, said in ((None, "--passphrase-file"), (b"others", "the right one")):
+        with pytest.raises(Refused) as caught:
+            own_certificate.authority_in(away, passphrase, beside=tls)
+        assert (caught.value.code, said in caught.value.remedy) == (Code.BAD_KEY, True)
+    assert contents(tls) == before
+    ca = own_certificate.authority_in(away, b"four words", beside=tls)
+    made = own_certificate.renew(tls / "server.pem", tls / "server-key.pem", ca, (), NOW)
+    after = contents(tls)
+    server_context(KeyPair(after["server.pem"], after["server-key.pem"]))
+    assert made.der == pem_to_der(after["server.pem"]) and set(after) == set(before)
+
+
 @pytest.mark.parametrize("name", ["ca.pem", "ca-key.pem", "server.pem"])
 def test_what_cannot_be_read_changes_nothing(tls: Path, name: str) -> None:
     (tls / name).write_bytes(b"no PEM")

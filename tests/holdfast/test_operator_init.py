@@ -29,6 +29,34 @@ def test_what_it_made_is_told_and_starts(lab: Lab) -> None:
         lab.stop()
 
 
+def test_a_coordinator_without_the_cas_key_does_all_but_renew_its_certificate(lab: Lab) -> None:
+    """threats D-61: it starts, lets nodes in and is backed up; a renewal says what is missing, and goes with it"""
+    stick, words = lab.folder / "stick", lab.folder / "words"
+    words.write_text("four words\n")
+    words.chmod(0o600)
+    made = lab.init("--ca-key-to", stick, "--passphrase-file", words, "--json").json
+    assert made["ca_key"] == str(stick / "ca-key.pem")
+    assert not (lab.folder / "state/tls/ca-key.pem").exists()
+    lab.start()
+    try:
+        assert lab.good("tokens", "create", "--json").json["token"]
+        kept = lab.good("backup", "--to", lab.folder / "backups", "--configuration", lab.configuration, "--json").json
+        assert kept
+        renew = ("coordinators", "certificate", "--configuration", lab.configuration)
+        without = lab.ctl(*renew)
+        assert (without.status, "ca-key.pem is not there" in without.err, "--ca" in without.err) == (
+            REFUSED,
+            True,
+            True,
+        )
+        assert lab.ctl(*renew, "--ca", stick, "--passphrase-file", lab.configuration).status != 0
+        lab.good(*renew, "--ca", stick, "--passphrase-file", words)
+        lab.reload()
+        assert lab.good("status", "--json").json["cluster_id"] == "prod"
+    finally:
+        lab.stop()
+
+
 def test_every_listener_stands_in_what_it_writes(lab: Lab) -> None:
     """Also those that nobody asked for: whoever looks for a port finds it there, as the daemon's own."""
     places = ("--state", "state", "--root-keys-to", lab.roots, "--configuration", lab.configuration)

@@ -123,6 +123,8 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     ],
     "docs/keys.md": [
         ("holdfastctl init prod", Runs()),
+        ("holdfastctl init prod", Elsewhere("tests/holdfast/test_operator_init.py", '"--ca-key-to", stick')),
+        ("holdfastctl coordinators certificate", Elsewhere("tests/holdfast/test_operator_init.py", '"--ca", stick')),
         ("holdfastctl trust export-request --root-key", Runs(before=cluster_of_its_own)),
         ("holdfastctl trust export-request --request renew.json", Runs()),
         ("holdfastctl trust show-request", Runs(values={"root-1.pem": value("/media/usb/roots")})),
