@@ -24,6 +24,7 @@ import json
 import os
 import re
 import socket
+import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -439,11 +440,18 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
+        self._timeout_s = timeout_s
 
     def connect(self) -> None:
+        """Waits in line while more call than the agent has accepted: with a timeout of Python's own, connect() would
+        fail at once then.
+        """
+        seconds = self._timeout_s
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        in_line = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, in_line)
         self.sock.connect(str(self._path))
+        self.sock.settimeout(seconds)
 
 
 def _answer(response: http.client.HTTPResponse, body: bytes) -> Answer:

@@ -192,6 +192,35 @@ async def test_neither_agent_nor_files(tmp_path):
         client.scopes()
 
 
+async def test_a_burst_of_callers_waits_in_line(tmp_path):
+    """threats D-51: whoever fills the queue makes nobody believe that the agent is down."""
+    path, callers = tmp_path / "agent.sock", 24
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+    found = []
+
+    def serve(listener):
+        for _ in range(callers):
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(4096)
+                accepted.sendall(answer)
+
+    def ask():
+        found.append(Client(path, tmp_path).status())
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        listener.settimeout(60)
+        threads = [threading.Thread(target=ask) for _ in range(callers)]
+        for each in threads:
+            each.start()
+        await trio.to_thread.run_sync(serve, listener)
+        for each in threads:
+            await trio.to_thread.run_sync(each.join)
+    assert found == [{}] * callers
+
+
 async def test_a_watch_goes_on_with_the_files_and_comes_back(periphery, monkeypatch):
     """The agent stops, leaves new files behind, and is there again."""
     monkeypatch.setattr("holdfast.client.LOOK_EVERY_S", 0.02)
