@@ -20,6 +20,7 @@ from coordinator import backup_archive, backup_files, backup_record, custody, da
 from coordinator.backup_archive import Manifest
 from coordinator.configuration import Configuration
 from coordinator.database import Database
+from coordinator.database_fault import is_full
 from coordinator.refusal import Code, Refused
 from snapshot.identifiers import format_time
 from wire.version import VERSION
@@ -48,7 +49,7 @@ class Made:
 
 
 def make(wanted: Wanted, *, actor: str, now: float) -> Made:
-    """Refused `database_missing`, `backup_failed`; then there is no new file."""
+    """Refused `database_missing`, `store_full`, `backup_failed`; then there is no new file."""
     lost_database.check(wanted.at)
     folder = wanted.to if wanted.to.is_dir() else wanted.to.parent
     with _telling_of(folder), tempfile.TemporaryDirectory(prefix=_HIDDEN, dir=folder) as made:
@@ -149,4 +150,5 @@ def _telling_of(folder: Path) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         what = f"{error.filename or folder}: {error.strerror}" if isinstance(error, OSError) else f"{folder}: {error}"
         remedy = "have room there for twice the database, and leave to write and to read all that is backed up"
-        raise Refused(Code.BACKUP_FAILED, f"{what}; nothing was written", remedy=remedy) from error
+        code = Code.STORE_FULL if is_full(error) else Code.BACKUP_FAILED
+        raise Refused(code, f"{what}; nothing was written", remedy=remedy) from error

@@ -181,7 +181,8 @@ class Database:
         free = found.f_bavail * found.f_frsize
         if free >= ROOM_BYTES:
             return ""
-        return f"the database has no room: {free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed"
+        there = f"{free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed"
+        return f"{Code.STORE_FULL}: the database has no room: {there}"
 
     def claim(self) -> None:
         """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""

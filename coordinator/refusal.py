@@ -31,6 +31,7 @@ class Code(enum.StrEnum):
     ALREADY_INITIALISED = "already_initialised"
     NO_STATE = "no_state"
     DATABASE_MISSING = "database_missing"
+    STORE_FULL = "store_full"
     BACKUP_FAILED = "backup_failed"
     BACKUP_DAMAGED = "backup_damaged"
     STALE_STATE = "stale_state"

@@ -90,6 +90,10 @@ EXPLANATIONS: dict[Code, Explanation] = {
         "The keys of a cluster are on this machine, and its database is not: no empty one is made in its place.",
         'holdfastctl restore FILE puts a backup back. Without one: operating.md, "The database is gone".',
     ),
+    Code.STORE_FULL: Explanation(
+        "A disk is full: the database's, or the one that a backup goes to. Nothing is lost, and nothing half done.",
+        "Free space there; what could not be written is taken again by itself, or when it is asked for again.",
+    ),
     Code.BACKUP_FAILED: Explanation(
         "The backup could not be made, or not be put back; nothing of it was left.", "Correct what the message names."
     ),

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator import authority
 from coordinator.collector import Collector
 from coordinator.database import Database
-from coordinator.database_fault import told
+from coordinator.database_fault import is_full, told
 from coordinator.last_read import LastRead
 from coordinator.pinning import Pins
 from coordinator.publisher import Publisher
@@ -45,6 +45,7 @@ _STATUS = {
     Code.INVALID_RESOURCES: 422,
     Code.INVALID_SETTINGS: 422,
     Code.HASH_MISMATCH: 500,
+    Code.STORE_FULL: 503,
     Code.NO_STATE: 503,
     Code.STALE_STATE: 503,
 }
@@ -131,6 +132,10 @@ def to_peer(refused: Refused) -> HttpError:
 def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
     """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
     _log.error("the database does not answer", reason=told(error))
+    if is_operator and is_full(error):
+        remedy = "free space on the database's file system; what nodes report meanwhile comes again"
+        detail = f"nothing was changed: {told(error)} ({remedy})"
+        return HttpError(503, Code.STORE_FULL.value, detail, retry_after=UNAVAILABLE_S, remedy=remedy)
     detail = f": {told(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
     return HttpError(503, "unavailable", f"the database does not answer{detail}", retry_after=UNAVAILABLE_S)
 

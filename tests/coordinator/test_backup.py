@@ -163,6 +163,13 @@ def test_a_disk_that_is_full_leaves_no_half_file(founded: Founded, to: Path):
     made(founded, to)  # and the next one goes well
 
 
+def test_a_full_disk_has_a_code_of_its_own(to: Path):
+    with pytest.raises(Refused) as found, backup._telling_of(to), Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    assert (found.value.code, str(to) in found.value.detail) == (Code.STORE_FULL, True)
+    assert "No space left" in found.value.detail and "room" in found.value.remedy
+
+
 def test_a_database_that_is_gone_is_not_backed_up_as_an_empty_one(founded: Founded, to: Path):
     (founded.folder / "state.db").unlink()
     assert refusal(lambda: made(founded, to)).code is Code.DATABASE_MISSING

@@ -105,13 +105,14 @@ async def test_a_full_disk_is_called_by_its_name(founded: Founded) -> None:
         padding = "x" * 50_000
         with structlog.testing.capture_logs() as logs:
             await unavailable(node.report(reports.body("node-a", {}, counters={"padding": padding})))
-            with pytest.raises(ClientError, match="database or disk is full"):
+            with pytest.raises(ClientError, match="database or disk is full") as refused:
                 await at.apply("\n---\n".join(f"{{kind: Organization, id: a{number}}}" for number in range(2_000)))
+        assert (refused.value.status, refused.value.code) == (503, "store_full")
         told = [line.get("reason", "") for line in logs if line["log_level"] == "error"]
         assert told and "OperationalError: database or disk is full" in told[-1]
         assert padding not in str(logs)
         status, said = await at.probe("/probe/readiness")
-        assert status == 503 and b"disk is full" in said
+        assert status == 503 and b"store_full" in said and b"disk is full" in said
         limit.lift()
         await at.daemon.keeper.look()
         assert (await at.probe("/probe/readiness"))[0] == 200
@@ -123,7 +124,7 @@ async def test_without_room_for_what_comes_next_it_is_not_ready(founded: Founded
         monkeypatch.setattr(databases, "ROOM_BYTES", 1 << 60)
         await at.daemon.keeper.look()
         status, said = await at.probe("/probe/readiness")
-        assert status == 503 and b"free" in said
+        assert status == 503 and b"store_full" in said and b"free" in said
 
 
 def test_what_a_statement_holds_is_not_repeated(database: Database) -> None:
