@@ -68,7 +68,9 @@ def relay(to: Path, at: Path):
             if "json" in answer.headers.get("Content-Type", ""):
                 data = json.dumps(spoilt(json.loads(data)), ensure_ascii=False).encode()
             self.send_response(answer.status)
-            self.send_header("Content-Type", answer.headers.get("Content-Type", ""))
+            for name, value in answer.headers.items():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

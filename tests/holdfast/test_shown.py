@@ -14,7 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.shown import json_shown, say, shown, shown_in
-from tests.agent.lab import serving
+from store.records import Rejection
+from tests.agent.lab import NOW, serving
+from tests.fakes.hostile import relay
 from tests.holdfast.lab import arguments, environment, holdfast
 from tests.holdfast.test_verify_command import CASES, VECTORS, run
 
@@ -109,6 +111,29 @@ async def test_a_section_is_verbatim_in_a_pipe_and_safe_on_a_terminal(periphery)
             assert "Zürich" in printed
             for of_it in json.loads(piped.out).keys() - {"age_s"}:
                 assert json.loads(printed)[of_it] == json.loads(piped.out)[of_it]
+
+
+LOOKS = (
+    *("status", "explain route_policy", "may open_route"),
+    *("get route_policy --names", "get route_policy routes --json"),
+)
+
+
+async def test_no_answer_of_the_agent_moves_the_cursor_or_begins_a_line(api, tmp_path):
+    """threats D-59"""
+    api.node.store.rejections.record(
+        Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, HOSTILE, "route-9", 9, f"https://c:1/{HOSTILE}")
+    )
+    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3, "again_in_s": 40}]
+    with relay(api.socket, tmp_path / "spoilt.sock") as spoilt:
+        for words in LOOKS:
+            for socket in (api.socket, spoilt):
+                done = await holdfast(*words.split(), "--socket", socket)
+                printed = (done.out + done.err).split("\n")
+                assert "Traceback" not in done.err
+                assert [line for line in printed if line.startswith("VERIFIED") or not is_safe(line)] == []
+        status = await holdfast("status", "--socket", spoilt)
+        assert "u202egpj" in "".join(status.out.split())
 
 
 def test_a_file_whose_name_is_an_option_is_named_in_one_line(tmp_path):
