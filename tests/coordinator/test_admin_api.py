@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from coordinator import desk, resources, static_tree
+from coordinator.value_shapes import Shapes
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_put_back
@@ -51,9 +52,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     seen = []
     read = resources.read
 
-    def watched(texts: dict[str, str]) -> object:
+    def watched(texts: dict[str, str], shapes: Shapes) -> object:
         seen.append(texts)
-        return read(texts)
+        return read(texts, shapes)
 
     monkeypatch.setattr(resources, "read", watched)
     return seen
@@ -84,10 +85,10 @@ async def test_reading_files_holds_up_no_report(founded: Founded, monkeypatch: p
     began, go_on = threading.Event(), threading.Event()
     read = resources.read
 
-    def slow(texts: dict[str, str]) -> object:
+    def slow(texts: dict[str, str], shapes: Shapes) -> object:
         began.set()
         assert go_on.wait(120)
-        return read(texts)
+        return read(texts, shapes)
 
     async with running(founded) as at, trio.open_nursery() as nursery:
         node = await at.admit("node-a")
