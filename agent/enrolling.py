@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from agent.configuration import TrustTable
-from agent.join_codes import OtherRootsError, RootsNotPinnedError
 from agent.token import JoinToken, Pins
 from snapshot import canonical
 from snapshot import envelope as envelopes
@@ -27,6 +26,14 @@ from snapshot.verify import Verified
 from store.enrolment import Enrolment
 
 CONFIGURATION, INSTALLED, TOKEN, FIRST_USE = "configuration", "installed bundle", "join token", "first use"
+
+
+class RootsNotPinnedError(Exception):
+    """Nobody has said which root keys are the cluster's, and nobody that the first ones to come are to be trusted."""
+
+
+class OtherRootsError(Exception):
+    """The grant is of other root keys than those that are pinned: another cluster, or somebody in its place."""
 
 
 def check_pinned(trust: TrustTable, token: JoinToken | None) -> None:

@@ -11,8 +11,7 @@ from agent.chunks import Chunks
 from agent.decisions import Decisions
 from agent.download import NotListedError
 from agent.endings import endings
-from agent.enrolling import confirmed, peeked, roots_report
-from agent.join_codes import OtherRootsError
+from agent.enrolling import OtherRootsError, confirmed, peeked, roots_report
 from agent.node import Node
 from agent.plan import plan
 from agent.running import Running

@@ -5,6 +5,7 @@ The codes of a refusal are the coordinator's (rules J7, K26); the others say how
 
 from collections.abc import Mapping
 
+from agent.enrolling import OtherRootsError, RootsNotPinnedError
 from agent.token import BadTokenFileError
 from snapshot.reasons import Rejected, safe_text
 from store.disk import refusal
@@ -20,14 +21,6 @@ TOKEN_CODES = frozenset({"bad_token", "token_used", "token_expired", "token_revo
 
 class NotGrantedError(Exception):
     """The grant is not one: its documents do not lead to a trust bundle that we believe."""
-
-
-class RootsNotPinnedError(Exception):
-    """Nobody has said which root keys are the cluster's, and nobody that the first ones to come are to be trusted."""
-
-
-class OtherRootsError(Exception):
-    """The grant is of other root keys than those that are pinned: another cluster, or somebody in its place."""
 
 
 class UnusableFileError(Exception):

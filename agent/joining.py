@@ -18,10 +18,11 @@ import structlog
 import trio
 
 from agent import enrolling
+from agent.enrolling import RootsNotPinnedError
 from agent.granting import Granting
 from agent.handshake import Handshake, coordinators
 from agent.identity import IdentityFile
-from agent.join_codes import EXPECTED, TOKEN_CODES, RootsNotPinnedError, code_of, detail_of, is_refusal
+from agent.join_codes import EXPECTED, TOKEN_CODES, code_of, detail_of, is_refusal
 from agent.join_failure import JoinFailure
 from agent.node import Node
 from agent.renewal import Renewal

@@ -17,8 +17,7 @@ import click
 
 from agent.configuration import TOKEN_VARIABLE, ConfigurationError, Settings, load
 from agent.credentials import JOIN_TOKEN, credential
-from agent.enrolling import check_pinned
-from agent.join_codes import RootsNotPinnedError
+from agent.enrolling import RootsNotPinnedError, check_pinned
 from agent.token import TOKEN_BYTES, BadTokenFileError, JoinToken, parse_token, read_token
 from holdfast import join_by_file
 from holdfast.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note

@@ -10,6 +10,8 @@ from agent.enrolling import (
     FIRST_USE,
     INSTALLED,
     TOKEN,
+    OtherRootsError,
+    RootsNotPinnedError,
     check_pinned,
     enrolment,
     peeked,
@@ -18,7 +20,6 @@ from agent.enrolling import (
     roots_of,
     split_grant,
 )
-from agent.join_codes import OtherRootsError, RootsNotPinnedError
 from agent.token import JoinToken
 from snapshot.container import ChunkParts
 from snapshot.limits import Limits

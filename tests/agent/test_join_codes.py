@@ -2,13 +2,12 @@
 
 import pytest
 
+from agent.enrolling import OtherRootsError, RootsNotPinnedError
 from agent.join_codes import (
     CODES,
     EXPECTED,
     TOKEN_CODES,
     NotGrantedError,
-    OtherRootsError,
-    RootsNotPinnedError,
     code_of,
     detail_of,
     is_refusal,
