@@ -1,5 +1,7 @@
 """docs/traceability.md cannot rot: it is what the citations say, and every name on it exists (rules P26)."""
 
+import re
+
 import pytest
 
 from tests import citations, traceability
@@ -50,6 +52,18 @@ def test_a_citation_is_of_what_it_stands_at():
     named = {(name, each.ident) for name, each in traceability._named(source)}
     assert named == {("", "S1"), ("A", "S2"), ("B", "S3"), ("B", "S4"), ("C", "S5"), ("C.d", "S6")}
     assert (3, Citation("rules", "S2")) in set(places(source))
+
+
+def test_each_attack_on_availability_names_a_test_that_exists():
+    """docs/threat-model.md: the bound is no better than the test that holds it"""
+    page = (citations.ROOT / "docs/threat-model.md").read_text()
+    section = page.partition("## Availability")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")][2:]
+    named = [re.findall(r"`([a-z_/]+\.py::\w+)`", row.rpartition("| ")[2]) for row in rows]
+    assert len(rows) > 10
+    assert [row for row, places in zip(rows, named, strict=True) if not places] == []
+    assert [place for places in named for place in places if not traceability.test_exists(place)] == []
+    assert {row[2:].partition(":")[0] for row in rows} >= {"fill", "starve", "flood", "occupy", "veto", "fence"}
 
 
 def test_what_exists():

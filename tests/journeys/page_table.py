@@ -140,6 +140,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl revoke key 61657dcd17cc", Runs(values=KEY, signs=True)),
         ("holdfastctl revoke key 61657dcd17cc", Runs(values=LAST_KEY, before=no_request, signs=True)),
         ("holdfastctl epoch raise", Runs(signs=True)),
+        ("holdfastctl revoke key 61657dcd17cc", Runs(values=LAST_KEY, signs=True)),
         ("holdfastctl revoke key 0ec87bb19787", Runs(values=ROOT_KEY, signs=True)),
         ("holdfastctl revoke node n7", Runs(before=n7_joined, values=CERTIFICATE)),
         ("holdfastctl trust export-request --restore", Runs(before=mail_revoked_by_a_bundle, signs=True)),
