@@ -20,18 +20,20 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent import interpreter, local, unconfigured
-from agent.changes import following
-from agent.clock import Clock, SystemClock
-from agent.configuration import ConfigurationError, Settings, load
-from agent.local import Local
-from agent.node import Node
-from agent.probes import Probes
-from agent.start import Opened, make_node, open_store
-from agent.status import Status
-from agent.threads import Threads
-from agent.upkeep import Upkeep
-from store.errors import StoreError
+from agent import unconfigured
+from agent.base import gc_tuning
+from agent.base.clock import Clock, SystemClock
+from agent.base.generation import following
+from agent.base.threads import Threads
+from agent.config.configuration import ConfigurationError, Settings, load
+from agent.enrolment.start import Opened, make_node, open_store
+from agent.local import local
+from agent.local.local import Local
+from agent.local.probes import Probes
+from agent.report.status import Status
+from agent.report.store_maintenance import Upkeep
+from agent.state.node import Node
+from store.base.errors import StoreError
 from wire.backoff import BackOff
 from wire.logs import last_words, set_up_logging
 from wire.systemd import Notifier, give_back_sockets
@@ -60,7 +62,7 @@ async def serve(
     """
     clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or Notifier()
     stop = trio.Event() if stop is None else stop
-    with interpreter.responsive(), local.listener(settings.local) as listener:
+    with gc_tuning.responsive(), local.listener(settings.local) as listener:
         opened = await threads.write(open_store, settings, clock.read())
         try:
             node = await threads.write(make_node, settings, clock, threads, opened)
@@ -85,7 +87,7 @@ async def serve(
                     await threads.read(importlib.import_module, "agent.upstream")
                     from agent import upstream  # noqa: PLC0415 - loaded above
 
-                    interpreter.keep_what_is_loaded()
+                    gc_tuning.keep_what_is_loaded()
                     outside = upstream.build(node, opened, inside)
                     at_the_end.push_async_callback(outside.aclose)
                     nursery.start_soon(_kept_up, node, outside.joining.run)

@@ -16,10 +16,10 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent import local
-from agent.access import Access
-from agent.clock import SystemClock
-from agent.configuration import ConfigurationError, Settings, load, parse
+from agent.access.access import Access
+from agent.base.clock import SystemClock
+from agent.config.configuration import ConfigurationError, Settings, load, parse
+from agent.local import local
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.request import HttpError, Request, Response

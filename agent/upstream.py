@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 import trio
 
-from agent.admission import Admission
-from agent.certificate_ends import CertificateEnds
-from agent.credentials import NODE_KEY, credential
-from agent.heartbeat import Reporting
-from agent.identity import IdentityFile
-from agent.joining import Joining
-from agent.local import Local
-from agent.node import Node
-from agent.put_off import PutOffs
-from agent.refresh import Refresh
-from agent.second_look import SecondLook
-from agent.showing import Showing
-from agent.sources import Sources
-from agent.start import Opened
-from agent.trust import TrustChain
-from agent.update import Update
+from agent.config.credentials import NODE_KEY, credential
+from agent.enrolment.certificate_ends import CertificateEnds
+from agent.enrolment.identity import IdentityFile
+from agent.enrolment.joining import Joining
+from agent.enrolment.start import Opened
+from agent.local.local import Local
+from agent.report.heartbeat import Reporting
+from agent.sources.sources import Sources
+from agent.state.node import Node
+from agent.update.admission import Admission
+from agent.update.head_proof import Showing
+from agent.update.refresh import Refresh
+from agent.update.retry_schedule import PutOffs
+from agent.update.second_look import SecondLook
+from agent.update.trust import TrustChain
+from agent.update.update import Update
 
 CLOSE_S = 1.0
 

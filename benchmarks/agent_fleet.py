@@ -26,8 +26,8 @@ import trio
 from sqlalchemy import func, select
 
 from benchmarks import coordinator_daemon as daemon
-from coordinator import schema
-from coordinator.database import Database
+from coordinator.database import schema
+from coordinator.database.database import Database
 from coordinator.run import collect_seldom
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT

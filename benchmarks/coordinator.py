@@ -19,11 +19,12 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from coordinator import authority, backlog, declarations, heads, schema
-from coordinator.backlog import Backlog
-from coordinator.database import Database
-from coordinator.settings import Settings
-from coordinator.signing_key import SigningKey
+from coordinator.base.settings import Settings
+from coordinator.database import cluster_state, schema
+from coordinator.database.database import Database
+from coordinator.keys.signing_key import SigningKey
+from coordinator.publishing import backlog, declarations, heads
+from coordinator.publishing.backlog import Backlog
 from tests.coordinator import postgresql
 from tests.coordinator.founding import Founded
 
@@ -73,7 +74,7 @@ def with_members(database: Database, count: int, now: float) -> None:
     with database.change(actor="benchmark", now=now) as transaction:
         transaction.run(insert(schema.nodes), rows)
         transaction.audit("benchmark", "members")
-        authority.raise_revision(transaction)
+        cluster_state.raise_revision(transaction)
 
 
 def publish_all(database: Database, kept: Backlog, keys: tuple[SigningKey, ...], now: float) -> tuple[int, int]:

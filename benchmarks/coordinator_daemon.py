@@ -25,10 +25,10 @@ from types import SimpleNamespace
 import trio
 from sqlalchemy import insert
 
-from coordinator import authority, documents, schema
-from coordinator.database import Database
+from coordinator.database import cluster_state, documents, schema
+from coordinator.database.database import Database
+from coordinator.publishing.board import News
 from coordinator.run import collect_seldom
-from coordinator.waiting import News
 from snapshot import canonical
 from snapshot.identifiers import format_time
 from tests.coordinator import postgresql, reports
@@ -68,7 +68,7 @@ def with_members(founded: Founded, count: int) -> None:
     with database.change(actor="benchmark", now=founded.now) as transaction:
         transaction.run(insert(schema.nodes), rows)
         transaction.audit("benchmark", "members")
-        authority.raise_revision(transaction)
+        cluster_state.raise_revision(transaction)
     database.close()
 
 

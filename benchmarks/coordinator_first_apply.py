@@ -17,9 +17,11 @@ from pathlib import Path
 import trio
 
 from benchmarks.coordinator import databases, state, with_members
-from coordinator import declarations, heartbeat_form, heartbeats, proposals, resources
-from coordinator.database import Database
-from coordinator.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_library
+from coordinator.database.database import Database
+from coordinator.declared import resources
+from coordinator.publishing import declarations, proposals
+from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator.founding import Founded
 from tests.coordinator.reports import body
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from coordinator import heartbeat_form, heartbeats, schema
-from coordinator.database import Database
+from coordinator.database import schema
+from coordinator.database.database import Database
+from coordinator.reports import heartbeat_form, heartbeats
 from snapshot.identifiers import SCOPE_TYPES
 from tests.coordinator import postgresql
 from tests.coordinator.reports import body, mark

@@ -3,8 +3,8 @@
 import random
 import string
 
-from coordinator import signer
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical
 from snapshot.bundle import CONFIG, ROOT, parse_keys
 from snapshot.container import ChunkParts

@@ -9,7 +9,7 @@ For each string: the time for 64 KiB of it, the longest that a string may be, ag
 import json
 import time
 
-from coordinator import value_shapes
+from coordinator.declared import value_shapes
 from snapshot import canonical, secrets
 from snapshot.limits import Limits
 from tests.known_answers.hostile import TAILS, UNITS, repeated

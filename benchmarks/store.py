@@ -20,7 +20,7 @@ from pathlib import Path
 
 import lmdb
 
-from coordinator import signer
+from coordinator.keys import signer
 from snapshot.container import ManifestRead, Opening, SectionRead
 from tests.store.cluster import BOOT, NOW, SCOPE, Cluster, Node
 

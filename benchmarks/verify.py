@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.documents import KIB, MIB, NOW, Cluster, base64_text, pieces, prose, routes, sections
-from coordinator import signer
-from holdfast import context
+from coordinator.keys import signer
+from holdfast.node import context
 from snapshot.container import ChunkParts
 from snapshot.envelope import INCREMENT
 from snapshot.manifest import Change

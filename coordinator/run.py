@@ -21,43 +21,37 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from coordinator import (
-    clock,
-    configuration,
-    custody,
-    heartbeats,
-    listeners,
-    lost_database,
-    own_certificate,
-    replicas,
-    signing_key,
-    tokens,
-    value_shapes,
-)
-from coordinator.collector import Collector
-from coordinator.configuration import Configuration, file_of
-from coordinator.database import Database
-from coordinator.database_fault import first_line, told
-from coordinator.door import Door
-from coordinator.fleet_figures import Lately
-from coordinator.heartbeat_form import Heartbeat
-from coordinator.heartbeats import History
-from coordinator.keeper import Keeper
-from coordinator.last_read import LastRead
-from coordinator.leap import HOLD_S, Leap
-from coordinator.listeners import Transports
-from coordinator.merging import Answer
-from coordinator.metrics import Readiness
-from coordinator.pinning import Pins
-from coordinator.ports import Ports, bound_to
-from coordinator.publisher import Publisher
-from coordinator.refusal import Refused
-from coordinator.reminder import Reminder
-from coordinator.running import Coordinator, Shown, Standstill
-from coordinator.seen import Seen
-from coordinator.signing_key import SigningKey, UnusableKeyError
-from coordinator.threads import in_database
-from coordinator.waiting import Board
+from coordinator.api import listeners
+from coordinator.api.listeners import Transports
+from coordinator.base import clock
+from coordinator.base.clock_jump import HOLD_S, Leap
+from coordinator.base.refusal import Refused
+from coordinator.base.threads import in_database
+from coordinator.database.database import Database
+from coordinator.database.database_fault import first_line, told
+from coordinator.declared import value_shapes
+from coordinator.declared.apply_cache import LastRead
+from coordinator.keys import keystore, server_certificate, signing_key, tokens
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from coordinator.membership import replicas
+from coordinator.membership.pin_sync import Pins
+from coordinator.publishing.board import Board
+from coordinator.publishing.publisher import Publisher
+from coordinator.reports import heartbeats
+from coordinator.reports.collector import Collector
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.heartbeats import History
+from coordinator.reports.last_seen import Seen
+from coordinator.reports.report_merge import Answer
+from coordinator.runtime.context import Coordinator, Shown, Standstill
+from coordinator.runtime.fleet_figures import Lately
+from coordinator.runtime.maintenance import Keeper
+from coordinator.runtime.metrics import Readiness
+from coordinator.runtime.reminder import Reminder
+from coordinator.runtime.remote_admin import Door
+from coordinator.setup import configuration, lost_database
+from coordinator.setup.configuration import Configuration, file_of
+from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.contexts import Identity, alert_of, server_context
 from wire.limits import JOIN, REMOTE
@@ -154,7 +148,7 @@ class Daemon:
         try:
             keys, shown, shapes = _config_keys(at), _shown(at), value_shapes.load(at.value_shapes)
             certificate = Certificate.read(shown.der)
-            authorities = own_certificate.authorities(file_of(at.certificate))
+            authorities = server_certificate.authorities(file_of(at.certificate))
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
         except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
             _log.error("not reloaded", reason=str(error))
@@ -197,9 +191,9 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         seen=Seen(database, now),
         now=now,
         keys_directory=at.keys_directory.absolute(),
-        shown=Shown(Certificate.read(shown.der), own_certificate.authorities(file_of(at.certificate))),
+        shown=Shown(Certificate.read(shown.der), server_certificate.authorities(file_of(at.certificate))),
         join_port=at.join.port,
-        node_authority=file_of(at.certificate).absolute().with_name(own_certificate.AUTHORITY),
+        node_authority=file_of(at.certificate).absolute().with_name(server_certificate.AUTHORITY),
         last_read=LastRead(value_shapes.load(at.value_shapes)),
         standstill=standstill,
     )
@@ -279,7 +273,7 @@ def _recording(
 
 
 def _config_keys(at: Configuration) -> tuple[SigningKey, ...]:
-    return custody.config_keys(at.keys_directory, os.environ)
+    return keystore.config_keys(at.keys_directory, os.environ)
 
 
 def _token_key(path: Path) -> Ed25519PrivateKey:

@@ -12,7 +12,7 @@ Expiry is decided here, at the moment of use. Durations are measured from the he
 allowed, then the node's state, then whether its roots are confirmed, then what has been revoked, then the scope,
 then the policy and its bounds, then whether it ran.
 
-Whether a service ran is the node's own knowledge (`Facts.running`; agent/running.py), and what it does not know is no.
+Whether a service ran is the node's own knowledge (`Facts.running`), and what it does not know is no.
 What a caller says of it only makes the question narrower: with `running_since` it asks about going on with something
 (this session, this route), which is no more than the service's running or the route's standing there gives without
 it. To take a caller's word was rejected: whoever may ask could start in an outage what never ran.

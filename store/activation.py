@@ -19,13 +19,13 @@ from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Entry, parse_head
 from snapshot.verify import Verified
-from store import blobs, journal, meta, pending, trust
-from store.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
-from store.environment import Transaction
-from store.errors import StoreError, StoreFault
-from store.floors import Activating, FloorRecord, ScopeFloor
-from store.records import DocumentRecord, ScopeRecord, digest_named, name_of
-from store.timefloor import Boot, TimeFloor, reset, risen
+from store.base import blobs, journal, meta, pending, trust
+from store.base.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
+from store.base.environment import Transaction
+from store.base.errors import StoreError, StoreFault
+from store.base.floors import Activating, FloorRecord, ScopeFloor
+from store.base.records import DocumentRecord, ScopeRecord, digest_named, name_of
+from store.base.timefloor import Boot, TimeFloor, reset, risen
 
 BUNDLE_SCOPE = "trust_bundle"
 Parsed = Callable[[bytes], StoredDocument | None]

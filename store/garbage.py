@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from store import blobs, pending
-from store.documents import document, scope_records
-from store.environment import Environment, Room, Transaction
-from store.errors import StoreError
+from store.base import blobs, pending
+from store.base.documents import document, scope_records
+from store.base.environment import Environment, Room, Transaction
+from store.base.errors import StoreError
 
 SWEPT_AT_ONCE = 1000
 BYTES_AT_ONCE = 64 << 20

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from snapshot import envelope as envelopes
 from snapshot.identifiers import HEAD
-from store import journal, meta
 from store.activation import BUNDLE_SCOPE
-from store.documents import put_scope, scope_records
-from store.environment import Transaction
-from store.journal import Happened
-from store.records import DocumentRecord, ScopeRecord, unpack
+from store.base import journal, meta
+from store.base.documents import put_scope, scope_records
+from store.base.environment import Transaction
+from store.base.journal import Happened
+from store.base.records import DocumentRecord, ScopeRecord, unpack
 
 IN_WORDS = "of an ended epoch: the store is full"
 

@@ -16,9 +16,9 @@ from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Head, ScopeVersion, parse_head
 from snapshot.reasons import Rejected
-from store import pending
-from store.environment import Transaction
-from store.records import PendingRecord
+from store.base import pending
+from store.base.environment import Transaction
+from store.base.records import PendingRecord
 
 if TYPE_CHECKING:
     from snapshot.verify import Verified

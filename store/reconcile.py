@@ -11,14 +11,14 @@ from functools import partial
 
 from snapshot import envelope as envelopes
 from snapshot.holder import Mark
-from store import blobs, meta, pending, trust
 from store.activation import Promotion, swap
-from store.documents import document, is_lost, known_good, put_scope, scope_record, scope_records, state_after
-from store.environment import Transaction
-from store.errors import StoreError, StoreFault
-from store.floors import Activating, FloorRecord, ScopeFloor
-from store.journal import Happened
-from store.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of
+from store.base import blobs, meta, pending, trust
+from store.base.documents import document, is_lost, known_good, put_scope, scope_record, scope_records, state_after
+from store.base.environment import Transaction
+from store.base.errors import StoreError, StoreFault
+from store.base.floors import Activating, FloorRecord, ScopeFloor
+from store.base.journal import Happened
+from store.base.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of
 
 
 def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> tuple[str, ...]:

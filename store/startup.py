@@ -9,22 +9,22 @@ leave_damaged   scopes whose active is damaged fall back to previous
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from store import enrolment, journal, meta, trust
-from store.disk import Disk
-from store.enrolment import Enrolment
-from store.environment import Environment, Transaction
-from store.errors import StoreError
-from store.fallback import leave_damaged
-from store.floors import FloorRecord, Floors
-from store.journal import Happened
-from store.layout import ClusterPaths
-from store.mend import mend
-from store.metapage import FileState, inspect
-from store.migration import FORMAT, STEPS, migrate, require_known
-from store.probe import Findings, probe
-from store.quarantine import set_aside
+from store.base import enrolment, journal, meta, trust
+from store.base.disk import Disk
+from store.base.enrolment import Enrolment
+from store.base.environment import Environment, Transaction
+from store.base.errors import StoreError
+from store.base.floors import FloorRecord, Floors
+from store.base.journal import Happened
+from store.base.layout import ClusterPaths
+from store.base.migration import FORMAT, STEPS, migrate, require_known
+from store.base.timefloor import TimeFloor
+from store.fsck.fallback import leave_damaged
+from store.fsck.mend import mend
+from store.fsck.metapage import FileState, inspect
+from store.fsck.probe import Findings, probe
+from store.fsck.quarantine import set_aside
 from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, with_returned
-from store.timefloor import TimeFloor
 
 
 @dataclass(frozen=True)

@@ -23,25 +23,27 @@ from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
 from snapshot.verify import Verified
-from store import activation, blobs, enrolment, fallback, giving_way, leftovers, meta, pending, reconcile, trust
+from store import activation, giving_way, leftovers, reconcile
 from store.activation import BundleFacts
-from store.disk import refusal
-from store.documents import Reading, StoredDocument, document, put_scope, scope_record
-from store.enrolment import Enrolment
-from store.environment import MAP_BYTES, Environment, Room, Transaction
-from store.errors import StoreError, StoreFault
-from store.floors import FloorRecord, Floors
+from store.base import blobs, enrolment, meta, pending, trust
+from store.base.disk import refusal
+from store.base.documents import Reading, StoredDocument, document, put_scope, scope_record
+from store.base.enrolment import Enrolment
+from store.base.environment import MAP_BYTES, Environment, Room, Transaction
+from store.base.errors import StoreError, StoreFault
+from store.base.floors import FloorRecord, Floors
+from store.base.journal import Happened, Journal, append
+from store.base.layout import ClusterPaths, Root
+from store.base.pending import Held, Pending, Waiting
+from store.base.records import PendingRecord, digest_named, name_of
+from store.base.rejections import Rejections
+from store.base.tables import Name, Table
+from store.base.timefloor import Boot, TimeFloor
+from store.fsck import fallback
+from store.fsck.probe import DEADLINE_S
+from store.fsck.scrub import Scrubber
 from store.garbage import Collector
-from store.journal import Happened, Journal, append
-from store.layout import ClusterPaths, Root
-from store.pending import Held, Pending, Waiting
-from store.probe import DEADLINE_S
-from store.records import PendingRecord, digest_named, name_of
-from store.rejections import Rejections
-from store.scrub import Scrubber
 from store.startup import Finding, Start, start, with_minimum
-from store.tables import Name, Table
-from store.timefloor import Boot, TimeFloor
 from store.watch import Change, Watch
 
 T = TypeVar("T")
@@ -69,7 +71,7 @@ class Store:
     def __init__(self, root: Root, paths: ClusterPaths, environment: Environment, floors: Floors) -> None:
         self.paths = paths
         self.findings: tuple[Finding, ...] = ()
-        self.hashed_at_start = False  # every blob, by the child that looked first (store/walk.py), and none was damaged
+        self.hashed_at_start = False  # every blob, by the child that looked first (fsck/walk.py); none was damaged
         self._root = root
         self._environment = environment
         self._floors = floors

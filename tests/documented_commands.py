@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from holdfast import command, operator
+from holdfast.ctl import operator
+from holdfast.node import command
 
 PROGRAMS: dict[str, click.Command] = {"holdfast": command.main, "holdfastctl": operator.main}
 DAEMONS = {"holdfast-agent": {"--config"}, "holdfast-coordinator": {"--config"}}

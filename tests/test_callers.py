@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from tests.source import PACKAGES, Module, modules
 
 ONLY_OTHERS_CALL = {
-    "coordinator.signer.key_record": "what stands in a trust bundle, for worlds that tests and benchmarks make",
-    "coordinator.views.all_sections": "all that a member is given, for properties that tests hold",
-    "holdfast.command.list_commands": "click calls it",
-    "holdfast.operator.list_commands": "click calls it",
+    "coordinator.keys.signer.key_record": "what stands in a trust bundle, for worlds that tests and benchmarks make",
+    "coordinator.declared.views.all_sections": "all that a member is given, for properties that tests hold",
+    "holdfast.node.command.list_commands": "click calls it",
+    "holdfast.ctl.operator.list_commands": "click calls it",
     "wire.tls.wait_settled": "what a test waits for that takes a pin away",
 }
 """Public functions without a caller in the product, and why each is there all the same."""

@@ -15,7 +15,7 @@ FOLDERS = ("coordinator/migrations",)
 """Alembic keeps its scripts in a folder of their own."""
 
 SIGNS = {"wire/certificate.py": "makes the node's own certificate and the proof that it holds the key"}
-CLOCK_FILES = ("agent/clock.py", "coordinator/clock.py")
+CLOCK_FILES = ("agent/base/clock.py", "coordinator/base/clock.py")
 
 
 def without(paths, *packages):
@@ -146,7 +146,7 @@ CLEAN = "from datetime import datetime\nfrom snapshot.verify import Verified\n\n
 
 FAULTS = [
     (floors.imports_upwards, "snapshot/a.py", "from wire import messages"),
-    (floors.imports_upwards, "agent/a.py", "def f():\n    import coordinator.signer"),
+    (floors.imports_upwards, "agent/a.py", "def f():\n    import coordinator.keys.signer"),
     (floors.imports_upwards, "coordinator/a.py", "from agent.run import main"),
     (floors.imports_upwards, "wire/a.py", "from store import snapshots"),
     (lambda m: floors.imports_of(m, "os"), "snapshot/a.py", "from os.path import join"),

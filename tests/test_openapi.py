@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from agent.standing import State
+from agent.state.node_state import State
 from snapshot.secrets import is_forbidden_name
 from tests.citations import ROOT
 from tests.pages import APIS, openapi
@@ -99,7 +99,7 @@ def test_a_schema_refuses_what_the_code_refuses(message, wrong):
 
 
 def test_a_schema_follows_the_annotations():
-    from coordinator.fleet import Fleet
+    from coordinator.fleet.fleet import Fleet
 
     schema = parts.of(Fleet)
     assert schema["properties"]["states"] == {"type": "object", "additionalProperties": {"type": "integer"}}

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from agent.configuration import Settings
-from coordinator.refusal import Code
-from coordinator.remedies import EXPLANATIONS
-from coordinator.settings import Settings as CoordinatorSettings
+from agent.config.configuration import Settings
+from coordinator.base.refusal import Code
+from coordinator.base.remedies import EXPLANATIONS
+from coordinator.base.settings import Settings as CoordinatorSettings
 from tests.citations import ROOT
 from tests.pages import PAGES, comments, http_errors, reasons
 from tests.pages.configuration import TABLES
@@ -58,7 +58,7 @@ def test_each_table_of_the_configuration_is_on_the_page():
 
 
 def test_comments_are_read_where_they_stand():
-    from agent.reaction import Reaction
+    from agent.state.reaction import Reaction
     from snapshot.reasons import Reason
 
     assert comments.above(Reason)["RAW_SECRET"] == "step 12"

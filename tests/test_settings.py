@@ -5,12 +5,12 @@ import dataclasses
 
 import pytest
 
-from coordinator import configuration as coordinators
-from coordinator.settings import Settings
+from coordinator.base.settings import Settings
+from coordinator.setup import configuration as coordinators
 from tests.pages.configuration import TABLES
 from tests.source import modules
 
-DEFINED = {"agent/configuration.py", "coordinator/settings.py"}
+DEFINED = {"agent/config/configuration.py", "coordinator/base/settings.py"}
 """Where settings are declared and held against each other: that alone changes nothing that a daemon does."""
 
 COORDINATORS = {each.name for each in dataclasses.fields(Settings)}

@@ -87,12 +87,12 @@ def test_how_large_the_tests_are(capsys):
     assert len(modules()) > 0
 
 
-ON_A_TERMINAL = {"holdfast.operator_output", "holdfast.status_command"}
+ON_A_TERMINAL = {"holdfast.ctl.output", "holdfast.node.status_command"}
 """Who prints pictures of rich: tables, whose cells are shown, and the status, which is shown as a whole."""
 
 
 def test_what_others_wrote_has_one_way_to_a_terminal():
-    """threats D-59: holdfast/shown.py; ruff keeps `click.echo` and `print` out"""
+    """threats D-59: holdfast/terminal/shown.py; ruff keeps `click.echo` and `print` out"""
     faults = []
     for module in modules("holdfast"):
         for node in ast.walk(module.tree):

@@ -67,7 +67,7 @@ def test_each_attack_on_availability_names_a_test_that_exists():
 
 
 def test_what_exists():
-    assert traceability.exists("snapshot.verify.STEPS") and traceability.exists("agent.update.Update")
+    assert traceability.exists("snapshot.verify.STEPS") and traceability.exists("agent.update.update.Update")
     assert not traceability.exists("snapshot.verify.Nothing")
     assert traceability.test_exists("test_traceability.py::test_what_exists")
     assert not traceability.test_exists("test_traceability.py::test_nothing")

@@ -6,9 +6,9 @@ The library that signs for the coordinator is used here, with a key of the attac
 import secrets
 from dataclasses import replace
 
-from coordinator import signer
-from coordinator.signer import Claims
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signer import Claims
+from coordinator.keys.signing_key import SigningKey
 
 HOUR = 3_600
 

@@ -8,9 +8,9 @@ from importlib import import_module
 
 DEBIANS_LIBRARIES = "/usr/lib/python3/dist-packages"
 PROGRAMS = {
-    "holdfast": "holdfast.command",
+    "holdfast": "holdfast.node.command",
     "holdfast-agent": "agent.run",
-    "holdfastctl": "holdfast.operator",
+    "holdfastctl": "holdfast.ctl.operator",
     "holdfast-coordinator": "coordinator.run",
 }
 

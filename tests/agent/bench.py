@@ -4,16 +4,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agent import local, start, upstream
-from agent.admission import Asked, Candidate
-from agent.chunks import Chunks
-from agent.local import Local
-from agent.node import Node
-from agent.source import Source
-from agent.token import JoinToken
+from agent import upstream
+from agent.base.byte_source import Chunks
+from agent.config.token import JoinToken
+from agent.enrolment import start
+from agent.local import local
+from agent.local.local import Local
+from agent.sources.source import Source
+from agent.state.node import Node
+from agent.update.admission import Asked, Candidate
 from agent.upstream import Upstream
 from snapshot.identifiers import HEAD
-from store.disk import Disk
+from store.base.disk import Disk
 from tests.fakes.clock import threads
 from tests.fakes.coordinator_server import TOKEN
 from tests.journeys.lab import Lab

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import trio
 
-from agent.access import Access
-from agent.changes import Generation, following
-from agent.file_access import FileAccess
-from agent.generations import Generations, Permissions
-from agent.local_api import LocalApi
-from agent.projection import Projection
-from agent.publishing import Publishing
-from agent.services import Service, Services
-from agent.threads import Threads
-from agent.view import Views
-from agent.watching import Watching
+from agent.access.access import Access
+from agent.base.generation import Generation, following
+from agent.base.threads import Threads
+from agent.files.file_access import FileAccess
+from agent.files.generations import Generations, Permissions
+from agent.files.projection import Projection
+from agent.local.local_api import LocalApi
+from agent.local.watching import Watching
+from agent.services.publishing import Publishing
+from agent.services.services import Service, Services
+from agent.state.view import Views
 from snapshot.container import ChunkParts
 from snapshot.degraded import Answer, Facts, HeldScope, Question
 from snapshot.manifest import ScopeVersion
 from snapshot.verify import verify
-from store.tables import Name
+from store.base.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.wire.lab import LIMITS, once, running
 from wire.request import HttpError
@@ -112,7 +112,7 @@ class Periphery:
                 await self._recorded.wait()
         return found
 
-    # agent.local_api.Node
+    # agent.local.local_api.Node
 
     def changes(self) -> int:
         """A test changes what it likes, and tells nobody."""

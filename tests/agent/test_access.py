@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.access import Access, AccessRule, may_administer
-from agent.configuration import AccessEntry
-from agent.patterns import matches
+from agent.access.access import Access, AccessRule, may_administer
+from agent.config.configuration import AccessEntry
+from agent.config.patterns import matches
 from snapshot.grants import Grants
 from tests.agent.lab import DAY, NOW, held, serving
 from tests.citations import ROOT

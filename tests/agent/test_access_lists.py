@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.access import Access, AccessRule, Readers
-from agent.access_lists import access_list, list_of, set_list
+from agent.access.access import Access, AccessRule, Readers
+from agent.files.access_lists import access_list, list_of, set_list
 from wire.peer import OVERFLOW_UID, UnixPeer
 
 USER, GROUP, MASK = 0x02, 0x08, 0x10

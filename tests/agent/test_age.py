@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.age import age_s
-from agent.moment import SKEW_S
+from agent.base.age import age_s
+from agent.base.guarded_clock import SKEW_S
 
 NOW = 1_900_000_000.0
 

@@ -1,6 +1,6 @@
 """The machine's clocks are read, and nothing is made of them here."""
 
-from agent.clock import SystemClock, is_synchronised
+from agent.base.clock import SystemClock, is_synchronised
 
 
 def test_the_boot_clock_rises_and_the_boot_has_a_name():

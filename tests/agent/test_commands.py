@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from agent.commands import OUTPUT_BYTES, run_command
+from agent.base.commands import OUTPUT_BYTES, run_command
 from tests.fakes.watched import until_ended, until_there
 
 

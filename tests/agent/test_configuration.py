@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import configuration
-from agent.configuration import ConfigurationError, IntervalsTable, parse
-from agent.toml_form import file_mode, number
+from agent.config import configuration
+from agent.config.configuration import ConfigurationError, IntervalsTable, parse
+from agent.config.toml_form import file_mode, number
 from snapshot.identifiers import SCOPE_TYPES
 
 GOOD = """

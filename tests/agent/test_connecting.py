@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from agent.connecting import LateConnector
+from agent.sources.connecting import LateConnector
 from wire.client import ClientError, ClientFault, HttpsConnector
 from wire.contexts import server_context
 from wire.endpoint import Endpoint

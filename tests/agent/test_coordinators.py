@@ -7,14 +7,14 @@ import pytest
 import structlog
 import trio
 
-from agent.configuration import MapEntry
-from agent.coordinators import Coordinators
-from agent.endpoint_sets import EndpointSets, NamedBy
-from agent.holdings import BOOTSTRAP
-from agent.source import Kind
-from agent.sources import configured_endpoints
+from agent.config.configuration import MapEntry
+from agent.sources.coordinators import Coordinators
+from agent.sources.source import Kind
+from agent.sources.sources import configured_endpoints
+from agent.state.endpoint_sets import EndpointSets, NamedBy
+from agent.state.held_state import BOOTSTRAP
 from snapshot.manifest import Revocations
-from store.errors import StoreError, StoreFault
+from store.base.errors import StoreError, StoreFault
 from tests.agent.bench import bench
 from tests.fakes.cluster import CLUSTER_ID, HOUR
 from tests.fakes.storage import StorageServer

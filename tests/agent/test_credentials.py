@@ -1,6 +1,6 @@
 """What systemd hands over."""
 
-from agent.credentials import NODE_KEY, credential, credentials_directory
+from agent.config.credentials import NODE_KEY, credential, credentials_directory
 
 
 def test_a_credential_may_be_missing(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agent.decisions import MOST
+from agent.local.decisions import MOST
 from snapshot.degraded import Answer, Mode, Question
 from tests.agent.bench import bench
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.chunks import Chunks
-from agent.download import Arrival, NotListedError, download, most_bytes
+from agent.base.byte_source import Chunks
+from agent.update.download import Arrival, NotListedError, download, most_bytes
 from snapshot.limits import Limits
 from snapshot.reasons import Reason, Rejected
 from tests.agent.lab import Inline

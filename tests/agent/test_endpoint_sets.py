@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.endpoint_sets import MOST, EndpointSets, NamedBy, answered, asked, from_row, listed, moved, url_of
+from agent.state.endpoint_sets import MOST, EndpointSets, NamedBy, answered, asked, from_row, listed, moved, url_of
 from snapshot import canonical
 from wire.endpoint import Endpoint
 

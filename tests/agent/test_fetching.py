@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.admission import Candidate
-from agent.fetching import Outcome
-from agent.plan import plan
+from agent.state.plan import plan
+from agent.update.admission import Candidate
+from agent.update.fetching import Outcome
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from agent.configuration import NodeTable
-from agent.identity import FILE, IdentityFile, renew_at
-from store.disk import Disk
+from agent.config.configuration import NodeTable
+from agent.enrolment.identity import FILE, IdentityFile, renew_at
+from store.base.disk import Disk
 from tests.store.dying import FailingDisk
 from wire.certificate import BadCertificateError, Certificate, is_proven, make_identity, prove
 from wire.contexts import server_context

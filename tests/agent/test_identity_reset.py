@@ -2,12 +2,12 @@
 
 import pytest
 
-from agent import identity_reset
-from agent.identity import FILE
+from agent.enrolment import identity_reset
+from agent.enrolment.identity import FILE
 from snapshot.manifest import Revocations
-from store.disk import Disk
-from store.errors import StoreError
-from store.layout import Root
+from store.base.disk import Disk
+from store.base.errors import StoreError
+from store.base.layout import Root
 from store.store import Store
 from tests.fakes.cluster import CLUSTER_ID, NODE_ID
 from tests.journeys.lab import ROUTES, put_token

@@ -2,19 +2,11 @@
 
 import pytest
 
-from agent.enrolling import OtherRootsError, RootsNotPinnedError
-from agent.join_codes import (
-    CODES,
-    EXPECTED,
-    TOKEN_CODES,
-    NotGrantedError,
-    code_of,
-    detail_of,
-    is_refusal,
-)
-from agent.token import BadTokenFileError
-from holdfast.meanings import JOIN_REMEDIES
-from store.errors import StoreError, StoreFault
+from agent.config.token import BadTokenFileError
+from agent.state.join_codes import CODES, EXPECTED, TOKEN_CODES, NotGrantedError, code_of, detail_of, is_refusal
+from agent.state.root_pinning import OtherRootsError, RootsNotPinnedError
+from holdfast.node.explanations import JOIN_REMEDIES
+from store.base.errors import StoreError, StoreFault
 from wire.client import ClientError, ClientFault
 
 

@@ -7,9 +7,9 @@ import time
 import pytest
 import trio
 
-from agent.configuration import Settings, TrustTable
+from agent.config.configuration import Settings, TrustTable
 from holdfast.client import unix_seconds
-from holdfast.status_screen import problems_of
+from holdfast.node.status_screen import problems_of
 from snapshot import canonical
 from snapshot.bundle import ROOT
 from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, Trusted, key

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from snapshot.identifiers import format_time
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import DAY, NOW, ask, serving
 from tests.wire.lab import head, talk
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.metrics import Sample, exposition
-from agent.services import Notified
+from agent.local.metrics import Sample, exposition
+from agent.services.services import Notified
 from snapshot.degraded import Mode
 from tests.agent.lab import NOW, Node, Periphery
 

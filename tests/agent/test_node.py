@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from agent.moment import SKEW_S
+from agent.base.guarded_clock import SKEW_S
 from snapshot import degraded
 from snapshot.degraded import Question
 from snapshot.identifiers import HEAD
-from store.errors import StoreError, StoreFault
-from store.records import digest_named
+from store.base.errors import StoreError, StoreFault
+from store.base.records import digest_named
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import ROUTES

@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from agent.notifiers import NOT_RUNNING, Command, RequestedVerb, Verb, Watching
-from agent.services import Notified
+from agent.services.notifiers import NOT_RUNNING, Command, RequestedVerb, Verb, Watching
+from agent.services.services import Notified
 
 
 def requested(folder: Path, unit: str = "nginx.service", timeout_s: float = 60.0, **more: object) -> RequestedVerb:

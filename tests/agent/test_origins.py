@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.origins import MOST, Origin, after, from_row, row
-from store.tables import MOST_BYTES
+from agent.state.origins import MOST, Origin, after, from_row, row
+from store.base.tables import MOST_BYTES
 
 ONE, TWO = Origin("a", "https://c:1", "snapshot"), Origin("b", "import", "increment")
 

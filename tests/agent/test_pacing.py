@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import trio
 
-from agent.pacing import Pacing
+from agent.update.pacing import Pacing
 from wire.backoff import LEAST_S
 
 

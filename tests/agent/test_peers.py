@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from agent.peers import SCOPE, Peers
-from agent.source import Kind
+from agent.sources.peers import SCOPE, Peers
+from agent.sources.source import Kind
 from snapshot.manifest import Revocations
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR

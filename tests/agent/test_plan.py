@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.holdings import Holdings
-from agent.plan import FIRST, Wanted, plan
-from agent.view import View
+from agent.state.held_state import Holdings
+from agent.state.plan import FIRST, Wanted, plan
+from agent.state.view import View
 from snapshot.holder import Holder, Mark
 from snapshot.manifest import Head, Revocations, ScopeVersion
 from store.store import Standing

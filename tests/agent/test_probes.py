@@ -9,7 +9,7 @@ import structlog.testing
 import trio
 import trio.testing
 
-from agent.probes import CAP_S, FLOOR_S, Probes
+from agent.local.probes import CAP_S, FLOOR_S, Probes
 from tests.fakes.ports import held_port
 from wire.backoff import BackOff
 

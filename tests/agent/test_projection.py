@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from agent.access import Access, AccessRule
-from agent.file_access import FileAccess
-from agent.generations import FilesError, Generations, Permissions
-from agent.projection import ProjectedScope, Projection, folder_of
+from agent.access.access import Access, AccessRule
+from agent.files.file_access import FileAccess
+from agent.files.generations import FilesError, Generations, Permissions
+from agent.files.projection import ProjectedScope, Projection, folder_of
 from snapshot.manifest import Entry
 from tests.citations import ROOT
 
@@ -312,9 +312,9 @@ FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from agent.access import Access, AccessRule
-from agent.file_access import FileAccess
-from agent.generations import FilesError
+from agent.access.access import Access, AccessRule
+from agent.files.file_access import FileAccess
+from agent.files.generations import FilesError
 from tests.agent.test_projection import projection, scope, tree
 
 folder = Path(sys.argv[1])

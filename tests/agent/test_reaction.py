@@ -1,6 +1,6 @@
 """Every reason has a reaction, and no reaction is without a reason."""
 
-from agent.reaction import REACTION, Reaction
+from agent.state.reaction import REACTION, Reaction
 from snapshot.reasons import Reason
 
 

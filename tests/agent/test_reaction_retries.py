@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import pytest
 import trio
 
-from agent import second_look, validators
-from agent.commands import run_command
+from agent.base.commands import run_command
+from agent.services import validators
+from agent.update import second_look
 from tests.agent.bench import bench
 from tests.fakes.clock import THRESHOLD_S, HoldingLimiter
 from tests.fakes.cluster import HOUR, NOW, key

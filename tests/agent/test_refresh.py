@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from coordinator import signer
+from coordinator.keys import signer
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped

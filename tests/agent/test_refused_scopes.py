@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent.refused_scopes import expired_scopes, refused_scopes, warnings
+from agent.services.refused_scopes import expired_scopes, refused_scopes, warnings
 from snapshot.degraded import Facts, HeldScope
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import DAY, NOW, Periphery, serving
 from tests.agent.test_local_api import ask
 from tests.holdfast.lab import holdfast

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.identity import renew_at
+from agent.enrolment.identity import renew_at
 from tests.agent.bench import bench
 from tests.journeys.lab import ROUTES, Lab
 from wire import contexts

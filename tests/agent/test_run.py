@@ -166,7 +166,7 @@ def test_what_costs_much_is_loaded_after_the_first_answer():
     program = "import sys, json, agent.run; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True)
     loaded = set(json.loads(done.stdout))
-    assert {"agent.run", "agent.local_api"} <= loaded
+    assert {"agent.run", "agent.local.local_api"} <= loaded
     assert loaded.isdisjoint({"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click"})
 
 

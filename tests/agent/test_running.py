@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.running import LOOK_EVERY_S
-from agent.sights import KEPT_S, MOST, PREFIX, Sight
-from agent.unit_states import UnitState
+from agent.services.running import LOOK_EVERY_S
+from agent.services.unit_states import UnitState
+from agent.state.sights import KEPT_S, MOST, PREFIX, Sight
 from snapshot.degraded import Question, may
 from snapshot.identifiers import format_time
-from store.tables import Name
+from store.base.tables import Name
 from tests.agent.bench import bench
 from tests.fakes.cluster import DAY, HOUR
 from tests.journeys.lab import POLICY

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from agent.scope_reports import scope_reports
-from agent.services import Notified
-from agent.view import Views
+from agent.services.scope_reports import scope_reports
+from agent.services.services import Notified
+from agent.state.view import Views
 from snapshot.identifiers import HEAD
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import DAY, NOW, Cluster, Node
 from wire.messages import ScopeReport
 

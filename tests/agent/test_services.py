@@ -7,8 +7,8 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from agent.notifiers import Told
-from agent.services import Service, ready_for
+from agent.services.notifiers import Told
+from agent.services.services import Service, ready_for
 from snapshot.degraded import Facts
 from snapshot.grants import Policy
 from tests.agent.lab import DAY, NOW, Inline, Periphery, held, serving

@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.access import Access, AccessRule
-from agent.file_access import FileAccess, FilesFor
-from agent.generations import Permissions
-from agent.notifiers import Watching
-from agent.projection import folder_of
-from agent.services import Notified, Service
-from agent.sight import Sight
+from agent.access.access import Access, AccessRule
+from agent.access.sight import Sight
+from agent.files.file_access import FileAccess, FilesFor
+from agent.files.generations import Permissions
+from agent.files.projection import folder_of
+from agent.services.notifiers import Watching
+from agent.services.services import Notified, Service
 from snapshot.manifest import ScopeVersion
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import DAY, NOW, Answer, ask, held, serving
 from tests.citations import ROOT
 from tests.store.cluster import NODE

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from agent.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, Sight, from_rows, seen_again
+from agent.state.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, Sight, from_rows, seen_again
 
 NOW = 1_900_000_000.0
 

@@ -9,10 +9,10 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from agent.configuration import MapEntry, TrustTable
-from agent.origins import ROW, from_row
+from agent.config.configuration import MapEntry, TrustTable
+from agent.state.origins import ROW, from_row
 from snapshot.manifest import Revocations
-from store.tables import Name
+from store.base.tables import Name
 from tests.fakes.cluster import HOUR, NODE_ID, listing
 from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
 from tests.journeys.lab import POLICY, ROUTES

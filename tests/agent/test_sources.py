@@ -5,8 +5,8 @@ import base64
 import pytest
 import trio
 
-from agent.source import Kind
-from agent.sources import Sources
+from agent.sources.source import Kind
+from agent.sources.sources import Sources
 from snapshot.manifest import Revocations
 from tests.journeys.lab import POLICY, lab
 from wire.backoff import LEAST_S

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from store.disk import Disk
-from store.environment import Environment
-from store.errors import StoreError, StoreFault
-from store.layout import Root
+from store.base.disk import Disk
+from store.base.environment import Environment
+from store.base.errors import StoreError, StoreFault
+from store.base.layout import Root
 from tests.fakes.cluster import CLUSTER_ID
 from tests.journeys.lab import lab
 
@@ -110,7 +110,7 @@ async def test_a_root_that_is_open_to_others_is_not_started_on(one, mock_clock):
 
 async def test_planted_records_give_nothing(one, mock_clock):
     """rules L3: tables are remembered things; a row can take away, and never give"""
-    from store.tables import Name
+    from store.base.tables import Name
 
     async with one.agent():
         await one.until(lambda: one.state == "active")

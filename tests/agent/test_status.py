@@ -4,9 +4,9 @@ import pytest
 import structlog.testing
 import trio
 
-from agent.health_rows import OUTAGE_ROW
-from agent.status import LOOK_EVERY_S, Status
-from store.tables import Name
+from agent.report.status import LOOK_EVERY_S, Status
+from agent.state.health_rows import OUTAGE_ROW
+from store.base.tables import Name
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
 

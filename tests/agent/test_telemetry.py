@@ -6,7 +6,7 @@ import pytest
 import structlog
 import trio
 
-from agent.telemetry import Counters
+from agent.base.telemetry import Counters
 from tests.agent.bench import bench
 from tests.fakes.coordinator_server import TOKEN, token_naming
 from tests.fakes.damage import flipped

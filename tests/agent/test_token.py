@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.token import TOKEN_BYTES, BadTokenFileError, JoinToken, Pins, find_tokens, read_token
+from agent.config.token import TOKEN_BYTES, BadTokenFileError, JoinToken, Pins, find_tokens, read_token
 
 
 def put(file, content=b"abc.def.ghi\n", mode=0o600):

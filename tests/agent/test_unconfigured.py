@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from agent import unconfigured
-from agent.configuration import ConfigurationError
-from holdfast.status_screen import problems_of, screen
+from agent.config.configuration import ConfigurationError
+from holdfast.node.status_screen import problems_of, screen
 from tests.citations import ROOT
 
 LOCAL = '[local]\nsocket_path = "{folder}/agent.sock"\n'

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from agent import unit_states
-from agent.unit_states import UnitState, read_state
+from agent.services import unit_states
+from agent.services.unit_states import UnitState, read_state
 
 
 @pytest.fixture

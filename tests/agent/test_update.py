@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import trio
 
-from holdfast.status_screen import problems_of
+from holdfast.node.status_screen import problems_of
 from snapshot import canonical
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab

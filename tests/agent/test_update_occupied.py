@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from agent.chunks import Chunks
-from agent.second_look import EVERY_S
-from store import pending
+from agent.base.byte_source import Chunks
+from agent.update.second_look import EVERY_S
+from store.base import pending
 from tests.agent.bench import bench
 from tests.fakes.cluster import CLUSTER_ID, HOUR
 from tests.fakes.storage import StorageServer

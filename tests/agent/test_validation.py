@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from agent.put_off import AGAIN_S
+from agent.update.retry_schedule import AGAIN_S
 from tests.journeys.lab import POLICY, lab
 
 ROUTES, POLICY_SCOPE = "route_policy", "degraded_mode_policy"

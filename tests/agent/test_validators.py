@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from agent.threads import Threads
-from agent.validators import VALIDATOR_REFUSED, Validator, Validators
+from agent.base.threads import Threads
+from agent.services.validators import VALIDATOR_REFUSED, Validator, Validators
 from tests.agent.test_projection import scope
 
 LIST = "import os; print(sorted(os.path.join(d, f)[2:] for d, _, fs in os.walk('.') for f in fs))"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.view import Grade, Views
+from agent.state.view import Grade, Views
 from tests.agent.lab import DAY, NOW
 
 

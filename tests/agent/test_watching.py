@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.changes import Generation
-from agent.watching import REMEMBERED, Changelog, _differences
+from agent.base.generation import Generation
+from agent.local.watching import REMEMBERED, Changelog, _differences
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from coordinator import signer
-from coordinator.signer import Claims
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signer import Claims
+from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot import envelope, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT

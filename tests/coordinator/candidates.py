@@ -12,13 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from coordinator import admission, authority, certificates, membership, nonces, tokens
-from coordinator.admission import Entry
-from coordinator.authority import Founding
-from coordinator.database import Database
-from coordinator.membership import Grant
-from coordinator.proof import JoinRequest, Verifier
-from coordinator.references import DEFAULT_SITE
+from coordinator.database import cluster_state
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database
+from coordinator.declared.references import DEFAULT_SITE
+from coordinator.keys import certificates, nonces, tokens
+from coordinator.membership import admission, membership
+from coordinator.membership.admission import Entry
+from coordinator.membership.membership import Grant
+from coordinator.membership.proof import JoinRequest, Verifier
 from snapshot import canonical
 from snapshot.signature import pae
 
@@ -107,7 +109,7 @@ class Candidate:
 
 
 def found(database: Database) -> None:
-    authority.initialise(database, FOUNDING, actor="root", now=NOW)
+    cluster_state.initialise(database, FOUNDING, actor="root", now=NOW)
 
 
 def token_for(
@@ -139,7 +141,7 @@ def admit(
 
 def contents(database: Database, *tables: str) -> dict[str, list[tuple]]:
     """Every row of the tables, to hold against a later reading."""
-    from coordinator import schema
+    from coordinator.database import schema
 
     with database.read() as transaction:
         chosen = {name: schema.metadata.tables[name] for name in tables}

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from coordinator import ceremony, signer, signing_requests
-from coordinator.ceremony import Moment, PublicKey, Wish
-from coordinator.signer import Claims, Document
-from coordinator.signing_key import SigningKey
-from coordinator.signing_requests import Lifetime, SigningRequest
-from coordinator.trusted import Trust
+from coordinator.keys import signer
+from coordinator.keys.signer import Claims, Document
+from coordinator.keys.signing_key import SigningKey
+from coordinator.trust import ceremony, signing_requests
+from coordinator.trust.bundle_content import Trust
+from coordinator.trust.ceremony import Moment, PublicKey, Wish
+from coordinator.trust.signing_requests import Lifetime, SigningRequest
 from snapshot.bundle import CONFIG, ROOT, parse_keys
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder, Mark, Roots

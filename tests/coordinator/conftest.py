@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from coordinator.database import Database
+from coordinator.database.database import Database
 from tests.coordinator import postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.founding import Founded

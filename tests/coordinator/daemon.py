@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from coordinator import run
-from coordinator.ports import Ports
 from coordinator.run import Daemon
+from coordinator.setup.ports import Ports
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
 from snapshot.manifest import ScopeVersion

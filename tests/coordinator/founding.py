@@ -7,11 +7,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 from sqlalchemy import update
 
-from coordinator import authority, configuration, custody, received, schema, signer, signing_key, tokens
-from coordinator.authority import Founding
-from coordinator.configuration import Configuration
-from coordinator.database import Database
-from coordinator.signing_key import SigningKey
+from coordinator.database import cluster_state, schema
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database
+from coordinator.keys import keystore, signer, signing_key, tokens
+from coordinator.keys.signing_key import SigningKey
+from coordinator.setup import configuration
+from coordinator.setup.configuration import Configuration
+from coordinator.trust import trust_import
 from snapshot.bundle import CONFIG
 from tests.coordinator.bundles import Bundles
 from wire.certificate import KeyPair, issue_server, make_authority
@@ -37,7 +40,7 @@ class Founded:
         self.certificate = issue_server(ca, ["localhost", "127.0.0.1"], self.now)
         (self.folder / "ca.pem").write_bytes(ca.certificate_pem)
         _write(self.folder, "server", self.certificate)
-        custody.keep(self.folder / "keys", CONFIG, self.config)
+        keystore.keep(self.folder / "keys", CONFIG, self.config)
         token_key = SigningKey.generate()
         signing_key.write_file(self.folder / "token.pem", token_key)
         database = Database(self.url)
@@ -45,8 +48,8 @@ class Founded:
         public = load_der_public_key(token_key.public_key)
         fingerprint = signer.content_hash(self.certificate.der)
         founding = Founding(CLUSTER, self.coordinator_id, "https://localhost:7443", fingerprint, tokens.spki(public))
-        authority.initialise(database, founding, actor="root", now=self.now)
-        received.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
+        cluster_state.initialise(database, founding, actor="root", now=self.now)
+        trust_import.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
         database.close()
 
     @property

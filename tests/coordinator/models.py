@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from coordinator.kinds import (
+from coordinator.declared.kinds import (
     ALLOWABLE,
     Cluster,
     DegradedModePolicy,
@@ -20,7 +20,7 @@ from coordinator.kinds import (
     Site,
     StorageEndpoint,
 )
-from coordinator.model import MemberEntry, Model
+from coordinator.declared.model import MemberEntry, Model
 from snapshot.roles import ROLES
 
 NODES = [f"n{number}" for number in range(7)]

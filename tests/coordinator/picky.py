@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from coordinator import heartbeat_form, heartbeats
-from coordinator.documents import Entry
-from coordinator.heartbeat_form import Heartbeat
-from coordinator.merging import Answer
+from coordinator.database.documents import Entry
+from coordinator.reports import heartbeat_form, heartbeats
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.report_merge import Answer
 from snapshot import canonical
 from snapshot.identifiers import format_time
 from tests.coordinator import reports

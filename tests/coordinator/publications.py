@@ -3,10 +3,10 @@
 import hashlib
 import itertools
 
-from coordinator import heads
-from coordinator.database import Database
-from coordinator.documents import Document, Entry
-from coordinator.heads import Basis, Publication
+from coordinator.database.database import Database
+from coordinator.database.documents import Document, Entry
+from coordinator.publishing import heads
+from coordinator.publishing.heads import Basis, Publication
 from tests.coordinator.candidates import NOW
 
 _numbers = itertools.count()

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from coordinator import backlog, declarations, documents, heads, received
-from coordinator.backlog import Backlog, Batch
-from coordinator.database import Database
-from coordinator.documents import Document, Entry
-from coordinator.publisher import container_of
-from coordinator.refusal import Code, Refused
-from coordinator.settings import Settings
-from coordinator.signing_key import SigningKey
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database import documents
+from coordinator.database.database import Database
+from coordinator.database.documents import Document, Entry
+from coordinator.keys.signing_key import SigningKey
+from coordinator.publishing import backlog, declarations, heads
+from coordinator.publishing.backlog import Backlog, Batch
+from coordinator.publishing.publisher import container_of
+from coordinator.trust import trust_import
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
 from snapshot.verify import Verified, verify
@@ -77,7 +79,7 @@ class Press:
         return press
 
     def add_bundle(self, **changes: object) -> None:
-        received.add_trust_bundle(self.database, self.bundles.next(**changes), actor="root", now=self.now)
+        trust_import.add_trust_bundle(self.database, self.bundles.next(**changes), actor="root", now=self.now)
 
     def apply(self, text: str, **flags: object) -> declarations.Plan:
         return declarations.apply(self.database, {"state.yaml": text}, actor="root", now=self.now, **flags)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import event
 
-from coordinator.database import Database
+from coordinator.database.database import Database
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.refusal import Refused
+from coordinator.base.refusal import Refused
 
 
 def refused(operation: Callable[..., object], *arguments: object, **named: object) -> Refused:

@@ -1,7 +1,7 @@
 """Heartbeats as a node sends them (protocol 3)."""
 
-from coordinator import heartbeat_form
-from coordinator.heartbeat_form import Heartbeat
+from coordinator.reports import heartbeat_form
+from coordinator.reports.heartbeat_form import Heartbeat
 from snapshot import canonical
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import custody, initialise, new_files
-from coordinator.acting import as_owner_of
-from coordinator.initialise import NOTE, Wanted
-from coordinator.new_files import clear_up, note_in, plain_file, together
-from coordinator.signing_key import SigningKey, UnusableKeyError
+from coordinator.keys import atomic_files, keystore
+from coordinator.keys.acting import as_owner_of
+from coordinator.keys.atomic_files import clear_up, note_in, plain_file, together
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
+from coordinator.setup import initialise
+from coordinator.setup.initialise import NOTE, Wanted
 from snapshot.bundle import CONFIG
 from tests.coordinator.test_initialise import NOW
 
@@ -170,14 +171,14 @@ def test_what_root_removes_it_removes_as_the_directorys_owner(
     os.chown(state / "tls", SERVICE, SERVICE)
     note = etc / NOTE
     plain_file(f"{state / 'tls/ca.pem'}\nend".encode())(note)
-    looked = new_files._without_links
+    looked = atomic_files._without_links
 
     def swapped_after(path: Path) -> Path:
         found = looked(path)
         swap(state / "tls", etc)
         return found
 
-    monkeypatch.setattr(new_files, "_without_links", swapped_after)
+    monkeypatch.setattr(atomic_files, "_without_links", swapped_after)
     with pytest.raises(PermissionError):
         clear_up(note, lambda: False)
     assert content(etc) == {**before, NOTE: (note.read_bytes(), 0)}
@@ -197,11 +198,11 @@ def test_a_hard_link_is_not_given_away(state: Path, etc: Path) -> None:
     keys = state / "keys"
     keys.mkdir(mode=0o700)
     os.chown(keys, SERVICE, SERVICE)
-    (keys / custody.file_name(CONFIG, key)).hardlink_to(etc / "ca.pem")
+    (keys / keystore.file_name(CONFIG, key)).hardlink_to(etc / "ca.pem")
     with pytest.raises(UnusableKeyError, match="is there already"):
-        custody.keep(keys, CONFIG, key)
+        keystore.keep(keys, CONFIG, key)
     assert content(etc) == {"ca.pem": (b"of root", 0)}
-    kept = custody.keep(keys, CONFIG, SigningKey.generate())
+    kept = keystore.keep(keys, CONFIG, SigningKey.generate())
     assert kept.lstat().st_uid == SERVICE and b"PRIVATE" in kept.read_bytes()
 
 

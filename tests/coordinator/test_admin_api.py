@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from coordinator import desk, resources, static_tree
-from coordinator.value_shapes import Shapes
+from coordinator.api import operator_route
+from coordinator.declared import resources
+from coordinator.declared.value_shapes import Shapes
+from coordinator.publishing import static_tree
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_put_back
@@ -172,7 +174,7 @@ async def test_only_root_and_the_services_own_user_may_ask() -> None:
     async def answering(_request: Request) -> object:
         return {"ok": True}
 
-    handler = desk.for_operators(answering)
+    handler = operator_route.for_operators(answering)
 
     def request(peer) -> Request:
         return Request("GET", Target(("v1", "status"), b""), [], peer, None)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator import peers, views
-from coordinator.affected import FEW, affected, changed_members, changed_resources
-from coordinator.kinds import Node, PeerPolicy, Resource, Route, Selector, Service, Site
-from coordinator.model import Model
+from coordinator.declared import peers, views
+from coordinator.declared.affected import FEW, affected, changed_members, changed_resources
+from coordinator.declared.kinds import Node, PeerPolicy, Resource, Route, Selector, Service, Site
+from coordinator.declared.model import Model
 from snapshot.identifiers import Scope
 from tests.coordinator.models import NODES, changes, entry, labels, model, models
 

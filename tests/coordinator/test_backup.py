@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from coordinator import backup, backup_record, database_copy, schema
-from coordinator.backup import Wanted
-from coordinator.backup_archive import MANIFEST
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import backup_record, database_copy, schema
+from coordinator.database.database import Database
 from coordinator.run import build
+from coordinator.setup import backup
+from coordinator.setup.backup import Wanted
+from coordinator.setup.backup_archive import MANIFEST
 from tests.coordinator.founding import Founded
 from tests.coordinator.publishing import STATE
 
@@ -88,7 +89,7 @@ def test_without_keys_it_says_what_is_left_out(founded: Founded, to: Path):
 def test_a_credential_of_the_service_manager_is_named(founded: Founded, to: Path):
     given = founded.text().replace(f"{founded.folder}/token.pem", "credential:token")
     (founded.folder / "coordinator.toml").write_text(given)
-    from coordinator import configuration
+    from coordinator.setup import configuration
 
     asked = Wanted(configuration.parse(given), founded.folder / "coordinator.toml", to)
     done = backup.make(asked, actor="uid:0", now=founded.now)
@@ -274,7 +275,7 @@ def test_a_server_without_the_tool_is_told_how_to_get_it(founded: Founded, tmp_p
 def test_what_a_daemon_would_start_from_is_what_was_there(founded: Founded, to: Path, tmp_path: Path):
     """The copy is a database that the daemon takes, with what was declared"""
     daemon = build(founded.configuration())
-    from coordinator import declarations
+    from coordinator.publishing import declarations
 
     declarations.apply(daemon.coordinator.database, {"state.yaml": STATE}, actor="root", now=founded.now)
     done = made(founded, to)

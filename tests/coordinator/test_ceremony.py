@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator import ceremony
-from coordinator.ceremony import Add, Carry, RaiseEpoch, Remove, Restore, Retire, Revoke, Threshold
-from coordinator.issue import usable_keys
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.publishing.signing_context import usable_keys
+from coordinator.trust import ceremony
+from coordinator.trust.ceremony import Add, Carry, RaiseEpoch, Remove, Restore, Retire, Revoke, Threshold
 from snapshot.bundle import CONFIG, RETIRING, REVOKED, ROOT
 from snapshot.container import ChunkParts
 from snapshot.manifest import Revocations

@@ -1,8 +1,8 @@
 """A check-in: who it is, whether one of us was put back (rules K33, K36, K41)."""
 
-from coordinator.checkin import Comparison, Mark, compare, compare_all, judge
-from coordinator.member import Member
-from coordinator.refusal import Refused
+from coordinator.base.refusal import Refused
+from coordinator.database.member import Member
+from coordinator.reports.checkin import Comparison, Mark, compare, compare_all, judge
 
 MEMBER = Member("node-a", "data", "default", "sha256:old", "sha256:new")
 

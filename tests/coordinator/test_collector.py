@@ -7,12 +7,12 @@ import trio
 import trio.testing
 from sqlalchemy.exc import DataError, OperationalError
 
-from coordinator import heartbeats
-from coordinator.checkin import Mark
-from coordinator.collector import Collector, NotRecorded
-from coordinator.heartbeat_form import Heartbeat
-from coordinator.merging import Answer
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.reports import heartbeats
+from coordinator.reports.checkin import Mark
+from coordinator.reports.collector import Collector, NotRecorded
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.report_merge import Answer
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.reports import events, heartbeat
 

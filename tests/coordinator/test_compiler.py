@@ -5,10 +5,10 @@ import random
 import pytest
 from hypothesis import given
 
-from coordinator import views
-from coordinator.compiler import compile_scope
-from coordinator.kinds import Node, Organization, Route, Selector, Service
-from coordinator.model import Model
+from coordinator.declared import views
+from coordinator.declared.compiler import compile_scope
+from coordinator.declared.kinds import Node, Organization, Route, Selector, Service
+from coordinator.declared.model import Model
 from snapshot import canonical
 from snapshot.identifiers import Scope
 from snapshot.roles import ROLES

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import configuration
-from coordinator.configuration import Address
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.setup import configuration
+from coordinator.setup.configuration import Address
 
 GOOD = """
 coordinator_id = "coord-1"

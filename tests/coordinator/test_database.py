@@ -12,9 +12,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import delete, insert, select, text
 
-from coordinator import authority, schema
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state, schema
+from coordinator.database.database import Database
 from tests.coordinator.candidates import found
 
 
@@ -213,5 +213,5 @@ def test_a_command_beside_the_daemon_does_not_take_its_log_away(tmp_path: Path) 
         subprocess.run([sys.executable, "-c", _BESIDE, str(tmp_path / "state.db")], check=True, timeout=60)
         assert (tmp_path / "state.db-wal").exists()
         with first.read() as transaction:
-            assert authority.standing(transaction).revision >= 1000 * times
+            assert cluster_state.standing(transaction).revision >= 1000 * times
     first.close()

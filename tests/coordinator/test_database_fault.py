@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from coordinator import schema
-from coordinator.database import Database
-from coordinator.database_fault import is_full, told
+from coordinator.database import schema
+from coordinator.database.database import Database
+from coordinator.database.database_fault import is_full, told
 
 
 def test_a_full_disk_has_a_code_of_its_own(tmp_path: Path) -> None:

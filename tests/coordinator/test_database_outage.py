@@ -10,9 +10,9 @@ import trio
 from sqlalchemy import event, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator import database as databases
-from coordinator.database import Database
-from coordinator.database_fault import told
+from coordinator.database import database as databases
+from coordinator.database.database import Database
+from coordinator.database.database_fault import told
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
 from tests.coordinator.founding import Founded

@@ -2,11 +2,13 @@
 
 import pytest
 
-from coordinator import admission, catalog, declarations
-from coordinator.admission import Entry
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.resources import InvalidResources
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog
+from coordinator.database.database import Database
+from coordinator.declared.resources import InvalidResources
+from coordinator.membership import admission
+from coordinator.membership.admission import Entry
+from coordinator.publishing import declarations
 from snapshot.identifiers import Scope
 from tests.coordinator.candidates import NOW, admit, contents
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from coordinator import drill, revocation
-from coordinator.database import Database
-from coordinator.drill import NodeOutage
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database.database import Database
+from coordinator.fleet import drill
+from coordinator.fleet.drill import NodeOutage
+from coordinator.membership import revocation
 from snapshot.outage import Outage
 from tests.coordinator.candidates import admit
 from tests.coordinator.publishing import DAY, HOUR, Press

@@ -4,9 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import documents, endpoints, heartbeats, history, revocation
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import audit_log, documents
+from coordinator.database.database import Database
+from coordinator.membership import revocation
+from coordinator.publishing import endpoints
+from coordinator.reports import heartbeats
 from tests.coordinator.candidates import contents
 from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.reports import heartbeat, mark, scope
@@ -78,7 +81,7 @@ def test_the_operator_may_say_so(press: Press) -> None:
     press.apply(cluster_of(NEW), drop_endpoints=True, dry_run=True)
     refused(press, NEW)
     declare(press, NEW, drop_endpoints=True)
-    (row,) = history.read(press.database, before=1 << 40, most=1, action="apply")
+    (row,) = audit_log.read(press.database, before=1 << 40, most=1, action="apply")
     assert (row.actor, row.after["drop_endpoints"]) == ("root", True)
 
 

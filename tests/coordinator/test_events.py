@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator import events, heartbeats
-from coordinator.database import Database
+from coordinator.database.database import Database
+from coordinator.reports import events, heartbeats
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.reports import heartbeat
 

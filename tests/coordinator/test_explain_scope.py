@@ -2,16 +2,20 @@
 
 import pytest
 
-from coordinator import documents, explain, heartbeat_form, heartbeats, received, revocation
-from coordinator.database import Database
-from coordinator.explain_scope import VALUE_BYTES, ScopeExplanation, explain_scope
-from coordinator.refusal import Code, Refused
-from coordinator.settings import Settings
-from coordinator.sources import Source
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database import documents
+from coordinator.database.database import Database
+from coordinator.declared.explain_sources import Source
+from coordinator.fleet import explain
+from coordinator.fleet.explain_scope import VALUE_BYTES, ScopeExplanation, explain_scope
+from coordinator.membership import revocation
+from coordinator.reports import heartbeat_form, heartbeats
+from coordinator.trust import trust_import
 from snapshot import canonical
 from tests.coordinator import reports
 from tests.coordinator.publishing import STATE, Press
-from tests.coordinator.test_received import GOOD, given_up, recovery
+from tests.coordinator.test_trust_import import GOOD, given_up, recovery
 
 MANY = "\n---\n".join(
     f"{{kind: Route, id: r{number}, spec: {{organization: acme, service: web, match: {{hosts: [h{number}.example]}}}}}}"
@@ -195,7 +199,7 @@ def overview(press: Press, scope: str) -> object:
 def test_a_recovery_holds_back_what_is_declared(press: Press) -> None:
     """rules S65, S87"""
     good = given_up(press)
-    received.add_recovery(press.database, recovery(press, "route_policy", good), actor="root", now=press.now)
+    trust_import.add_recovery(press.database, recovery(press, "route_policy", good), actor="root", now=press.now)
     assert asked(press, "route_policy").differs == overview(press, "route_policy") != {}, "it goes back next"
     press.publish()
     told = asked(press, "route_policy")

@@ -2,11 +2,13 @@
 
 import pytest
 
-from coordinator import fleet, heartbeats, revocation
-from coordinator.database import Database
-from coordinator.fleet import FleetMember, Report, assess, quantiles
-from coordinator.refusal import Refused
-from coordinator.settings import Settings
+from coordinator.base.refusal import Refused
+from coordinator.base.settings import Settings
+from coordinator.database.database import Database
+from coordinator.fleet import fleet
+from coordinator.fleet.fleet import FleetMember, Report, assess, quantiles
+from coordinator.membership import revocation
+from coordinator.reports import heartbeats
 from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish

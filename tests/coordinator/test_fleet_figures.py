@@ -5,11 +5,14 @@ import trio
 import trio.testing
 from prometheus_client.core import Metric
 
-from coordinator import fleet, fleet_figures, fleet_metrics, heartbeats, revocation
-from coordinator.database import Database
-from coordinator.fleet_figures import KEPT_S, MOST_WORDS, Lately, figures
-from coordinator.refusal import Refused
-from coordinator.settings import Settings
+from coordinator.base.refusal import Refused
+from coordinator.base.settings import Settings
+from coordinator.database.database import Database
+from coordinator.fleet import fleet
+from coordinator.membership import revocation
+from coordinator.reports import heartbeats
+from coordinator.runtime import fleet_figures, fleet_metrics
+from coordinator.runtime.fleet_figures import KEPT_S, MOST_WORDS, Lately, figures
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat

@@ -2,9 +2,17 @@
 
 import pytest
 
-from coordinator.foresight import of_declared, warnings
-from coordinator.kinds import DegradedModePolicy, Node, Organization, Route, Selector, Service, ServiceEndpoint
-from coordinator.settings import DAY, Settings
+from coordinator.base.settings import DAY, Settings
+from coordinator.declared.foresight import of_declared, warnings
+from coordinator.declared.kinds import (
+    DegradedModePolicy,
+    Node,
+    Organization,
+    Route,
+    Selector,
+    Service,
+    ServiceEndpoint,
+)
 from snapshot.outage import Outage
 from tests.coordinator.models import model
 

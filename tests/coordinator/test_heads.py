@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert, select
 
-from coordinator import authority, catalog, documents, heads, schema
-from coordinator.database import Database
-from coordinator.documents import Recovery
-from coordinator.heads import Basis
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog, cluster_state, documents, schema
+from coordinator.database.database import Database
+from coordinator.database.documents import Recovery
+from coordinator.publishing import heads
+from coordinator.publishing.heads import Basis
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
 from tests.coordinator.publications import ISSUED, basis, document, entry, publication, publish
 
@@ -52,7 +53,7 @@ def test_a_change_meanwhile_is_a_conflict(cluster: Database) -> None:
     """rules K21, H38, H9: the generation was raised between reading and publishing."""
     old = basis(cluster)
     with cluster.change(actor="x", now=NOW) as transaction:
-        authority.raise_generations(transaction, ["node-a"])
+        cluster_state.raise_generations(transaction, ["node-a"])
         transaction.audit("x", "x")
     not_published(cluster, publication(old, document("route_policy", 1, b"1")))
     assert publish(cluster, publication(basis(cluster), document("route_policy", 1, b"1"))) == {}
@@ -172,13 +173,13 @@ def test_trust_bundles_come_one_after_the_other(cluster: Database) -> None:
     assert documents.trust_bundles(cluster, 2) == bundles[2:3]
     assert documents.trust_bundles(cluster, 3) == []
     with cluster.read() as transaction:
-        assert authority.standing(transaction).authority_epoch == 3
+        assert cluster_state.standing(transaction).authority_epoch == 3
 
 
 def test_a_readmitted_node_goes_on_from_its_generation(cluster: Database) -> None:
     """rules K32, P30: what a node may still hold is never gone below."""
-    from coordinator import revocation
-    from coordinator.admission import Entry
+    from coordinator.membership import revocation
+    from coordinator.membership.admission import Entry
 
     for version in range(1, 4):
         publish(cluster, publication(basis(cluster), document("route_policy", version, bytes([version]))))
@@ -242,7 +243,7 @@ def test_who_is_due_soon_comes_with_who_is_due(cluster: Database) -> None:
         assert heads.due(transaction, first, round_s=30, most=2) == ["node-a", "soon-1"]
         assert heads.due(transaction, first, round_s=20, most=9) == ["node-a", "soon-1", "soon-2"]
         assert heads.due(transaction, first + 25, round_s=0, most=1) == ["node-a", "soon-1", "soon-2"]
-        authority.raise_generations(transaction, ["soon-4"])
+        cluster_state.raise_generations(transaction, ["soon-4"])
         assert heads.due(transaction, first - 1, round_s=30, most=4) == ["soon-4"]  # a change brings nobody along
 
 

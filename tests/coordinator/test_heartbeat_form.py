@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.standing import State
-from coordinator.checkin import Mark
-from coordinator.heartbeat_form import parse
-from coordinator.refusal import Code, Refused
+from agent.state.node_state import State
+from coordinator.base.refusal import Code, Refused
+from coordinator.reports.checkin import Mark
+from coordinator.reports.heartbeat_form import parse
 from snapshot.degraded import Mode
 from tests.coordinator.reports import body, events, heartbeat, scope, value
 from wire.messages import HEARTBEAT_BYTES, MODES, SCOPES_MAX, STATES

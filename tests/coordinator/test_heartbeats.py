@@ -2,9 +2,10 @@
 
 import pytest
 
-from coordinator import heartbeats, revocation
-from coordinator.database import Database
-from coordinator.heartbeats import History
+from coordinator.database.database import Database
+from coordinator.membership import revocation
+from coordinator.reports import heartbeats
+from coordinator.reports.heartbeats import History
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat
@@ -92,7 +93,7 @@ def test_text_of_other_scripts_is_kept(cluster: Database) -> None:
     heartbeats.record(cluster, [report], now=NOW)
     from sqlalchemy import select
 
-    from coordinator import schema
+    from coordinator.database import schema
 
     with cluster.read() as transaction:
         row = transaction.row(select(schema.node_status.c.body))

@@ -2,9 +2,10 @@
 
 import pytest
 
-from coordinator import heartbeat_form, heartbeats, revocation
-from coordinator.database import Database
-from coordinator.holders import MOST_NAMED, Holders, holders
+from coordinator.database.database import Database
+from coordinator.fleet.holders import MOST_NAMED, Holders, holders
+from coordinator.membership import revocation
+from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publications import basis, document, entry, publication, publish

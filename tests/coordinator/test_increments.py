@@ -5,8 +5,8 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.compiler import entry_of
-from coordinator.increments import changes, difference
+from coordinator.declared.compiler import entry_of
+from coordinator.declared.increments import changes, difference
 from snapshot import canonical, manifest, patch
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text("ab~/", max_size=3))

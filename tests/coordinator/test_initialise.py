@@ -12,11 +12,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from coordinator import authority, custody, documents, initialise, own_certificate, signing_requests, tokens
-from coordinator.database import Database
-from coordinator.initialise import NOTE, Wanted
-from coordinator.publisher import container_of
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state, documents
+from coordinator.database.database import Database
+from coordinator.keys import keystore, server_certificate, tokens
+from coordinator.publishing.publisher import container_of
+from coordinator.setup import initialise
+from coordinator.setup.initialise import NOTE, Wanted
+from coordinator.trust import signing_requests
 from snapshot.bundle import CONFIG, ROOT
 from wire.certificate import Certificate, pem_to_der
 
@@ -53,11 +56,11 @@ def test_the_cas_key_is_put_where_it_can_be_taken_away(tmp_path: Path) -> None:
     assert "--ca-key-to" in refused(replace(given, ca_key=given.state / "tls")).remedy
     assert not given.state.exists()
     made = run(given)
-    assert made.ca_key == tmp_path / "stick" / "ca-key.pem" and custody.is_encrypted(made.ca_key)
+    assert made.ca_key == tmp_path / "stick" / "ca-key.pem" and keystore.is_encrypted(made.ca_key)
     tls = given.state / "tls"
     assert {path.name for path in tls.iterdir()} == {"ca.pem", "server.pem", "server-key.pem"}
-    ca = own_certificate.authority_in(made.ca_key.parent, b"four words", beside=tls)
-    assert own_certificate.issued(ca, ["coord.example"], NOW)
+    ca = server_certificate.authority_in(made.ca_key.parent, b"four words", beside=tls)
+    assert server_certificate.issued(ca, ["coord.example"], NOW)
 
 
 def test_everything_is_there_afterwards(tmp_path: Path) -> None:
@@ -66,19 +69,19 @@ def test_everything_is_there_afterwards(tmp_path: Path) -> None:
     made = run(given)
     database = Database(given.database_url)
     with database.read() as transaction:
-        standing = authority.standing(transaction)
+        standing = cluster_state.standing(transaction)
         assert (standing.cluster_id, standing.authority_epoch) == ("prod", 1)
-        assert authority.site_ids(transaction) == {"default"}
-        assert authority.server_certificates(transaction) == {made.certificate_sha256}
-        (token_key_id,) = authority.token_keys(transaction)
+        assert cluster_state.site_ids(transaction) == {"default"}
+        assert cluster_state.server_certificates(transaction) == {made.certificate_sha256}
+        (token_key_id,) = cluster_state.token_keys(transaction)
     (bundle,) = documents.trust_bundles(database, 0)
     database.close()
     trust = signing_requests.bundle_of(container_of(bundle))
     roots = {name for name, one in trust.keys.items() if one.purpose == ROOT}
     assert (roots, trust.thresholds) == ({name for name, _ in made.root_keys}, {ROOT: 2, CONFIG: 1})
     assert {path.parent for _, path in made.root_keys} == {given.root_keys}
-    assert {one.key_id for one in custody.find([given.root_keys], [])} == roots
-    (config,) = custody.config_keys(initialise.keys_directory(given.state), {})
+    assert {one.key_id for one in keystore.find([given.root_keys], [])} == roots
+    (config,) = keystore.config_keys(initialise.keys_directory(given.state), {})
     assert config.key_id == made.config_key[0]
     token = load_pem_private_key(initialise.token_file(given.state).read_bytes(), None)
     assert isinstance(token, Ed25519PrivateKey)
@@ -105,8 +108,8 @@ def test_no_key_follows_from_anything(tmp_path: Path) -> None:
 def test_root_keys_under_a_passphrase(tmp_path: Path) -> None:
     made = run(wanted(tmp_path, passphrase=b"secret", roots=1, threshold=1))
     ((_, path),) = made.root_keys
-    assert custody.is_encrypted(path)
-    assert [one.key_id for one in custody.find([path], [b"secret"])] == [made.root_keys[0][0]]
+    assert keystore.is_encrypted(path)
+    assert [one.key_id for one in keystore.find([path], [b"secret"])] == [made.root_keys[0][0]]
 
 
 def test_again_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -211,8 +214,8 @@ def test_killed_anywhere_it_can_be_run_again(tmp_path: Path) -> None:
         except Refused as again:
             assert again.code is Code.ALREADY_INITIALISED
             outcomes.append("was whole")
-        assert len(custody.find([given.root_keys], [])) == 2
-        assert len(custody.config_keys(initialise.keys_directory(given.state), {})) == 1
+        assert len(keystore.find([given.root_keys], [])) == 2
+        assert len(keystore.config_keys(initialise.keys_directory(given.state), {})) == 1
         assert not (given.state / NOTE).exists()
     else:
         raise AssertionError("it never ended")

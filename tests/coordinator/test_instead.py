@@ -5,16 +5,20 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from coordinator import authority, history, received, refusal_records, revocation, schema, upkeep
-from coordinator.backlog import Backlog
-from coordinator.database import Database
-from coordinator.documents import Entry
-from coordinator.history import AuditEntry
-from coordinator.refusal_records import Standing
-from coordinator.settings import Settings
+from coordinator.base.settings import Settings
+from coordinator.database import audit_log, cluster_state, schema
+from coordinator.database.audit_log import AuditEntry
+from coordinator.database.database import Database
+from coordinator.database.documents import Entry
+from coordinator.membership import revocation
+from coordinator.publishing.backlog import Backlog
+from coordinator.reports import refusal_records
+from coordinator.reports.refusal_records import Standing
+from coordinator.runtime import retention
+from coordinator.trust import trust_import
 from tests.coordinator.picky import WORDS, Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
-from tests.coordinator.test_received import recovery
+from tests.coordinator.test_trust_import import recovery
 
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example")
@@ -68,7 +72,7 @@ def test_two_weeks(press: Press) -> None:
     began = press.now
     for day in range(1, 15):
         pass_by(press, node, DAY)
-        upkeep.trim(press.database, now=press.now, settings=press.settings)
+        retention.trim(press.database, now=press.now, settings=press.settings)
         (found,) = standing(press)
         assert (found.node_id, found.scope, found.refusal.since) == ("node-a", ROUTES, began)
         assert (found.refusal.reason, found.refusal.step, found.refusal.detail) == ("validator_refused", 12, WORDS)
@@ -89,7 +93,7 @@ def test_two_weeks(press: Press) -> None:
 
 
 def acts(press: Press) -> list[AuditEntry]:
-    return [each for each in history.read(press.database, most=1000) if each.action.startswith("refusal")]
+    return [each for each in audit_log.read(press.database, most=1000) if each.action.startswith("refusal")]
 
 
 def test_the_node_takes_what_is_declared_without_anybody_s_doing(press: Press) -> None:
@@ -182,7 +186,7 @@ def test_an_epoch_that_is_raised(press: Press) -> None:
 
 def authority_epoch(press: Press) -> int:
     with press.database.read() as transaction:
-        return authority.standing(transaction).authority_epoch
+        return cluster_state.standing(transaction).authority_epoch
 
 
 def test_a_node_that_is_away_meanwhile(press: Press) -> None:
@@ -240,7 +244,9 @@ def test_a_recovery_in_place(database: Database) -> None:
     press.publish()
     node.follow()
     declared = node.active[ROUTES]
-    received.add_recovery(press.database, recovery(press, ROUTES, first.config_version), actor="root", now=press.now)
+    trust_import.add_recovery(
+        press.database, recovery(press, ROUTES, first.config_version), actor="root", now=press.now
+    )
     press.publish()
     assert press.listing()[ROUTES].pair == (1, 1)
     node.refuses.add(ROUTES)

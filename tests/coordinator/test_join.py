@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import tokens
-from coordinator.join import STEPS, Allowed, JoinState, decide
-from coordinator.member import Member
-from coordinator.refusal import Code, Refused
-from coordinator.tokens import TokenRecord
+from coordinator.base.refusal import Code, Refused
+from coordinator.database.member import Member
+from coordinator.keys import tokens
+from coordinator.keys.tokens import TokenRecord
+from coordinator.membership.join import STEPS, Allowed, JoinState, decide
 from tests.coordinator.candidates import CLUSTER, NOW, SERVER, TOKEN_KEY, Candidate
 
 KEYS = {tokens.key_id(TOKEN_KEY.public_key()): tokens.spki(TOKEN_KEY.public_key())}

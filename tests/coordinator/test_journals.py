@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select
 
-from coordinator import events, heartbeats, journals, schema
-from coordinator.api import REPORTS_PER_MINUTE
-from coordinator.database import Database
-from coordinator.journals import MOST_EVENTS
+from coordinator.api.node_api import REPORTS_PER_MINUTE
+from coordinator.database import journals, schema
+from coordinator.database.database import Database
+from coordinator.database.journals import MOST_EVENTS
+from coordinator.reports import events, heartbeats
 from snapshot import canonical
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.reports import events as told

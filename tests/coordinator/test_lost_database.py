@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import configuration, initialise, lost_database
-from coordinator.configuration import Configuration
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database.database import Database
 from coordinator.run import build
+from coordinator.setup import configuration, initialise, lost_database
+from coordinator.setup.configuration import Configuration
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_initialise import run as found
 from tests.coordinator.test_initialise import tree, wanted

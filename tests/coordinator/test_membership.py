@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import admission, authority, catalog, declarations, heartbeats, membership, revocation, schema
-from coordinator.admission import Entry
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog, cluster_state, schema
+from coordinator.database.database import Database
+from coordinator.membership import admission, membership, revocation
+from coordinator.membership.admission import Entry
+from coordinator.publishing import declarations
+from coordinator.reports import heartbeats
 from tests.coordinator.candidates import (
     NOW,
     Candidate,
@@ -276,7 +279,7 @@ def test_a_join_touches_its_peers(cluster: Database) -> None:
     admit(cluster, "node-w", "witness")
     generations = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
     with cluster.read() as transaction:
-        site = authority.site_generations(transaction)["default"]
+        site = cluster_state.site_generations(transaction)["default"]
     node = Candidate("node-b")
     allow(cluster, node)
     grant = join(cluster, node, token_for(cluster))
@@ -284,7 +287,7 @@ def test_a_join_touches_its_peers(cluster: Database) -> None:
     after = {entry.node_id: entry.generation for entry in catalog.nodes(cluster)}
     assert after == {"node-a": generations["node-a"] + 1, "node-b": 1, "node-w": generations["node-w"]}
     with cluster.read() as transaction:
-        assert authority.site_generations(transaction)["default"] == site + 1
+        assert cluster_state.site_generations(transaction)["default"] == site + 1
 
 
 def test_the_allowlist_never_contradicts_the_catalog(cluster: Database) -> None:

@@ -8,8 +8,10 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, text
 
-from coordinator import authority, catalog, operators, schema, seen
-from coordinator.database import Database
+from coordinator.database import catalog, cluster_state, schema
+from coordinator.database.database import Database
+from coordinator.membership import operators
+from coordinator.reports import last_seen
 from tests.coordinator.candidates import NOW, Candidate
 from wire.certificate import make_identity
 
@@ -24,7 +26,7 @@ def first(database: Database) -> Database:
         present.reflect(connection)
         present.drop_all(connection)
         with Operations.context(MigrationContext.configure(connection)):
-            importlib.import_module("coordinator.migrations.m0001_first").upgrade()
+            importlib.import_module("coordinator.database.migrations.m0001_first").upgrade()
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
         connection.execute(text("INSERT INTO alembic_version VALUES ('m0001')"))
         fill(connection)
@@ -60,7 +62,7 @@ def test_what_was_in_it_stays_and_is_sound(first: Database) -> None:
     """rules K41: nobody has proven anything yet."""
     first.migrate()
     with first.read() as transaction:
-        standing = authority.sound(transaction)
+        standing = cluster_state.sound(transaction)
     assert (standing.cluster_id, standing.authority_epoch, standing.revision) == ("prod", 3, 7)
     assert (standing.nonce_key, standing.put_back_epoch) == (b"k" * 32, None)
     (entry,) = catalog.nodes(first)
@@ -71,6 +73,6 @@ def test_what_came_later_works_in_it(first: Database) -> None:
     """rules K18: operators, and who asked for a head."""
     first.migrate()
     operators.add(first, "alice", make_identity("alice", NOW).der, actor="uid:0", now=NOW)
-    seen.record(first, {"node-a": NOW})
+    last_seen.record(first, {"node-a": NOW})
     assert [each.name for each in operators.listed(first)] == ["alice"]
     assert [entry.last_seen for entry in catalog.nodes(first)] == [NOW]

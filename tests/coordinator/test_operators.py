@@ -3,10 +3,11 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator import admission, certificates, operators, revocation
-from coordinator.admission import Entry
-from coordinator.database import Database
-from coordinator.refusal import Code
+from coordinator.base.refusal import Code
+from coordinator.database.database import Database
+from coordinator.keys import certificates
+from coordinator.membership import admission, operators, revocation
+from coordinator.membership.admission import Entry
 from tests.coordinator.candidates import (
     NOW,
     Candidate,

@@ -6,9 +6,9 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator import nonces
-from coordinator.proof import JoinRequest, Verifier
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys import nonces
+from coordinator.membership.proof import JoinRequest, Verifier
 from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, Candidate, make_certificate
 
 VERIFIER = Verifier(NONCE_KEY, frozenset({SERVER}))

@@ -4,21 +4,13 @@ import sys
 
 import pytest
 
-from coordinator import (
-    affected,
-    catalog,
-    declarations,
-    heartbeat_form,
-    heartbeats,
-    peers,
-    proposals,
-    references,
-    resources,
-    views,
-)
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.resources import Declared, InvalidResources
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog
+from coordinator.database.database import Database
+from coordinator.declared import affected, peers, references, resources, views
+from coordinator.declared.resources import Declared, InvalidResources
+from coordinator.publishing import declarations, proposals
+from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator.candidates import NOW, admit
 from tests.coordinator.reports import body
 

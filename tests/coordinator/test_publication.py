@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import backlog, catalog, documents, heads, situation
-from coordinator.compiler import Audience, Content
-from coordinator.database import Database
-from coordinator.documents import Document
-from coordinator.issue import Unpublishable
-from coordinator.publication import draft
-from coordinator.refusal import Code, Refused
-from coordinator.settings import CLOCK_SKEW_S
-from coordinator.signing_key import SigningKey
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import CLOCK_SKEW_S
+from coordinator.database import catalog, documents
+from coordinator.database.database import Database
+from coordinator.database.documents import Document
+from coordinator.declared.compiler import Audience, Content
+from coordinator.keys.signing_key import SigningKey
+from coordinator.publishing import backlog, heads, published_state
+from coordinator.publishing.publication import draft
+from coordinator.publishing.signing_context import Unpublishable
 from snapshot import envelope
 from snapshot.bundle import RETIRING
 from snapshot.identifiers import Scope
@@ -207,8 +208,8 @@ def test_a_database_with_all_services_in_one_scope_goes_over(database: Database)
     """As they were published before each had its own: the next head lists the new ones, and the old one no more."""
     press = Press.founded(database, "node-a")
     with database.read() as transaction:
-        issue = situation.read_issue(transaction, press.keys, press.settings, press.now)
-        present = situation.read_situations(transaction, ["node-a"])["node-a"]
+        issue = published_state.read_issue(transaction, press.keys, press.settings, press.now)
+        present = published_state.read_situations(transaction, ["node-a"])["node-a"]
         subject = catalog.load(transaction).subjects["node-a"]
     sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
     old = Scope("service_assignment")
@@ -442,7 +443,7 @@ def test_a_higher_epoch_brings_full_snapshots_of_everything(press: Press) -> Non
 
 def test_a_revoked_node_gets_the_head_that_names_it_and_nothing_else(press: Press) -> None:
     """rules K22, K54"""
-    from coordinator import revocation
+    from coordinator.membership import revocation
 
     reader = press.reader().follow()
     revocation.revoke_node(press.database, "node-a", reason="stolen", actor="root", now=press.now)

@@ -5,13 +5,14 @@ import trio.testing
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from coordinator import declarations, heads, publisher, schema
-from coordinator.database import Database
-from coordinator.publisher import Publisher
-from coordinator.settings import Settings
-from coordinator.signing_key import SigningKey
-from coordinator.threads import in_database
-from coordinator.waiting import Board
+from coordinator.base.settings import Settings
+from coordinator.base.threads import in_database
+from coordinator.database import schema
+from coordinator.database.database import Database
+from coordinator.keys.signing_key import SigningKey
+from coordinator.publishing import declarations, heads, publisher
+from coordinator.publishing.board import Board
+from coordinator.publishing.publisher import Publisher
 from tests.coordinator.candidates import NOW, admit
 from tests.coordinator.founding import set_put_back
 from tests.coordinator.publishing import STATE, Press

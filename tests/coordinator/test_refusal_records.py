@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import heartbeats, history, refusal_records, revocation
-from coordinator.database import Database
-from coordinator.documents import Entry
-from coordinator.refusal_records import Standing
+from coordinator.database import audit_log
+from coordinator.database.database import Database
+from coordinator.database.documents import Entry
+from coordinator.membership import revocation
+from coordinator.reports import heartbeats, refusal_records
+from coordinator.reports.refusal_records import Standing
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
@@ -39,7 +41,7 @@ def standing(press: Press) -> list[Standing]:
 
 
 def noted(press: Press) -> list[str]:
-    acts = history.read(press.database, most=1000)
+    acts = audit_log.read(press.database, most=1000)
     return [each.action for each in acts if each.action.startswith("refusal")]
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from coordinator import fleet, refusals, revocation
-from coordinator.database import Database
-from coordinator.explain_scope import explain_scope
-from coordinator.refusals import Figures
+from coordinator.database.database import Database
+from coordinator.fleet import fleet
+from coordinator.fleet.explain_scope import explain_scope
+from coordinator.membership import revocation
+from coordinator.reports import refusals
+from coordinator.reports.refusals import Figures
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import HOUR, STATE, Press
 

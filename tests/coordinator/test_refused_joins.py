@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import api, fleet
-from coordinator.refusal import Code, Refused
-from coordinator.refused_joins import ELSEWHERE, MOST, RefusedJoins, network_of
+from coordinator.api import node_api
+from coordinator.base.refusal import Code, Refused
+from coordinator.fleet import fleet
+from coordinator.membership.refused_joins import ELSEWHERE, MOST, RefusedJoins, network_of
 from tests.coordinator.daemon import TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from wire.client import Call, ClientError
@@ -55,7 +56,7 @@ async def test_strangers_in_all_have_one_budget_beside_that_of_each_address(
     founded: Founded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flood from many addresses; a member renews over its own connection meanwhile."""
-    monkeypatch.setattr(api, "JOINS_IN_ALL_PER_MINUTE", 2)
+    monkeypatch.setattr(node_api, "JOINS_IN_ALL_PER_MINUTE", 2)
     async with running(founded) as at:
         node = await at.admit("node-a")
         stranger = TlsNode(at, "stranger")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from coordinator.settings import DAY
+from coordinator.base.settings import DAY
 from snapshot.ending import Urgency
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator import replicas
+from coordinator.membership import replicas
 from tests.coordinator.candidates import FOUNDING
 from tests.coordinator.daemon import refusal, running
 from tests.coordinator.founding import Founded

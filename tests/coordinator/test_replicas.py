@@ -8,16 +8,18 @@ import pytest
 import trio
 import trio.testing
 
-from coordinator import authority, custody, replicas
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.signing_key import SigningKey
-from coordinator.tokens import key_id_of
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state
+from coordinator.database.database import Database
+from coordinator.keys import keystore
+from coordinator.keys.signing_key import SigningKey
+from coordinator.keys.tokens import key_id_of
+from coordinator.membership import replicas
 from snapshot.bundle import CONFIG
 from tests.coordinator.candidates import FOUNDING, NOW, SERVER, contents
 from tests.coordinator.daemon import Running, TlsNode, running
 from tests.coordinator.founding import Founded
-from tests.coordinator.test_authority import code
+from tests.coordinator.test_cluster_state import code
 from wire.certificate import KeyPair, fingerprint, issue_server, make_authority
 
 OTHER_SERVER = "sha256:" + "2c" * 32
@@ -26,7 +28,7 @@ SECOND = replace(
 )
 
 
-def add(database: Database, founding: authority.Founding = SECOND) -> None:
+def add(database: Database, founding: cluster_state.Founding = SECOND) -> None:
     replicas.add(database, founding, actor="root", now=NOW)
 
 
@@ -36,7 +38,7 @@ def follow(database: Database, name: str, certificate: str, token_key: bytes) ->
 
 def known(database: Database) -> tuple[frozenset[str], dict[str, bytes]]:
     with database.read() as transaction:
-        return authority.server_certificates(transaction), authority.token_keys(transaction)
+        return cluster_state.server_certificates(transaction), cluster_state.token_keys(transaction)
 
 
 def test_another_replica_brings_its_own_keys(cluster: Database) -> None:
@@ -58,7 +60,9 @@ def test_another_replica_brings_its_own_keys(cluster: Database) -> None:
         (replace(SECOND, url="http://coord-2"), Code.BAD_REQUEST),
     ],
 )
-def test_what_is_anothers_is_not_taken_over(cluster: Database, founding: authority.Founding, expected: Code) -> None:
+def test_what_is_anothers_is_not_taken_over(
+    cluster: Database, founding: cluster_state.Founding, expected: Code
+) -> None:
     """rules K26, P28: an id, a token key"""
     before = contents(cluster, "coordinators", "audit")
     assert code(add, cluster, founding) is expected
@@ -144,7 +148,7 @@ async def test_an_exchange_that_fails_leaves_the_present_one(founded: Founded, c
     """A key that does not fit the certificate: it is said, and joins go on as before; nothing else is taken either"""
     async with running(founded) as at:
         before = known(at.daemon.coordinator.database)
-        custody.keep(founded.folder / "keys", CONFIG, SigningKey.generate())
+        keystore.keep(founded.folder / "keys", CONFIG, SigningKey.generate())
         (founded.folder / "server.key").write_bytes(b"no key")
         os.kill(os.getpid(), signal.SIGHUP)
         said = ""

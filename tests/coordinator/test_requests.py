@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import requests
-from coordinator.refusal import Code, Refused, bounded
-from coordinator.requests import MAX_DEPTH, Member, is_text
+from coordinator.base import requests
+from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.requests import MAX_DEPTH, Member, is_text
 
 TEXT = st.text(max_size=20).filter(lambda text: "\0" not in text)
 JSON = st.recursive(

@@ -8,10 +8,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from coordinator import resource_page, resources
-from coordinator.kinds import KINDS, Node, Organization, Selector, Service, restore
-from coordinator.references import faults_of
-from coordinator.resources import InvalidResources, Problem
+from coordinator.declared import resource_page, resources
+from coordinator.declared.kinds import KINDS, Node, Organization, Selector, Service, restore
+from coordinator.declared.references import faults_of
+from coordinator.declared.resources import InvalidResources, Problem
 
 GOOD = """\
 kind: Cluster
@@ -285,7 +285,7 @@ def test_a_resource_is_declared_once() -> None:
 def test_the_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "resources.md"
     assert page.read_text() == resource_page.page(), (
-        "write docs/resources.md again from coordinator.resource_page.page()"
+        "write docs/resources.md again from coordinator.declared.resource_page.page()"
     )
     assert all(f"## {kind.KIND}" in resource_page.page() for kind in KINDS)
     assert Service.ABOUT in resource_page.page()

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from hypothesis import example, given
 
-from coordinator import resources, value_shapes
-from coordinator.kinds import BY_NAME, KINDS
-from coordinator.last_read import LastRead
-from coordinator.resources import InvalidResources
+from coordinator.declared import resources, value_shapes
+from coordinator.declared.apply_cache import LastRead
+from coordinator.declared.kinds import BY_NAME, KINDS
+from coordinator.declared.resources import InvalidResources
 
 NAMES = ["password", "secret_ref", "kty", "d", "api_key", "query_grants", "organization_id", "AKIAIOSFODNN7EXAMPLE"]
 ODD = ["0", "1", "8080", "-1", "a/b", "~", "", "env:X", "nocolon", "https://u:p@h", "\u0663", "\ud800", "\0", "\x1b"]

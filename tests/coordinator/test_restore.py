@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import backup, configuration, database_copy, restore
-from coordinator.refusal import Code, Refused
-from coordinator.restore import NOTE
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import database_copy
 from coordinator.run import build
+from coordinator.setup import backup, configuration, restore
+from coordinator.setup.restore import NOTE
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_backup import made, refusal, to
 from tests.coordinator.test_initialise import tree

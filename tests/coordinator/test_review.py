@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator import signer
-from coordinator.issue import Unpublishable
-from coordinator.review import review
-from coordinator.signer import Document
+from coordinator.keys import signer
+from coordinator.keys.signer import Document
+from coordinator.publishing.review import review
+from coordinator.publishing.signing_context import Unpublishable
 from snapshot.manifest import Revocations
 from tests.fakes.cluster import HOUR, NOW, Cluster, key
 

@@ -2,9 +2,12 @@
 
 import pytest
 
-from coordinator import declarations, received, revocation, revoked
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import revocations
+from coordinator.database.database import Database
+from coordinator.membership import revocation
+from coordinator.publishing import declarations
+from coordinator.trust import trust_import
 from tests.coordinator.bundles import Bundles
 from tests.coordinator.candidates import NOW, admit, contents
 
@@ -32,7 +35,7 @@ SLIPS = [
 @pytest.fixture
 def declared(cluster: Database) -> Database:
     declarations.apply(cluster, {"state.yaml": STATE}, actor="root", now=NOW)
-    received.add_trust_bundle(cluster, Bundles(NOW).next(), actor="root", now=NOW)
+    trust_import.add_trust_bundle(cluster, Bundles(NOW).next(), actor="root", now=NOW)
     return cluster
 
 
@@ -52,7 +55,7 @@ def test_a_slip_of_the_pen_is_no_revocation(declared: Database, category: str, v
     assert there in refused.remedy and "--unknown" in refused.remedy
     revocation.revoke(declared, category, value, unknown=True, **HOW)
     with declared.read() as transaction:
-        assert revoked.manifest(transaction)[category] == [value]
+        assert revocations.manifest(transaction)[category] == [value]
     assert refusal(declared, category, value).code is Code.REVOKED
 
 
@@ -82,7 +85,7 @@ def test_what_there_is_needs_no_further_word(declared: Database, category: str, 
 
 def test_a_key_of_the_bundle_is_known(cluster: Database) -> None:
     bundles = Bundles(NOW)
-    received.add_trust_bundle(cluster, bundles.next(), actor="root", now=NOW)
+    trust_import.add_trust_bundle(cluster, bundles.next(), actor="root", now=NOW)
     revocation.revoke(cluster, "key_ids", bundles.config.key_id, **HOW)
 
 

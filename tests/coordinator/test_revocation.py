@@ -2,10 +2,11 @@
 
 import pytest
 
-from coordinator import admission, catalog, revocation, revoked
-from coordinator.admission import Entry
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog, revocations
+from coordinator.database.database import Database
+from coordinator.membership import admission, revocation
+from coordinator.membership.admission import Entry
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
 from tests.documented_commands import fault
 
@@ -21,7 +22,7 @@ def code(act, *arguments, **options) -> Code:
 
 def manifest(database: Database):
     with database.read() as transaction:
-        return revoked.manifest(transaction)
+        return revocations.manifest(transaction)
 
 
 def generations(database: Database) -> dict[str, int]:

@@ -2,11 +2,14 @@
 
 import pytest
 
-from coordinator import declarations, fleet, heartbeats, revocation, roster
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.selection import Selection, labels_of
-from coordinator.settings import Settings
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database.database import Database
+from coordinator.declared.selection import Selection, labels_of
+from coordinator.fleet import fleet, roster
+from coordinator.membership import revocation
+from coordinator.publishing import declarations
+from coordinator.reports import heartbeats
 from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publications import basis, document, publication, publish

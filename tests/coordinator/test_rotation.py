@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from coordinator.ceremony import Remove, Retire, Revoke
-from coordinator.refusal import Refused
-from coordinator.rotation import ADD, REMOVE, RETIRE, Dates, Step, steps
+from coordinator.base.refusal import Refused
+from coordinator.trust.ceremony import Remove, Retire, Revoke
+from coordinator.trust.rotation import ADD, REMOVE, RETIRE, Dates, Step, steps
 from snapshot.bundle import CONFIG, ROOT
 from tests.coordinator.ceremonies import ROLLOUT_S, YEARS, Ceremonies
 from tests.fakes.cluster import DAY

@@ -16,8 +16,8 @@ import trio
 import trio.testing
 
 from coordinator import run
-from coordinator.refusal import Code, Refused
-from coordinator.signing_key import UnusableKeyError
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys.signing_key import UnusableKeyError
 from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.fakes.ports import held_port
@@ -71,7 +71,7 @@ def test_it_serves_until_it_is_told_to_end(founded: Founded) -> None:
 
 
 FAULT = """
-from coordinator import declarations
+from coordinator.publishing import declarations
 def broken(database, declared, **how):
     kept = declared
     raise RuntimeError("what went wrong")
@@ -371,15 +371,16 @@ async def test_metrics_say_what_goes_on(founded: Founded) -> None:
 
 async def test_new_keys_are_read_on_a_signal(founded: Founded) -> None:
     """rules S36: the new key signs as soon as the bundle says so."""
-    from coordinator import custody, documents
-    from coordinator.signing_key import SigningKey
+    from coordinator.database import documents
+    from coordinator.keys import keystore
+    from coordinator.keys.signing_key import SigningKey
     from snapshot.bundle import CONFIG
 
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
         await follower.sync()
         new = SigningKey.generate()
-        custody.keep(founded.folder / "keys", CONFIG, new)
+        keystore.keep(founded.folder / "keys", CONFIG, new)
         os.kill(os.getpid(), signal.SIGHUP)
         bundle = founded.bundles.next(keys=(founded.config, new))
         await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})

@@ -6,13 +6,14 @@ import psycopg
 import pytest
 import trio
 
-from coordinator import replicas, signer, signing_key
-from coordinator.authority import Founding
-from coordinator.database import Database
-from coordinator.signing_key import SigningKey
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database
+from coordinator.keys import signer, signing_key
+from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import replicas
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
-from tests.coordinator.test_put_back import again, nodes_of_tomorrow, raise_epoch, show
+from tests.coordinator.test_restored_backup import again, nodes_of_tomorrow, raise_epoch, show
 
 
 def text(follower: Follower, scope: str) -> bytes:

@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from coordinator.refusal import Code, Refused
-from coordinator.settings import DAY, Settings
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import DAY, Settings
 
 RANGED = [each for each in fields(Settings) if "least" in each.metadata]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.database import Database
-from coordinator.settings import Settings
-from coordinator.signatures import Signer, signers
-from coordinator.signing_key import SigningKey
+from coordinator.base.settings import Settings
+from coordinator.database.database import Database
+from coordinator.keys.signing_key import SigningKey
+from coordinator.trust.signatures import Signer, signers
 from tests.coordinator.candidates import CLUSTER
 from tests.coordinator.publishing import Press
 

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from coordinator import signer
-from coordinator.signer import Base, Claims, Document
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, envelope, manifest
 from snapshot.container import ChunkParts
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator import signing_key
-from coordinator.signing_key import SigningKey, UnusableKeyError
+from coordinator.keys import signing_key
+from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from snapshot.signature import key_id, verify_signature
 
 PASSPHRASE = b"correct horse"

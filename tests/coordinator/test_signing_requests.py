@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator import signing_requests
-from coordinator.ceremony import Add, Carry, RaiseEpoch
-from coordinator.refusal import Code, Refused
-from coordinator.signing_requests import SigningRequest
+from coordinator.base.refusal import Code, Refused
+from coordinator.trust import signing_requests
+from coordinator.trust.ceremony import Add, Carry, RaiseEpoch
+from coordinator.trust.signing_requests import SigningRequest
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder

@@ -5,11 +5,13 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from coordinator import admission, catalog, membership, revocation, schema, upkeep
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.settings import Settings
-from coordinator.tokens import Several
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database import catalog, schema
+from coordinator.database.database import Database
+from coordinator.keys.tokens import Several
+from coordinator.membership import admission, membership, revocation
+from coordinator.runtime import retention
 from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, token_for
 from tests.coordinator.refusals import refused
 
@@ -137,7 +139,7 @@ def test_each_join_is_written_down_with_its_token(cluster: Database) -> None:
 
 def test_uses_go_with_their_token(cluster: Database) -> None:
     join(cluster, Candidate("gw-1"), several(cluster, 2))
-    gone = upkeep.trim(cluster, now=NOW + 10_000, settings=Settings())
+    gone = retention.trim(cluster, now=NOW + 10_000, settings=Settings())
     assert (gone["tokens"], gone["token_uses"]) == (1, 1)
 
 

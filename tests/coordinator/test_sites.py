@@ -1,10 +1,12 @@
 """Sites: `init` makes one, the others exist while they are declared (rules K12, K13, K21; seed 002)."""
 
-from coordinator import admission, authority, catalog, declarations, revocation
-from coordinator.admission import Entry
-from coordinator.database import Database
-from coordinator.refusal import Code
-from coordinator.resources import InvalidResources, Problem
+from coordinator.base.refusal import Code
+from coordinator.database import catalog, cluster_state
+from coordinator.database.database import Database
+from coordinator.declared.resources import InvalidResources, Problem
+from coordinator.membership import admission, revocation
+from coordinator.membership.admission import Entry
+from coordinator.publishing import declarations
 from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join
 from tests.coordinator.refusals import refused
 
@@ -20,7 +22,7 @@ def apply(database: Database, text: str, **options) -> declarations.Plan:
 
 def generations(database: Database) -> dict[str, int]:
     with database.read() as transaction:
-        return authority.site_generations(transaction)
+        return cluster_state.site_generations(transaction)
 
 
 def token(database: Database, now: float = NOW, **given) -> admission.Claims:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.checkin import Mark
-from coordinator.standing_refusals import LastRefused, Offer, Refusal, Said, follow, offer
+from coordinator.reports.checkin import Mark
+from coordinator.reports.standing_refusals import LastRefused, Offer, Refusal, Said, follow, offer
 
 HAS, DECLARED, ELSE = (f"sha256:{letter * 64}" for letter in "abc")
 SIX, SEVEN = Mark(1, 6, HAS), Mark(1, 7, DECLARED)

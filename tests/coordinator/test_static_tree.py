@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.source import bundle_file, document_place, head_place, increment_place
-from coordinator import static_tree
-from coordinator.database import Database
-from coordinator.refusal import Code, Refused
-from coordinator.static_tree import Written
+from agent.sources.source import bundle_file, document_place, head_place, increment_place
+from coordinator.base.refusal import Code, Refused
+from coordinator.database.database import Database
+from coordinator.publishing import static_tree
+from coordinator.publishing.static_tree import Written
 from snapshot.container import ChunkParts
 from snapshot.manifest import parse_head
 from tests.coordinator.publishing import Press

@@ -4,7 +4,7 @@ import threading
 
 import trio
 
-from coordinator.threads import in_database
+from coordinator.base.threads import in_database
 
 
 async def test_calls_run_one_at_a_time_off_the_loop() -> None:

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from coordinator import tokens
-from coordinator.refusal import Code, Refused
-from coordinator.tokens import Claims, Pins, TokenRecord
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys import tokens
+from coordinator.keys.tokens import Claims, Pins, TokenRecord
 from tests.coordinator.candidates import NOW, TOKEN_KEY
 
 KID = tokens.key_id(TOKEN_KEY.public_key())

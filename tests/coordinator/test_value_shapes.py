@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import resources, value_shapes
-from coordinator.refusal import Code, Refused
-from coordinator.resources import InvalidResources
-from coordinator.value_shapes import families_in, load, shipped, unbounded
+from coordinator.base.refusal import Code, Refused
+from coordinator.declared import resources, value_shapes
+from coordinator.declared.resources import InvalidResources
+from coordinator.declared.value_shapes import families_in, load, shipped, unbounded
 from tests.pages import secret_rates
 from tests.secret_corpus import CONTEXTS, HARMLESS, SECRETS, samples
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from coordinator import parts, views
-from coordinator.kinds import (
+from coordinator.declared import sharding, views
+from coordinator.declared.kinds import (
     Cluster,
     DegradedModePolicy,
     Node,
@@ -21,7 +21,7 @@ from coordinator.kinds import (
     ServiceEndpoint,
     StorageEndpoint,
 )
-from coordinator.model import Model, selects
+from coordinator.declared.model import Model, selects
 from snapshot import canonical
 from snapshot.identifiers import Scope, is_section_name
 from snapshot.roles import ROLES, allowed_scope_types
@@ -223,13 +223,13 @@ def test_certificates_in_a_directory_are_no_secrets() -> None:
 def test_the_parts_of_a_map() -> None:
     """format.md 10: fixed, so an entry never moves; 20,000 routes stay far below a section's bound."""
     entries = {f"route-{number}": {"match": "x" * 130} for number in range(20_000)}
-    sections = parts.split("routes", entries)
-    assert len(sections) == parts.PARTS
+    sections = sharding.split("routes", entries)
+    assert len(sections) == sharding.PARTS
     assert max(len(canonical.dumps(each)) for each in sections.values()) < 1 << 19
-    smaller = parts.split("routes", dict(list(entries.items())[:100]))
+    smaller = sharding.split("routes", dict(list(entries.items())[:100]))
     assert all(set(each) <= set(sections[name]) for name, each in smaller.items())
     assert ids(sections, "routes") == set(entries)
-    assert parts.split("routes", {}) == {}
+    assert sharding.split("routes", {}) == {}
 
 
 def shuffled(mapping):

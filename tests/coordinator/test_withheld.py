@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import situation, withheld
-from coordinator.compiler import Audience
-from coordinator.database import Database
-from coordinator.situation import Held
+from coordinator.database.database import Database
+from coordinator.declared.compiler import Audience
+from coordinator.publishing import published_state, withheld
+from coordinator.publishing.published_state import Held
 from snapshot.holder import Holder
 from snapshot.manifest import Revocations
 from tests.coordinator.publishing import Press
@@ -21,7 +21,7 @@ def held(database: Database) -> dict[str, Held]:
     press = Press.founded(database, "node-a", "node-b")
     press.publish()
     with database.read() as transaction:
-        found = situation.read_situations(transaction, ["node-a"])["node-a"].held
+        found = published_state.read_situations(transaction, ["node-a"])["node-a"].held
         for one in found.values():
             for name in one.sections:
                 one.read(name)  # the reader remembers what it has read

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import trio
 from trio.testing import MockClock
 
-from agent.moment import Reading
-from agent.threads import Threads
-from store.timefloor import Boot
+from agent.base.guarded_clock import Reading
+from agent.base.threads import Threads
+from store.base.timefloor import Boot
 from tests.fakes.cluster import NOW
 
 # Loopback delivers within send(), so that when all tasks wait nothing is under way.

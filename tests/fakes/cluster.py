@@ -18,9 +18,9 @@ from functools import cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator import signer
-from coordinator.signer import Base, Claims, Document
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, patch
 from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, CONFIG, REVOKED, ROOT, parse_keys

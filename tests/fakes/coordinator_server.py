@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from coordinator.signer import Document
+from coordinator.keys.signer import Document
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster, key

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from coordinator.signer import Document
-from coordinator.signing_key import SigningKey
+from coordinator.keys.signer import Document
+from coordinator.keys.signing_key import SigningKey
 from snapshot.signature import pae
 
 

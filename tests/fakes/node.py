@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from coordinator.signer import Document
+from coordinator.keys.signer import Document
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, encode
 from snapshot.envelope import RECOVERY, Envelope

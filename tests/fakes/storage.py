@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from agent.source import bundle_file, document_place, head_place
+from agent.sources.source import bundle_file, document_place, head_place
 from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
 from wire.limits import REMOTE

@@ -9,7 +9,7 @@ repair(server)          docs/keys.md, "Every key but the roots": two ceremonies,
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator import signer
+from coordinator.keys import signer
 from snapshot.bundle import CONFIG, REVOKED
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations, ScopeVersion

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from store.check import check
+from store.fsck.check import check
 from tests.faults.worker import judge, work
 from tests.store.cluster import CLUSTER
 
@@ -111,7 +111,7 @@ def test_every_system_call_fails_once(tmp_path, cluster, keys, call, error):
     """rules L35: the kernel says no, active stays"""
     origin = tmp_path / "origin"
     work(origin, cluster, lambda text: None, stop_at=2)
-    program = ONE.replace("work(", "from store.errors import StoreError\ntry:\n    work(").replace(
+    program = ONE.replace("work(", "from store.base.errors import StoreError\ntry:\n    work(").replace(
         "stop_at=3)", "stop_at=3)\nexcept StoreError as error:\n    print(error.fault)"
     )
     for at in range(1, 100):

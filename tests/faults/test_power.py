@@ -17,8 +17,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from store.check import check
-from store.errors import StoreError, StoreFault
+from store.base.errors import StoreError, StoreFault
+from store.fsck.check import check
 from tests.faults.worker import judge
 from tests.store.cluster import CLUSTER
 

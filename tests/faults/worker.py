@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from coordinator import signing_key
-from coordinator.signer import section_bytes
-from store import environment
-from store.disk import Disk
-from store.errors import StoreError
+from coordinator.keys import signing_key
+from coordinator.keys.signer import section_bytes
+from store.base import environment
+from store.base.disk import Disk
+from store.base.errors import StoreError
 from tests.store.cluster import BOOT, NOW, Cluster, Node
 
 SCOPES = ("qos_policy", "route_policy")
@@ -64,7 +64,7 @@ def activate(node, version):
 
 
 def step(node, scope, version, held):
-    from coordinator import signer
+    from coordinator.keys import signer
     from snapshot.manifest import Change
 
     base = type("Base", (), {"envelope": held.envelope, "state": held.sections})

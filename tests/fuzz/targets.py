@@ -6,7 +6,7 @@ Where the fault of interest lies behind the signatures, the bytes are signed fir
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from coordinator.signer import Document, entry_of
+from coordinator.keys.signer import Document, entry_of
 from snapshot import canonical, secrets
 from snapshot.canonical import NotCanonical, Parsed
 from snapshot.envelope import KINDS, parse

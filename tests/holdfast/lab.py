@@ -10,7 +10,10 @@ import trio
 from tests.agent.lab import Periphery
 from tests.citations import ROOT
 
-MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast.command import main; main(prog_name='holdfast')"
+MAIN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from holdfast.node.command import main; main(prog_name='holdfast')"
+)
 NOBODY = Path("/nonexistent/agent.sock")
 
 

@@ -56,10 +56,10 @@ class Lab:
         return self.folder / "roots"
 
     def ctl(self, *arguments: object, stdin: str = "") -> Ran:
-        return self._run("holdfast.operator", arguments, stdin)
+        return self._run("holdfast.ctl.operator", arguments, stdin)
 
     def holdfast(self, *arguments: object) -> Ran:
-        return self._run("holdfast.command", arguments, "")
+        return self._run("holdfast.node.command", arguments, "")
 
     def _run(self, module: str, arguments: tuple[object, ...], stdin: str) -> Ran:
         environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(self.socket), "PYTHONPATH": str(ROOT)}

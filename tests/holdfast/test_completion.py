@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.notifiers import Watching
-from agent.services import Service
+from agent.services.notifiers import Watching
+from agent.services.services import Service
 from tests.agent.lab import serving
 from tests.holdfast.lab import arguments, environment
 

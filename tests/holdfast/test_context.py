@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.context import BadContext, load
+from holdfast.node.context import BadContext, load
 from snapshot.container import ChunkParts
 from snapshot.manifest import Revocations
 from snapshot.reasons import Reason, Rejected

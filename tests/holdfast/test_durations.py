@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.durations import in_words, read, until
+from holdfast.terminal.durations import in_words, read, until
 
 
 @pytest.mark.parametrize(("seconds", "words"), [

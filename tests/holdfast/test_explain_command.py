@@ -2,7 +2,7 @@
 
 import json
 
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.chunks import Chunks
-from holdfast.import_order import in_order
+from agent.base.byte_source import Chunks
+from holdfast.node.import_order import in_order
 from snapshot.reasons import Rejected
 from tests.agent.bench import bench
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import trio
 
-from holdfast.meanings import JOIN_REMEDIES
+from holdfast.node.explanations import JOIN_REMEDIES
 from tests.fakes.coordinator_server import TOKEN
 from tests.fakes.watched import until_there
 from tests.holdfast.lab import arguments, environment, holdfast

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.configuration import ConfigurationError, parse
-from holdfast.join_plan import DisagreesError, plan
+from agent.config.configuration import ConfigurationError, parse
+from holdfast.node.join_plan import DisagreesError, plan
 from tests.citations import ROOT
 from tests.wire.test_invitation import GOOD, HASH
 

@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.meanings import ANSWERS, CAUSES
+from holdfast.node.explanations import ANSWERS, CAUSES
 from snapshot.degraded import Facts
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.operator import COMMANDS, main
-from holdfast.operator_place import Socket
-from holdfast.operator_socket import DIFFERENT, NOT_FOUND, NOT_WRITTEN, REFUSED, UNANSWERED, UNCONFIRMED
+from holdfast.ctl.endpoint import Socket
+from holdfast.ctl.operator import COMMANDS, main
+from holdfast.ctl.socket import DIFFERENT, NOT_FOUND, NOT_WRITTEN, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import ROOT, Lab, running
 
 NODES = """
@@ -31,7 +31,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def test_no_command_is_loaded_before_it_is_called() -> None:
     """The daemon's and the database's libraries are not waited for by --help."""
-    code = "import sys, holdfast.operator; print(*sys.modules)"
+    code = "import sys, holdfast.ctl.operator; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert {"sqlalchemy", "rich", "httpx", "coordinator"}.isdisjoint(ran.stdout.split())
 
@@ -41,7 +41,7 @@ def test_no_command_waits_for_what_it_may_not_need() -> None:
     modules = sorted({module for module, _ in COMMANDS.values()})
     code = f"import importlib, sys; [importlib.import_module(each) for each in {modules}]; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    unneeded = {"sqlalchemy", "alembic", "coordinator.database", "trio", "structlog"}
+    unneeded = {"sqlalchemy", "alembic", "coordinator.database.database", "trio", "structlog"}
     assert unneeded.isdisjoint(ran.stdout.split())
 
 
@@ -127,7 +127,7 @@ def test_an_answer_that_nobody_takes_is_no_refusal(lab: Lab, into: str | None, s
         reader, output = os.pipe()
         os.close(reader)
     node = f"unheard-{status}"
-    command = [sys.executable, "-c", "from holdfast.operator import main; main(prog_name='holdfastctl')"]
+    command = [sys.executable, "-c", "from holdfast.ctl.operator import main; main(prog_name='holdfastctl')"]
     environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(lab.socket)}
     ran = subprocess.run(
         [*command, "allow", "add", node], stdout=output, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,

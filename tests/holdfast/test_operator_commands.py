@@ -6,7 +6,8 @@ import shlex
 import click
 import pytest
 
-from holdfast import command, operator
+from holdfast.ctl import operator
+from holdfast.node import command
 from tests.holdfast.operator_lab import ROOT
 
 GUIDE = ROOT / "docs" / "keys.md"

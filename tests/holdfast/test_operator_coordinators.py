@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.operator_socket import NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
+from holdfast.ctl.socket import NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, running
 from wire.certificate import Certificate, fingerprint
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator.resources import InvalidResources, Problem
-from holdfast import declared_files, operator_apply
-from holdfast.operator_socket import REFUSED
+from coordinator.declared.resources import InvalidResources, Problem
+from holdfast.ctl import apply, declared_files
+from holdfast.ctl.socket import REFUSED
 
 TEXT = "kind: Organization\nid: a\n"
 
@@ -173,7 +173,7 @@ def test_what_this_user_may_not_read(name: str) -> None:
 def test_nothing_is_asked_of_the_coordinator_then(place: Path, tmp_path: Path) -> None:
     """No socket is there to be asked: the files are judged first."""
     dangling(place / "b.yaml")
-    for command in (operator_apply.apply, operator_apply.diff):
+    for command in (apply.apply, apply.diff):
         ran = CliRunner().invoke(command, ["-f", str(place), "--prune", "--socket", str(tmp_path / "none")])
         assert ran.exit_code == REFUSED
         assert f"{place}/b.yaml:1: (file): a link to gone.yaml" in ran.output

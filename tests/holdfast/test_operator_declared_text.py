@@ -3,9 +3,9 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coordinator import resources, yaml_source
-from coordinator.kinds import Node, Selector, Service
-from holdfast import declared_text
+from coordinator.declared import resources, yaml_source
+from coordinator.declared.kinds import Node, Selector, Service
+from holdfast.ctl import declared_text
 from tests.coordinator.models import resource_sets
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.operator_socket import NOT_FOUND, REFUSED
+from holdfast.ctl.socket import NOT_FOUND, REFUSED
 from tests.holdfast.operator_lab import Lab, running
 
 FABRIC = """

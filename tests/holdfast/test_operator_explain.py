@@ -5,8 +5,8 @@ from copy import deepcopy
 
 import pytest
 
-from coordinator import explain_scope, holders
-from holdfast.operator_explain import STANDINGS, STANDS, _place, _render_one, _render_value
+from coordinator.fleet import explain_scope, holders
+from holdfast.ctl.explain import STANDINGS, STANDS, _place, _render_one, _render_value
 from tests.holdfast.operator_lab import running
 
 SIGNER = {

@@ -1,6 +1,6 @@
 """`holdfastctl fleet`, for people: who has refused what, and until when it goes on with what."""
 
-from holdfast.operator_fleet import _render_fleet
+from holdfast.ctl.fleet import _render_fleet
 
 REFUSED = {
     "node_id": "gateway",

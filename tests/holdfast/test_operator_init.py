@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.configuration import OPTIONAL, TABLES
-from holdfast.operator_socket import REFUSED
+from coordinator.setup.configuration import OPTIONAL, TABLES
+from holdfast.ctl.socket import REFUSED
 from tests.holdfast.operator_lab import Lab
 
 

@@ -1,6 +1,6 @@
 """`holdfastctl nodes`: what a node has told of itself, for people and for scripts."""
 
-from holdfast.operator_nodes import _render_events
+from holdfast.ctl.nodes import _render_events
 from tests.holdfast.operator_lab import running
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.operator_socket import REFUSED, UNANSWERED, UNCONFIRMED
+from holdfast.ctl.socket import REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, Ran, running
 from wire.certificate import Certificate, make_authority, pem_to_der
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.operator_socket import REFUSED, UNCONFIRMED
+from holdfast.ctl.socket import REFUSED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, Ran, running
 
 

@@ -5,8 +5,10 @@ import time
 import pytest
 from sqlalchemy import insert
 
-from coordinator import authority, declarations, heartbeats, schema
-from coordinator.database import Database
+from coordinator.database import cluster_state, schema
+from coordinator.database.database import Database
+from coordinator.publishing import declarations
+from coordinator.reports import heartbeats
 from tests.coordinator.reports import heartbeat
 from tests.holdfast.operator_lab import Lab
 
@@ -32,7 +34,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory):
     with database.change(actor="root", now=time.time()) as transaction:
         transaction.run(insert(schema.nodes), rows)
         transaction.audit("test", "members")
-        authority.raise_revision(transaction)
+        cluster_state.raise_revision(transaction)
     for minutes in (20, 15, 10, 5):
         state = "degraded" if minutes == 10 else "active"
         said = [heartbeat(node_id, interval_s=600, state=state) for node_id in ids[:2]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.placing import CannotPlaceError, Placed, place
+from holdfast.node.placing import CannotPlaceError, Placed, place
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from agent.health_rows import REVOKED_ROW
-from store.enrolment import Enrolment
-from store.tables import Name
+from agent.state.health_rows import REVOKED_ROW
+from store.base.enrolment import Enrolment
+from store.base.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from wire.certificate import make_identity
 
@@ -30,7 +30,7 @@ def node(tmp_path):
 
 
 def ran(node, *arguments, typed=""):
-    program = "from holdfast.store_command import command; command()"
+    program = "from holdfast.node.store_command import command; command()"
     command = [sys.executable, "-W", "error", "-c", program, "reset-identity", "--root", str(node.path), *arguments]
     return subprocess.run(command, capture_output=True, text=True, input=typed, check=False)
 

@@ -13,8 +13,8 @@ import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.shown import json_shown, say, shown, shown_in
-from store.records import Rejection
+from holdfast.terminal.shown import json_shown, say, shown, shown_in
+from store.base.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.fakes.hostile import relay
 from tests.holdfast.lab import arguments, environment, holdfast

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast.starting import START_S, may_come, wait_for
+from holdfast.terminal.starting import START_S, may_come, wait_for
 
 
 @pytest.fixture

@@ -16,16 +16,16 @@ import trio
 from click.testing import CliRunner
 from rich.console import Console
 
-from agent.notifiers import Told
-from agent.services import Service
-from holdfast.agent_options import AGENT_DOWN
+from agent.services.notifiers import Told
+from agent.services.services import Service
 from holdfast.client import unix_seconds
-from holdfast.command import main
-from holdfast.meanings import CAUSES, JOIN_REMEDIES
-from holdfast.status_screen import problems_of, screen
+from holdfast.node.agent_options import AGENT_DOWN
+from holdfast.node.command import main
+from holdfast.node.explanations import CAUSES, JOIN_REMEDIES
+from holdfast.node.status_screen import problems_of, screen
 from snapshot.degraded import Facts
 from snapshot.identifiers import HEAD, format_time
-from store.records import Rejection
+from store.base.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import arguments, environment, holdfast
 

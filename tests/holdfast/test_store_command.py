@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from holdfast import store_root
+from holdfast.node import store_root
 from snapshot.container import ChunkParts
 from snapshot.verify import AlreadyApplied, verify
-from store.disk import Disk
-from store.environment import Environment
-from store.layout import Root
+from store.base.disk import Disk
+from store.base.environment import Environment
+from store.base.layout import Root
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.store.dying import in_a_child
 
@@ -29,7 +29,7 @@ def node(tmp_path):
 
 
 def ran(node, *arguments, **more):
-    program = "from holdfast.store_command import command; command()"
+    program = "from holdfast.node.store_command import command; command()"
     command = [sys.executable, "-c", program, *arguments[:1], "--root", str(node.path), *arguments[1:]]
     return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import trio
 
-from agent import configuration, run
-from agent.clock import SystemClock
-from agent.moment import Reading
+from agent import run
+from agent.base.clock import SystemClock
+from agent.base.guarded_clock import Reading
+from agent.config import configuration
 
 
 class ShiftedClock:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from coordinator import resources, views
-from coordinator.compiler import Content, compile_scope
-from coordinator.increments import changes
-from coordinator.kinds import Node, Route, RouteMatch, Service
-from coordinator.model import MemberEntry, Model
-from holdfast import declared_files
+from coordinator.declared import resources, views
+from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.increments import changes
+from coordinator.declared.kinds import Node, Route, RouteMatch, Service
+from coordinator.declared.model import MemberEntry, Model
+from holdfast.ctl import declared_files
 from snapshot import canonical
 from snapshot.identifiers import Scope
 from tests.citations import ROOT

@@ -9,9 +9,10 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from agent import configuration, run
-from agent.configuration import Settings
-from agent.node import Node
+from agent import run
+from agent.config import configuration
+from agent.config.configuration import Settings
+from agent.state.node import Node
 from snapshot import canonical
 from tests.fakes.clock import FakeClock, threads
 from tests.fakes.cluster import CLUSTER_ID, HOUR, NODE_ID, Cluster

@@ -7,11 +7,11 @@ from dataclasses import fields
 
 import yaml
 
-from agent import configuration as agents
-from coordinator import configuration as coordinators
-from coordinator import resources as declared
-from store.journal import MOST_EVENTS
-from store.quarantine import MOST_BYTES, MOST_COPIES
+from agent.config import configuration as agents
+from coordinator.declared import resources as declared
+from coordinator.setup import configuration as coordinators
+from store.base.journal import MOST_EVENTS
+from store.fsck.quarantine import MOST_BYTES, MOST_COPIES
 from tests.citations import ROOT
 from tests.documented_commands import fault
 from tests.source import PACKAGES

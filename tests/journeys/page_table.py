@@ -163,7 +163,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfast join", Runs(before=token_brought)),
         ("holdfastctl explain gateway", Runs()),
         ("holdfastctl fleet", Runs()),
-        ("holdfastctl due", Runs(prints="holdfast/operator_due.py")),
+        ("holdfastctl due", Runs(prints="holdfast/ctl/due.py")),
         ("7 6 * * *", Reads(cron)),
         ("node     scope  ", Elsewhere("tests/holdfast/test_operator_fleet.py", "has refused")),
         ("holdfastctl trust show", Runs()),

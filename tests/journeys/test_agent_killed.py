@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from snapshot import canonical
-from store.check import check
+from store.fsck.check import check
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer

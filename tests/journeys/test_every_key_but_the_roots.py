@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 import trio
 
-from holdfast.import_order import ESTABLISHING
+from holdfast.node.import_order import ESTABLISHING
 from snapshot import canonical
-from store.check import check
-from store.pending import MOST_SLOTS
+from store.base.pending import MOST_SLOTS
+from store.fsck.check import check
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, DAY, HOUR, NODE_ID, key
 from tests.fakes.storage import StorageServer

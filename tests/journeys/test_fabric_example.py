@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from coordinator import views
-from coordinator.compiler import compile_scope
+from coordinator.declared import views
+from coordinator.declared.compiler import compile_scope
 from snapshot.roles import ROLES
 from tests.citations import ROOT
 from tests.journeys import fabric

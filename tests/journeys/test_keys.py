@@ -15,9 +15,10 @@ from urllib.parse import quote
 import pytest
 import trio
 
-from coordinator import custody, signing_requests
-from coordinator.ports import Ports
-from coordinator.trusted import Trust
+from coordinator.keys import keystore
+from coordinator.setup.ports import Ports
+from coordinator.trust import signing_requests
+from coordinator.trust.bundle_content import Trust
 from snapshot.bundle import ROOT
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.manifest import ScopeVersion
@@ -195,7 +196,7 @@ def sign_elsewhere(lab: Lab, request: Path, machines: list[Path]) -> None:
 def keys_moved_away(lab: Lab) -> list[Path]:
     """Each root key to a machine of its own; none is left where the coordinator is."""
     machines = []
-    for number, path in enumerate(custody.files(lab.roots, ROOT)):
+    for number, path in enumerate(keystore.files(lab.roots, ROOT)):
         machine = lab.folder / f"machine-{number}"
         machine.mkdir(mode=0o700)
         path.rename(machine / path.name)

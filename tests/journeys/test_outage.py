@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import trio
 
-from agent import local, upstream
-from agent.node import Node
-from agent.start import Opened, open_store
-from agent.threads import Threads
+from agent import upstream
+from agent.base.threads import Threads
+from agent.enrolment.start import Opened, open_store
+from agent.local import local
+from agent.state.node import Node
 from agent.upstream import Upstream
 from tests.fakes.clock import threads
 from tests.fakes.cluster import HOUR

@@ -17,9 +17,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from agent import configuration, run, validators
-from agent.node import Node
-from agent.plan import plan
+from agent import run
+from agent.config import configuration
+from agent.services import validators
+from agent.state.node import Node
+from agent.state.plan import plan
 from snapshot import canonical
 from snapshot.identifiers import parse_time
 from tests.coordinator.daemon import Running, running

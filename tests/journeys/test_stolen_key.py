@@ -3,13 +3,13 @@
 import pytest
 import trio
 
-from agent.chunks import Chunks
-from agent.source import Kind
+from agent.base.byte_source import Chunks
+from agent.sources.source import Kind
 from snapshot.bundle import REVOKED
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD, format_time
-from store.errors import StoreError
-from store.pending import MOST_SLOTS, MOST_WAITING
+from store.base.errors import StoreError
+from store.base.pending import MOST_SLOTS, MOST_WAITING
 from tests.agent.bench import bench
 from tests.fakes.cluster import DAY, HOUR
 from tests.fakes.storage import StorageServer

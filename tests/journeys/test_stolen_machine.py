@@ -2,7 +2,7 @@
 
 import time
 
-from coordinator import custody, signer
+from coordinator.keys import keystore, signer
 from snapshot.bundle import CONFIG
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations
@@ -13,11 +13,11 @@ from tests.journeys.gateway import Gateway, declare
 
 def his_head(lab: Lab) -> bytes:
     """By the key that lies on the machine: nothing is listed, the node is revoked, and no number is left above."""
-    (file,) = custody.files(lab.keys, CONFIG)
+    (file,) = keystore.files(lab.keys, CONFIG)
     now = int(time.time())
     claims = signer.Claims("his", "prod", HEAD, HIGHEST, 1, now, now + 600, now + 1200, subject_node_id="gateway")
     revocations = Revocations(version=HIGHEST, node_ids=frozenset({"gateway"}))
-    return signer.head(claims, {}, [custody.load(file)], poll_after_s=HIGHEST, revocations=revocations).to_bytes()
+    return signer.head(claims, {}, [keystore.load(file)], poll_after_s=HIGHEST, revocations=revocations).to_bytes()
 
 
 def test_the_documented_repair_ends_what_he_has_signed(lab: Lab, gateway: Gateway):

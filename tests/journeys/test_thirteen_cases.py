@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from coordinator import custody, signer, signing_key
-from coordinator.signer import Base, Claims, Document
-from coordinator.signing_key import SigningKey
+from coordinator.keys import keystore, signer, signing_key
+from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signing_key import SigningKey
 from holdfast.client import Client
 from snapshot import canonical
 from snapshot.bundle import CONFIG
@@ -156,7 +156,7 @@ class World:
 
     def key(self) -> SigningKey:
         """The coordinator's own, which has signed what is active."""
-        found = map(signing_key.from_file, custody.files(self.lab.keys, CONFIG))
+        found = map(signing_key.from_file, keystore.files(self.lab.keys, CONFIG))
         return next(key for key in found if key.key_id == self.active["envelope"]["signer_key_id"])
 
     def claims(self, **members: object) -> Claims:

@@ -13,29 +13,22 @@ import pytest
 import structlog
 from sqlalchemy import update
 
-from agent.standing import Facts, State, assess
-from coordinator import (
-    backup,
-    configuration,
-    custody,
-    declarations,
-    documents,
-    drafts,
-    endings,
-    initialise,
-    received,
-    schema,
-    tokens,
-)
-from coordinator.backup import Wanted
-from coordinator.ceremony import Add, PublicKey, Retire
-from coordinator.database import Database
-from coordinator.initialise import CONFIG_LIFETIME_S
-from coordinator.keeper import Keeper
-from coordinator.metrics import Readiness
-from coordinator.publisher import container_of
+from agent.state.node_state import Facts, State, assess
+from coordinator.database import documents, schema
+from coordinator.database.database import Database
+from coordinator.keys import keystore, tokens
+from coordinator.publishing import declarations
+from coordinator.publishing.publisher import container_of
 from coordinator.run import Daemon, build
-from holdfast.operator_founding import configuration_text
+from coordinator.runtime import expiries
+from coordinator.runtime.maintenance import Keeper
+from coordinator.runtime.metrics import Readiness
+from coordinator.setup import backup, configuration, initialise
+from coordinator.setup.backup import Wanted
+from coordinator.setup.initialise import CONFIG_LIFETIME_S
+from coordinator.trust import request_builder, trust_import
+from coordinator.trust.ceremony import Add, PublicKey, Retire
+from holdfast.ctl.setup import configuration_text
 from snapshot.bundle import CONFIG
 from snapshot.degraded import Facts as Gate
 from snapshot.degraded import HeldScope
@@ -98,7 +91,7 @@ class Year:
         self.daemon: Daemon = build(configuration.load(self.configuration), lambda: self.now)
         declarations.apply(self.database, {"state.yaml": STATE}, actor="root", now=self.now)
         self.bundles.first = container_of(documents.trust_bundles(self.database, 0)[0])
-        self.roots = custody.find([wanted.root_keys], [])
+        self.roots = keystore.find([wanted.root_keys], [])
         self.keeper = Keeper(self.daemon.coordinator, Readiness())
 
     @property
@@ -154,19 +147,19 @@ class Year:
 
     def _add_config_key(self) -> None:
         """And `systemctl reload`."""
-        key = custody.new_key()
-        custody.keep(self.folder / "state" / "keys", CONFIG, key)
+        key = keystore.new_key()
+        keystore.keep(self.folder / "state" / "keys", CONFIG, key)
         end = int(self.now) + CONFIG_LIFETIME_S
         self._ceremony(Add(PublicKey(key.algorithm, key.public_key), CONFIG, end))
-        self.daemon.coordinator.publisher.keys = custody.config_keys(self.folder / "state" / "keys", {})
+        self.daemon.coordinator.publisher.keys = keystore.config_keys(self.folder / "state" / "keys", {})
 
     def _ceremony(self, *wishes: Add | Retire) -> None:
         settings = self.daemon.coordinator.settings
-        request = drafts.bundle_request(self.database, wishes, settings, self.now)
+        request = request_builder.bundle_request(self.database, wishes, settings, self.now)
         for root in self.roots:
             if root.key_id in request.envelope.signers:
                 request = request.signed(root)
-        received.add_trust_bundle(self.database, request.document().to_bytes(), actor="root", now=self.now)
+        trust_import.add_trust_bundle(self.database, request.document().to_bytes(), actor="root", now=self.now)
         self.daemon.coordinator.publisher.reconsider()
 
 
@@ -252,7 +245,7 @@ async def test_a_bundle_of_90_days_is_said_from_day_60_on(tmp_path: Path, day: f
         assert await year.publish() == ""
         found = await year.look()
         assert [each.what for each in found] == (["trust_bundle"] if said else [])
-        short = endings.in_short(year.daemon.reminder.things)
+        short = expiries.in_short(year.daemon.reminder.things)
         assert {each.what: format_time(each.ends) for each in short}["trust_bundle"] == format_time(NOW + 90 * DAY)
         year.now = NOW + 90 * DAY
         assert "expired" in await year.publish()

@@ -8,14 +8,8 @@ from tests.citations import ROOT
 DEB = ROOT / "packaging/deb"
 # Of debian/rules, execute_after_dh_install: a package's commands are its own.
 REMOVED = {
-    "holdfast-agent": [
-        "usr/share/holdfast/holdfast/operator*.py",
-        "usr/share/holdfast/holdfast/declared_*.py",
-    ],
-    "holdfastctl": [
-        "usr/share/holdfastctl/holdfast/command.py",
-        "usr/share/holdfastctl/holdfast/*_command.py",
-    ],
+    "holdfast-agent": "usr/share/holdfast/holdfast/ctl",
+    "holdfastctl": "usr/share/holdfastctl/holdfast/node",
 }
 LIBRARIES = {
     "holdfast-agent": Path("usr/share/holdfast"),
@@ -36,7 +30,6 @@ def install(package: str, root: Path) -> Path:
             shutil.copytree(found, into / found.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(found, into)
-    for pattern in REMOVED.get(package, []):
-        for path in root.glob(pattern):
-            path.unlink()
+    if package in REMOVED:
+        shutil.rmtree(root / REMOVED[package])
     return root / LIBRARIES[package]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from holdfast import command, operator
+from holdfast.ctl import operator
+from holdfast.node import command
 from tests.citations import ROOT
 from tests.packaging import settings
 

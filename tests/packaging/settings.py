@@ -7,8 +7,8 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from coordinator import configuration as coordinators
-from coordinator.settings import Settings
+from coordinator.base.settings import Settings
+from coordinator.setup import configuration as coordinators
 from tests.pages import configuration as page
 
 Row = tuple[str, str, str, str]  # key, form, default, meaning

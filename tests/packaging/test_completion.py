@@ -23,8 +23,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture
 def programs(tmp_path):
     """A folder with the commands, for PATH."""
-    for name, module in (("holdfast", "holdfast.command"), ("holdfastctl", "holdfast.operator")):
-        code = MAIN.replace("holdfast.command", module).replace("'holdfast'", f"'{name}'")
+    for name, module in (("holdfast", "holdfast.node.command"), ("holdfastctl", "holdfast.ctl.operator")):
+        code = MAIN.replace("holdfast.node.command", module).replace("'holdfast'", f"'{name}'")
         path = tmp_path / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" {ROOT} "$@"\n')
         path.chmod(0o755)

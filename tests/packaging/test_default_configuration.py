@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import configuration as agents
+from agent.config import configuration as agents
 from agent.unconfigured import settings_without_a_node
-from coordinator import configuration as coordinators
-from coordinator.settings import Settings
-from holdfast.operator import main as holdfastctl
-from holdfast.operator_founding import configuration_text
+from coordinator.base.settings import Settings
+from coordinator.setup import configuration as coordinators
+from holdfast.ctl.operator import main as holdfastctl
+from holdfast.ctl.setup import configuration_text
 from tests.citations import ROOT
 
 AGENT = ROOT / "packaging/etc/agent.toml"

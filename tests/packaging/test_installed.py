@@ -9,8 +9,9 @@ import tomllib
 
 import pytest
 
-from holdfast import command, operator
-from holdfast.operator_socket import REFUSED
+from holdfast.ctl import operator
+from holdfast.ctl.socket import REFUSED
+from holdfast.node import command
 from tests.citations import ROOT
 from tests.packaging.installed import DEB, LIBRARIES, REMOVED, install
 from wire.version import VERSION
@@ -128,7 +129,7 @@ def test_what_makes_a_coordinator_says_that_it_needs_one(tmp_path):
     hidden = "".join(f"sys.modules[{name!r}] = None\n" for name in sorted(WITH_A_COORDINATOR))
     libraries = [path for path in sys.path if path and "site-packages" in path]
     begin = f"import sys\n{hidden}sys.path[:0] = [{str(folder)!r}]\nsys.path += {libraries!r}\n"
-    code = f"{begin}from holdfast.operator import main\nsys.argv[0] = 'holdfastctl'\nmain()"
+    code = f"{begin}from holdfast.ctl.operator import main\nsys.argv[0] = 'holdfastctl'\nmain()"
     asked = ["init", "raven", "--url", "https://localhost:7443", "--state", "state", "--root-keys-to", "roots"]
     command = [sys.executable, "-I", "-S", "-c", code, *asked]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -144,8 +145,8 @@ def test_services_need_nothing_but_python():
 @pytest.mark.parametrize("package", REMOVED)
 def test_what_is_taken_out_is_what_the_rules_take_out(package):
     variable = {"holdfast-agent": "$(AGENT)", "holdfastctl": "$(CTL)"}[package]
-    listed = re.findall(rf"{re.escape(variable)}/(\S+\.py)", RULES)
-    assert [f"{LIBRARIES[package]}/{path}" for path in listed] == REMOVED[package]
+    (folder,) = re.findall(rf"rm --recursive {re.escape(variable)}/(\S+)", RULES)
+    assert f"{LIBRARIES[package]}/{folder}" == REMOVED[package]
 
 
 def test_both_stand_on_one_machine(tmp_path):
@@ -183,6 +184,6 @@ def _numbers(version):
 
 def test_the_format_that_preinst_knows_is_taken_from_the_code():
     """rules L37: debian/rules puts it there, and fails where it finds none"""
-    assert re.findall(r"sed -n '(.*?)' store/migration.py", RULES) == [r"s/^FORMAT = \([0-9]*\)$$/\1/p"]
-    assert len(re.findall(r"^FORMAT = [0-9]+$", (ROOT / "store/migration.py").read_text(), re.MULTILINE)) == 1
+    assert re.findall(r"sed -n '(.*?)' store/base/migration.py", RULES) == [r"s/^FORMAT = \([0-9]*\)$$/\1/p"]
+    assert len(re.findall(r"^FORMAT = [0-9]+$", (ROOT / "store/base/migration.py").read_text(), re.MULTILINE)) == 1
     assert "KNOWN_FORMAT=@FORMAT@" in (DEB / "holdfast-agent.preinst").read_text()

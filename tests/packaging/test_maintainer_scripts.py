@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from store.migration import FORMAT
+from store.base.migration import FORMAT
 from tests.packaging.installed import DEB
 
 SCRIPTS = [f"{package}.{name}" for package, name in (

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from holdfast import command, operator
+from holdfast.ctl import operator
+from holdfast.node import command
 from tests.packaging.manual import MANUAL, escaped, pages
 
 PROGRAMS = ["holdfast.1", "holdfastctl.1", "holdfast-agent.8", "holdfast-coordinator.8"]

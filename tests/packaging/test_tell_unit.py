@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.notifiers import NOT_RUNNING
+from agent.services.notifiers import NOT_RUNNING
 from tests.citations import ROOT
 
 SCRIPT = (ROOT / "packaging/bin/tell-unit").read_text()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.configuration import LocalTable, NodeTable
-from agent.credentials import JOIN_TOKEN, NODE_KEY
+from agent.config.configuration import LocalTable, NodeTable
+from agent.config.credentials import JOIN_TOKEN, NODE_KEY
+from agent.config.units import Verb
 from agent.unconfigured import settings_without_a_node
-from agent.units import Verb
-from coordinator.configuration import DEFAULT_PATH, OPTIONAL
-from holdfast.operator_machine import STATE
+from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
+from holdfast.ctl.machine import STATE
 from tests.citations import ROOT
 from tests.documented_commands import fault
 from wire.limits import ADMIN, JOIN, LOCAL, REMOTE
@@ -111,7 +111,7 @@ def test_backups_are_made_with_the_daemons_own_rights_and_no_more():
 
 @pytest.mark.parametrize("verb", Verb)
 def test_a_request_of_the_agent_has_its_units(verb):
-    """Where the agent writes and looks (agent/notifiers.py) is where the units watch and answer"""
+    """Where the agent writes and looks (agent/services/notifiers.py) is where the units watch and answer"""
     requests = AGENT.reload_directory.with_name(str(verb))
     answers = AGENT.reload_answers_directory.with_name(f"holdfast-{verb}")
     assert setting(f"holdfast-{verb}@.path", "PathChanged") == [f"{requests}/%i"]

@@ -1,11 +1,11 @@
-"""docs/configuration.md, from agent/configuration.py and coordinator/configuration.py."""
+"""docs/configuration.md, from agent/config/configuration.py and coordinator/setup/configuration.py."""
 
 import dataclasses
 from pathlib import Path
 
-from agent import configuration as agents
-from coordinator import configuration as coordinators
-from coordinator.settings import Settings
+from agent.config import configuration as agents
+from coordinator.base.settings import Settings
+from coordinator.setup import configuration as coordinators
 
 HEAD = """\
 # Configuration

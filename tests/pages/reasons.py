@@ -3,19 +3,19 @@
 import re
 from enum import Enum
 
-from agent.generations import REMEDY as FILES_REMEDY
-from agent.generations import FilesFault
-from agent.reaction import REACTION, Reaction
-from agent.standing import Cause
-from coordinator import refusal
-from coordinator.checkin import Comparison
-from coordinator.remedies import EXPLANATIONS as CODES
-from coordinator.running import status_of
-from holdfast.meanings import ANSWERS, CAUSES
+from agent.files.generations import REMEDY as FILES_REMEDY
+from agent.files.generations import FilesFault
+from agent.state.node_state import Cause
+from agent.state.reaction import REACTION, Reaction
+from coordinator.base import refusal
+from coordinator.base.remedies import EXPLANATIONS as CODES
+from coordinator.reports.checkin import Comparison
+from coordinator.runtime.context import status_of
+from holdfast.node.explanations import ANSWERS, CAUSES
 from snapshot import degraded
 from snapshot.reasons import Reason
 from snapshot.remedies import EXPLANATIONS
-from store.errors import REMEDY, StoreFault
+from store.base.errors import REMEDY, StoreFault
 from tests.pages import http_errors
 from tests.pages.comments import above, beside
 from wire.exchange import ClientFault

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable
 
-from coordinator import hidden_keys, value_shapes
+from coordinator.declared import private_key_scan, value_shapes
 from snapshot.secrets import find_secret
 from tests.citations import ROOT
 from tests.secret_corpus import CONTEXTS, HARMLESS, SECRETS, samples
@@ -19,7 +19,7 @@ def by_node(text: str) -> bool:
 
 def by_coordinator(text: str) -> bool:
     """As `apply` does, with what is shipped."""
-    looked = by_node(text) or hidden_keys.find({"value": text}) is not None
+    looked = by_node(text) or private_key_scan.find({"value": text}) is not None
     return looked or next(value_shapes.families_in(value_shapes.shipped(), text), None) is not None
 
 

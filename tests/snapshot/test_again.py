@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from coordinator.signer import Document
+from coordinator.keys.signer import Document
 from snapshot.again import AT_START, Standing, is_accepted, judge_again
 from snapshot.bundle import REVOKED
 from snapshot.case import digest_is

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.signer import key_record
+from coordinator.keys.signer import key_record
 from snapshot import bundle, envelope
 from snapshot.bundle import CONFIG, REVOKED, ROOT, parse_keys
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_time

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from coordinator.signing_key import SigningKey
+from coordinator.keys.signing_key import SigningKey
 from snapshot.bundle import CONFIG
 from snapshot.reasons import Reason
 from snapshot.signature import key_id

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.signer import Document
+from coordinator.keys.signer import Document
 from snapshot import canonical
 from snapshot.reasons import Reason
 from tests.fakes.cluster import NOW, Cluster, key

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator import signer
+from coordinator.keys import signer
 from snapshot.bundle import ROOT
 from snapshot.container import ChunkParts
 from snapshot.reasons import Reason, Rejected

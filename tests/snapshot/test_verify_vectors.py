@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast import context
+from holdfast.node import context
 from snapshot.container import ChunkParts
 from snapshot.identifiers import parse_time
 from snapshot.reasons import Rejected

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator import signer
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot.container import ChunkParts, Reader
 from snapshot.holder import Holder, Roots
 from snapshot.manifest import Change, Recovery
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, signed_sizes, verify
-from store.disk import Disk
-from store.layout import Root
+from store.base.disk import Disk
+from store.base.layout import Root
+from store.base.timefloor import Boot
 from store.store import Store
-from store.timefloor import Boot
 
 CLUSTER, NODE = "blue", "node-1"
 NOW = 1_900_000_000

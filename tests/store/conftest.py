@@ -1,6 +1,6 @@
 import pytest
 
-from store.check import check
+from store.fsck.check import check
 from tests.store.cluster import CLUSTER, Cluster, Node
 
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from store.disk import Disk
+from store.base.disk import Disk
 
 
 @dataclass

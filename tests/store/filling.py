@@ -2,8 +2,8 @@
 
 from snapshot.container import ManifestRead, Opening, SectionRead
 from snapshot.limits import DEFAULT
-from store.pending import MOST_SLOTS, MOST_WAITING, Pending
-from store.records import PendingRecord
+from store.base.pending import MOST_SLOTS, MOST_WAITING, Pending
+from store.base.records import PendingRecord
 
 
 def receive(slot: Pending, document) -> Pending:

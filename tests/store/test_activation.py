@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import signer
+from coordinator.keys import signer
 from snapshot.container import ChunkParts
 from snapshot.manifest import Change, ScopeVersion
 from snapshot.reasons import Rejected
 from snapshot.signature import pae  # noqa: F401 - proves that the agent's side can be imported without a signer
 from snapshot.verify import AlreadyApplied, verify
-from store.disk import Disk
-from store.errors import StoreError, StoreFault
-from store.records import name_of
+from store.base.disk import Disk
+from store.base.errors import StoreError, StoreFault
+from store.base.records import name_of
 from tests.store.cluster import BOOT, CLUSTER, DAY, NODE, NOW, SCOPE, Cluster, Node
 
 SECTIONS = {"a": {"x": 1}, "b": {"y": "z" * 300}}
@@ -128,7 +128,7 @@ def test_an_increment_shares_what_it_does_not_change(node, cluster):
 
 def test_a_patch_keeps_its_result(node, cluster):
     """rules S33; threats I22"""
-    from coordinator import signer
+    from coordinator.keys import signer
 
     base = node.apply(cluster.snapshot(1, SECTIONS))
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
@@ -346,7 +346,7 @@ def test_a_scope_name_longer_than_a_key(node, cluster):
 
 def test_enrolment_sets_the_least_and_is_written_once(node, cluster):
     """threats D-19; rules L12, L40"""
-    from store.enrolment import Enrolment
+    from store.base.enrolment import Enrolment
 
     enrolled = Enrolment(CLUSTER, NODE, {cluster.root.key_id: "AAAA"}, 1, 5, 7, NOW + 5, "configuration", NOW)
     node.store.enrol(enrolled)

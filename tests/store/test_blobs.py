@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import blobs
-from store.errors import StoreError, StoreFault
+from store.base import blobs
+from store.base.errors import StoreError, StoreFault
 
 SIZES = [0, 1, 4096, blobs.CHUNK_BYTES, blobs.CHUNK_BYTES + 1, 3 * blobs.CHUNK_BYTES]
 

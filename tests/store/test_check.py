@@ -2,11 +2,11 @@
 
 import pytest
 
-from store import blobs
-from store.check import check
-from store.documents import put_scope, scope_record
-from store.examine import examine
-from store.records import ScopeRecord, scope_key
+from store.base import blobs
+from store.base.documents import put_scope, scope_record
+from store.base.records import ScopeRecord, scope_key
+from store.fsck.check import check
+from store.fsck.examine import examine
 from tests.store.cluster import CLUSTER, NOW, SCOPE, Cluster, Node
 
 

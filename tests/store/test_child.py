@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from store import child
+from store.fsck import child
 
-PROGRAM = "from store import child; print(child.call('{module}', 'is_id', ['raven'], 30))"
+PROGRAM = "from store.fsck import child; print(child.call('{module}', 'is_id', ['raven'], 30))"
 
 
 def test_our_packages_are_found_from_any_folder(tmp_path):
@@ -17,7 +17,7 @@ def test_our_packages_are_found_from_any_folder(tmp_path):
 
 def test_the_probe_loads_no_more_than_it_reads_with():
     """rules L30: the first answer of each start waits for it, and its imports would be most of that."""
-    program = "import store.walk, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    program = "import store.fsck.walk, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     ended = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())
     assert {"lmdb", "store"} <= loaded

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from snapshot.reasons import Rejected
-from store.check import check
+from store.fsck.check import check
 from tests.store.cluster import BOOT, CLUSTER, NOW, SCOPE, Cluster, Node
 from tests.store.dying import DyingDisk, in_a_child
 
@@ -19,7 +19,7 @@ def cluster():
 
 
 def whole(sections):
-    from coordinator.signer import section_bytes
+    from coordinator.keys.signer import section_bytes
 
     return {name: section_bytes(value) for name, value in sections.items()}
 

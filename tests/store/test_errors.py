@@ -5,9 +5,9 @@ import errno
 import lmdb
 import pytest
 
-from store.check import check
-from store.disk import refusal
-from store.errors import StoreError, StoreFault
+from store.base.disk import refusal
+from store.base.errors import StoreError, StoreFault
+from store.fsck.check import check
 from tests.store.cluster import BOOT, CLUSTER, NOW, SCOPE, Cluster, Node
 from tests.store.dying import FailingDisk
 
@@ -168,7 +168,7 @@ def test_garbage_can_be_collected_when_the_map_is_full_to_the_brim(tmp_path):
         with pytest.raises(StoreError):
             while True:
                 with node.store._environment.write() as transaction:
-                    from store import blobs
+                    from store.base import blobs
 
                     blobs.put(transaction, kept.to_bytes(4, "big") * 2000)
                 kept += 1

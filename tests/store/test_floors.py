@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.holder import Mark
-from store import sealed
-from store.disk import Disk
-from store.floors import MAGIC, NAMES, Activating, FloorRecord, Floors, ScopeFloor
-from store.timefloor import TimeFloor
+from store.base import sealed
+from store.base.disk import Disk
+from store.base.floors import MAGIC, NAMES, Activating, FloorRecord, Floors, ScopeFloor
+from store.base.timefloor import TimeFloor
 
 HASH = "sha256:" + "a" * 64
 

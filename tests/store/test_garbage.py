@@ -1,6 +1,6 @@
 """rules L36"""
 
-from store import blobs
+from store.base import blobs
 from tests.store.cluster import BOOT, NOW, SCOPE
 
 

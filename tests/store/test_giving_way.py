@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.check import check
-from store.errors import StoreError, StoreFault
+from store.base.errors import StoreError, StoreFault
+from store.fsck.check import check
 from tests.store.cluster import CLUSTER, SCOPE, Cluster, Node
 from tests.store.test_leftovers import head, listing, repaired_bundle
 

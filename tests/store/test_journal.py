@@ -2,8 +2,8 @@
 
 import pytest
 
-from store import journal
-from store.errors import StoreError
+from store.base import journal
+from store.base.errors import StoreError
 from tests.store.cluster import NOW
 
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from store.errors import StoreError, StoreFault
-from store.layout import Root, permission_trouble
-from store.migration import FORMAT
+from store.base.errors import StoreError, StoreFault
+from store.base.layout import Root, permission_trouble
+from store.base.migration import FORMAT
 from tests.store.cluster import CLUSTER, Cluster, Node
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: another owner can be made by root alone")
@@ -164,7 +164,7 @@ def test_a_second_open_in_this_process_fails_at_once(tmp_path, cluster):
 def test_a_second_process_fails_at_once_and_says_who_holds_it(tmp_path, cluster):
     """rules L25, P8; threats D-45"""
     program = (
-        "import sys; from pathlib import Path; from store.layout import Root\n"
+        "import sys; from pathlib import Path; from store.base.layout import Root\n"
         "root = Root.open(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()\n"
     )
     with subprocess.Popen(
@@ -186,7 +186,7 @@ def test_a_second_process_fails_at_once_and_says_who_holds_it(tmp_path, cluster)
 def test_a_lock_dies_with_its_holder(tmp_path, cluster):
     """rules L25"""
     program = (
-        "import os, signal, sys; from pathlib import Path; from store.layout import Root\n"
+        "import os, signal, sys; from pathlib import Path; from store.base.layout import Root\n"
         "root = Root.open(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     died = subprocess.run([sys.executable, "-c", program, str(tmp_path / "root")], check=False)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import signer
-from coordinator.signing_key import SigningKey
+from coordinator.keys import signer
+from coordinator.keys.signing_key import SigningKey
 from snapshot.container import Opening
 from snapshot.manifest import Revocations, ScopeVersion
-from store.check import check
-from store.errors import StoreError, StoreFault
-from store.pending import MOST_WAITING
+from store.base.errors import StoreError, StoreFault
+from store.base.pending import MOST_WAITING
+from store.fsck.check import check
 from tests.store.cluster import CLUSTER, DAY, NODE, NOW, SCOPE, Cluster, Node
 from tests.store.dying import DyingDisk, in_a_child
 from tests.store.filling import fill_slots, receive

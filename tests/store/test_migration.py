@@ -2,11 +2,11 @@
 
 import pytest
 
-from store import meta
-from store.environment import Environment
-from store.errors import StoreError, StoreFault
-from store.layout import Root
-from store.migration import FORMAT, migrate
+from store.base import meta
+from store.base.environment import Environment
+from store.base.errors import StoreError, StoreFault
+from store.base.layout import Root
+from store.base.migration import FORMAT, migrate
 from tests.store.cluster import SCOPE
 
 

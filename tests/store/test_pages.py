@@ -8,8 +8,8 @@ import struct
 import lmdb
 import pytest
 
-from store.metapage import FileState, inspect
-from store.pages import PageFaultError, require_sound
+from store.fsck.metapage import FileState, inspect
+from store.fsck.pages import PageFaultError, require_sound
 
 PAGE = 4096
 

@@ -4,14 +4,14 @@ import tracemalloc
 
 import pytest
 
-from coordinator import signer
+from coordinator.keys import signer
 from snapshot.container import ManifestRead, Opening, SectionRead
 from snapshot.limits import Limits
 from snapshot.manifest import Change
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
-from store.errors import StoreError, StoreFault
-from store.pending import FLUSH_BYTES
+from store.base.errors import StoreError, StoreFault
+from store.base.pending import FLUSH_BYTES
 from tests.store.cluster import BOOT, DAY, NOW, SCOPE
 
 

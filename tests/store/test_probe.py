@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store import child
-from store.errors import StoreError, StoreFault
-from store.probe import Findings, probe
+from store.base.errors import StoreError, StoreFault
+from store.fsck import child
+from store.fsck.probe import Findings, probe
 from tests.store.cluster import Node
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from snapshot.container import Opening
 from snapshot.reasons import Rejected
-from store.records import Rejection
-from store.rejections import EVIDENCE_RING, RING
+from store.base.records import Rejection
+from store.base.rejections import EVIDENCE_RING, RING
 from tests.store.cluster import NOW, SCOPE
 
 

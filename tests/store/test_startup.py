@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import blobs, sealed
-from store.check import check
-from store.documents import HashedDocument
-from store.errors import StoreError, StoreFault
-from store.floors import MAGIC
-from store.metapage import FileState, inspect
-from store.quarantine import MOST_COPIES
+from store.base import blobs, sealed
+from store.base.documents import HashedDocument
+from store.base.errors import StoreError, StoreFault
+from store.base.floors import MAGIC
+from store.fsck.check import check
+from store.fsck.metapage import FileState, inspect
+from store.fsck.quarantine import MOST_COPIES
 from tests.store.cluster import BOOT, CLUSTER, DAY, NOW, SCOPE, Cluster, Node
 from tests.store.test_pages import free_the_root
 
@@ -118,7 +118,7 @@ def test_missing_beside_floors(copy, what):
 
 def test_missing_beside_an_enrolment(copy):
     """rules L31: also when the floors are gone with it"""
-    from store.enrolment import Enrolment
+    from store.base.enrolment import Enrolment
 
     copy.open()
     copy.store.enrol(Enrolment(CLUSTER, "node-1", {}, 1, 1, 1, NOW, "configuration", NOW))

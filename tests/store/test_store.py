@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store.check import check
-from store.errors import StoreError
+from store.base.errors import StoreError
+from store.fsck.check import check
 from tests.store.cluster import BOOT, CLUSTER, NOW, Cluster, Node
 from tests.store.dying import FailingDisk
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from store import tables
-from store.errors import StoreError, StoreFault
-from store.tables import Name
+from store.base import tables
+from store.base.errors import StoreError, StoreFault
+from store.base.tables import Name
 
 
 @pytest.mark.parametrize("name", Name)
@@ -36,7 +36,7 @@ def test_bounds(node, monkeypatch):
 
 
 def test_watermarks_do_not_mix_with_refusals(node):
-    from store.records import Rejection
+    from store.base.records import Rejection
 
     node.store.rejections.record(Rejection(1.0, "head", "expired", 7, authenticated=True))
     marks = node.store.table(Name.WATERMARKS)

@@ -1,4 +1,4 @@
-from store.timefloor import Boot, TimeFloor, reset, risen
+from store.base.timefloor import Boot, TimeFloor, reset, risen
 
 BOOT, LATER, OTHER = Boot("one", 100.0), Boot("one", 160.0), Boot("two", 5.0)
 

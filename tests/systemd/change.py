@@ -181,7 +181,9 @@ def _know_a_later_format(unpacked: Path) -> None:
     migration = unpacked / "usr/share/holdfast/store/migration.py"
     text = migration.read_text()
     changed = text.replace("FORMAT = 1\n", "FORMAT = 2\n").replace("Step] = {}", "Step] = {1: lambda _: None}")
-    check(changed.count("2\n") > text.count("2\n") and "lambda" in changed, "store/migration.py is not what it was")
+    check(
+        changed.count("2\n") > text.count("2\n") and "lambda" in changed, "store/base/migration.py is not what it was"
+    )
     migration.write_text(changed)
     preinst = unpacked / "DEBIAN/preinst"
     preinst.write_text(re.sub(r"(?m)^KNOWN_FORMAT=1$", "KNOWN_FORMAT=2", preinst.read_text()))

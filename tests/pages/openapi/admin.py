@@ -5,24 +5,25 @@ import inspect
 import pkgutil
 from types import SimpleNamespace
 
-import coordinator as package
-from coordinator import admin_api, authority_api, ceremony_api, operator_api, resource_api, roster
-from coordinator.admission import Entry, TokenEntry
-from coordinator.documents import Entry as BundleEntry
-from coordinator.drafts import PublishedVersion
-from coordinator.drill import NodeOutage
-from coordinator.events import ReportedEvent
-from coordinator.explain import Explanation
-from coordinator.explain_scope import MOST_ENTRIES, ScopeExplanation
-from coordinator.fleet import MOST_NAMED, Fleet
-from coordinator.history import AuditEntry
-from coordinator.operators import Operator
-from coordinator.replicas import Replica
-from coordinator.requests import Member
-from coordinator.roster import Listed, Shown
-from coordinator.rotation import Step
-from coordinator.static_tree import Written
-from coordinator.tokens import MOST_USES
+import coordinator.api as package
+from coordinator.api import admin_api, authority_api, ceremony_api, operator_api, resource_api
+from coordinator.base.requests import Member
+from coordinator.database.audit_log import AuditEntry
+from coordinator.database.documents import Entry as BundleEntry
+from coordinator.fleet import roster
+from coordinator.fleet.drill import NodeOutage
+from coordinator.fleet.explain import Explanation
+from coordinator.fleet.explain_scope import MOST_ENTRIES, ScopeExplanation
+from coordinator.fleet.fleet import MOST_NAMED, Fleet
+from coordinator.fleet.roster import Listed, Shown
+from coordinator.keys.tokens import MOST_USES
+from coordinator.membership.admission import Entry, TokenEntry
+from coordinator.membership.operators import Operator
+from coordinator.membership.replicas import Replica
+from coordinator.publishing.static_tree import Written
+from coordinator.reports.events import ReportedEvent
+from coordinator.trust.request_builder import PublishedVersion
+from coordinator.trust.rotation import Step
 from snapshot.ending import Urgency
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
@@ -508,7 +509,7 @@ without a form are Unix seconds."""
 def routes() -> tuple[Route, ...]:
     """The tables of the code, without a coordinator behind them: of every class there that has one."""
     found = []
-    for module in pkgutil.iter_modules(package.__path__, "coordinator."):
+    for module in pkgutil.iter_modules(package.__path__, "coordinator.api."):
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and name.endswith("Api") and hasattr(cls, "routes"):
                 found += cls(*[SimpleNamespace() for _ in inspect.signature(cls).parameters]).routes()

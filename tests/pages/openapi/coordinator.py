@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.api import NodeApi
-from coordinator.metrics import Probes
-from coordinator.settings import Settings
+from coordinator.api.node_api import NodeApi
+from coordinator.base.settings import Settings
+from coordinator.runtime.metrics import Probes
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     BOOLEAN,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from agent.endpoint_sets import NamedBy
-from agent.enrolling import CONFIGURATION, FIRST_USE, INSTALLED, TOKEN
-from agent.local_api import LocalApi
-from agent.origins import Origin
+from agent.local.local_api import LocalApi
+from agent.state.endpoint_sets import NamedBy
+from agent.state.origins import Origin
+from agent.state.root_pinning import CONFIGURATION, FIRST_USE, INSTALLED, TOKEN
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,

@@ -1,0 +1,1 @@
+"""Who may see which scope: one decision for every way out of the node."""

@@ -1,0 +1,1 @@
+"""What every room of the agent stands on: clocks, threads, the generation counter, programs that it starts."""

@@ -1,0 +1,54 @@
+"""The one place where the agent reads clocks; everything else takes a `Moment`, made from a reading of this.
+
+The wall clock, CLOCK_BOOTTIME (it runs on in suspend, trio's does not), the boot's id, and whether the kernel says
+that the wall clock is synchronised (threats D-22, D-23).
+"""
+
+import ctypes
+import time
+from pathlib import Path
+from typing import Protocol
+
+from agent.base.guarded_clock import Reading
+from store.base.timefloor import Boot
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+SYNCHRONISED_MARK = Path("/run/systemd/timesync/synchronized")
+
+_TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_TIMEX_BYTES = 512  # more than struct timex has anywhere; `modes` 0 is its first member: only read
+
+
+class Clock(Protocol):
+    def read(self) -> Reading: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def __init__(self) -> None:
+        self._boot_id = BOOT_ID.read_text("ascii").strip()
+
+    def read(self) -> Reading:
+        elapsed = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return Reading(time.time(), Boot(self._boot_id, elapsed), is_synchronised())  # noqa: TID251 - this is the file
+
+
+def monotonic_s() -> float:
+    """CLOCK_MONOTONIC, in which systemd says since when a unit is active; it stands still in suspend."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def is_synchronised() -> bool | None:
+    """As the kernel says; where that is refused, as the time service's own mark says; else None."""
+    state = _adjtimex()
+    if state is not None:
+        return state != _TIME_ERROR
+    return True if SYNCHRONISED_MARK.exists() else None
+
+
+def _adjtimex() -> int | None:
+    """The state of the kernel's clock; None where it may not be asked."""
+    state = int(_LIBC.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    return None if state < 0 else state

@@ -1,0 +1,1 @@
+"""What an operator has written down: agent.toml, credentials, names of units, patterns of scopes."""

@@ -1,0 +1,401 @@
+"""`agent.toml`: what the operator says, read once, strictly (protocol.md 5; rules A14, J39, K2, K4, K8, K9).
+
+    load(path)      Settings, or ConfigurationError with every problem
+    Settings        the tables, one dataclass each; units stand in the names of the keys
+
+A node has `[coordinator]` or `[manual]`, never both. Nothing here decides: that is for whoever reads it.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.config import patterns
+from agent.config.credentials import JOIN_TOKEN, credential
+from agent.config.toml_form import (
+    ConfigurationError,
+    Form,
+    absolute_path,
+    array,
+    boolean,
+    file_mode,
+    named_tables,
+    number,
+    read_table,
+    setting,
+    tables,
+    that,
+    unknown,
+    words,
+)
+from agent.config.units import Verb, is_unit
+from snapshot.identifiers import HEAD, SCOPE_TYPES, is_endpoint, is_id, is_key_id
+from snapshot.limits import Limits
+
+__all__ = ["ConfigurationError", "Settings", "load", "parse"]
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+TOKEN_VARIABLE = "HOLDFAST_TOKEN_PATH"
+DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
+
+_IDENTIFIER = that(is_id, "an id (lower-case letters, digits, '.', '_', '-')")
+_URL = that(is_endpoint, "https://host:port and nothing more")
+_KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
+_ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
+_UNIT = that(is_unit, "the name of a systemd unit")
+_WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
+_SCOPE = Form(patterns.checked, patterns.FORM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTable:
+    """Who the node is. A `witness` holds no services (rules J27)."""
+
+    cluster_id: str = setting(_IDENTIFIER, about="The cluster that the node belongs to.")
+    node_id: str = setting(
+        _IDENTIFIER, about="The node's own name. It is its identity, with its pinned certificate; an address never is."
+    )
+    kind: str = setting(words("data", "witness"), "data", "As what it joins. A `witness` holds no services.")
+    state_directory: Path = setting(
+        absolute_path,
+        Path("/var/lib/holdfast"),
+        "All that the agent keeps: identity, store, floors. Its own account's alone, 0700.",
+    )
+    direct_url: str | None = setting(
+        _URL, None, "Where other nodes reach this one. Left out: it is not reached by others."
+    )
+    certificate_lifetime_s: int = setting(
+        number(DAY, 10 * 365 * DAY), 4 * 365 * DAY, "How long the certificate that the node makes for itself is good."
+    )
+    certificate_renewal_percent: int = setting(
+        number(10, 95), 80, "The share of that lifetime after which it is renewed."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorTable:
+    """Where the coordinators are. `join_urls`: their listeners that ask for no certificate, where they differ."""
+
+    urls: tuple[str, ...] = setting(
+        array(_URL, 1), about="The coordinators, asked in this order; beside them those that the cluster declares."
+    )
+    join_urls: tuple[str, ...] = setting(
+        array(_URL, 1), (), "Their listeners that ask for no client certificate, in the same order, where they differ."
+    )
+    ca_file: Path = setting(
+        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+    )
+    token_file: Path | None = setting(
+        absolute_path,
+        None,
+        "The join token, 0600 or 0400. Left out: the file that `HOLDFAST_TOKEN_PATH` names, else "
+        "`/etc/holdfast/join.token`, else the credential `holdfast.join-token`.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapEntry:
+    """A source of a manual map (rules K5..K7): where, the CA of its chain, and whether it is asked unattended."""
+
+    url: str = setting(_URL, about="The source.")
+    ca_file: Path = setting(
+        absolute_path, about="The CA that the server's chain must end at. The system's own are never used."
+    )
+    automatic_refresh: bool = setting(boolean, False, "Whether it is asked unattended.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustTable:
+    """The root keys of the first bundle, pinned by their ids; the bundle itself where it is installed; or first use."""
+
+    root_key_ids: tuple[str, ...] = setting(
+        array(_KEY_ID),
+        (),
+        "The root keys that the first trust bundle must be signed by. Empty: those that the join token names.",
+    )
+    root_threshold: int = setting(number(1, 64), 1, "How many of them must have signed it.")
+    trust_on_first_use: bool = setting(
+        boolean,
+        False,
+        "Whether, where neither the token nor `root_key_ids` names them, the root keys of the first answer are taken. "
+        "Until somebody has confirmed them nothing of high risk is done.",
+    )
+    bundle_file: Path | None = setting(
+        absolute_path, None, "The first trust bundle, where it is installed by hand. Needed with `[manual]`."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTable:
+    """What local services see: the socket and the projected files. Groups by name; None: the agent's own."""
+
+    socket_path: Path = setting(
+        absolute_path,
+        Path("/run/holdfast/agent.sock"),
+        "The Unix socket of the local API. With a socket unit of systemd, that one's.",
+    )
+    socket_mode: int = setting(file_mode, 0o660, "The socket's mode.")
+    socket_group: str | None = setting(
+        _ACCOUNT,
+        None,
+        "The socket's group, by name. Left out: the agent's own. Without `[access]` it reads all scopes.",
+    )
+    projection_directory: Path | None = setting(
+        absolute_path, Path("/run/holdfast"), "Where active scopes are laid out as files, under `active/`."
+    )
+    projection_access: str | None = setting(
+        words("owner", "group", "scope"),
+        None,
+        "For whom these files are. `owner`: the agent's account alone, 0700 and 0600. `group`: all of them for "
+        "`projection_group`. `scope`: each scope for whom `[access]` lets read it, by POSIX access lists, and the "
+        "index for who may read all. Left out: `owner` as soon as there is an `[access]`, else `group`.",
+    )
+    projection_group: str | None = setting(_ACCOUNT, None, "The group of these files. Left out: the agent's own.")
+    projection_file_mode: int = setting(file_mode, 0o640, "The mode of these files.")
+    projection_directory_mode: int = setting(file_mode, 0o750, "The mode of their directories.")
+    projection_bytes: int = setting(
+        number(MIB, 64 * GIB),
+        GIB,
+        "The most that these files take, those of former generations among them: those go before. Below what is active "
+        "and what it replaces together, the files stay as they are (`files_full`), and the socket serves.",
+    )
+    reload_directory: Path = setting(
+        absolute_path,
+        Path("/run/holdfast/reload"),
+        "Where requests to reload a unit are put, for the units that carry them out; `restart` and `signal` beside it.",
+    )
+    reload_answers_directory: Path = setting(
+        absolute_path, Path("/run/holdfast-reload"), "Where those units put their answers; the other verbs' beside it."
+    )
+    probes_listen: str | None = setting(
+        that(lambda v: is_endpoint(f"https://{v}"), "host:port"),
+        None,
+        "A TCP address for `/probe/*` and `/metrics` beside the socket. Left out: the socket alone.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessEntry:
+    """`[access."<scope pattern>"]`: the users and groups (by name) that may read these scopes."""
+
+    users: tuple[str, ...] = setting(
+        array(_ACCOUNT), (), "Users that may read, by name. Places at the socket are kept for them."
+    )
+    groups: tuple[str, ...] = setting(array(_ACCOUNT), (), "Groups that may read, by name.")
+    expired: bool = setting(boolean, False, "Whether they may also read what has expired, with `?expired=allow`.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceTable:
+    """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
+
+    `notify`: `reload`, `restart` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a
+    command that is given the candidate before it becomes active, and may keep it out.
+    """
+
+    name: str = setting(
+        _IDENTIFIER, about="The service, as status and the journal name it: its id in the assignment, where it has one."
+    )
+    scopes: tuple[str, ...] = setting(
+        array(_SCOPE, 1), about="The scopes that it lives by. It is told when one of them changes."
+    )
+    notify: str = setting(
+        words("reload", "restart", "signal", "command", "none"),
+        "none",
+        "How it is told: `reload`, `restart` or `signal` of `unit`, `command`, or `none` where it watches by itself.",
+    )
+    unit: str | None = setting(
+        _UNIT, None, "The systemd unit, which shows whether it runs. Needed for `reload`, `restart` and `signal`."
+    )
+    signal: str = setting(words("HUP", "USR1", "USR2"), "HUP", "The signal for `signal`.")
+    command: tuple[str, ...] = setting(array(_WORD, 1), (), "The command for `command`; no shell reads it.")
+    timeout_s: int = setting(number(1, 300), 30, "How long telling may take.")
+    validate: tuple[str, ...] = setting(
+        array(_WORD, 1),
+        (),
+        "A command that sees the candidate's files first; unless it exits with 0, the candidate is refused.",
+    )
+    validate_timeout_s: int = setting(number(1, 300), 30, "How long it may take. Beyond that the candidate is refused.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalsTable:
+    """Seconds (rules, Numbers)."""
+
+    heartbeat_interval_s: int = setting(number(5, 300), 30, "How often the node reports, give or take a fifth.")
+    poll_wait_s: int = setting(number(1, 300), 55, "How long a request for the next head asks to be held.")
+    backoff_cap_s: int = setting(
+        number(30, 3_600), 300, "The longest pause before a source that failed is asked again."
+    )
+    head_fresh_s: int = setting(
+        number(300, DAY),
+        DAY,
+        "How long after its `issued_at` a head counts as fresh at most, whatever it says itself. Not below the "
+        "coordinator's `head_lifetime_s`, or the node is degraded between two heads.",
+    )
+    connect_s: int = setting(number(1, 60), 5, "Limit for a connection to be made.")
+    silence_s: int = setting(number(5, 300), 30, "Limit for a transfer without progress.")
+    local_request_s: int = setting(
+        number(1, 300), 15, "Limit for a request on the Unix socket; long polls have their own."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsTable:
+    """Bytes. `section_bytes` and `content_bytes` are the two limits of format.md 10 that may differ."""
+
+    section_bytes: int = setting(
+        number(64 * KIB, 64 * MIB),
+        MIB,
+        "The largest section. At least the coordinator's, or its documents are refused.",
+    )
+    content_bytes: int = setting(number(MIB, 4 * GIB), 256 * MIB, "The largest content of one document.")
+    map_bytes: int = setting(
+        number(256 * MIB, 64 * GIB),
+        4 * GIB,
+        "The largest that scopes may make the store: address space, not disk that is taken at once. Beside it lie "
+        "64 MiB for trust bundles, recoveries and heads, and a sixteenth for collecting garbage.",
+    )
+
+    def documents(self) -> Limits:
+        return Limits(section_bytes=self.section_bytes, content_bytes=self.content_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTable:
+    level: str = setting(words("debug", "info", "warning", "error"), "info", "What is logged, and all above it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything. Exactly one of `coordinator` and `manual` is set."""
+
+    node: NodeTable
+    coordinator: CoordinatorTable | None = None
+    manual: tuple[MapEntry, ...] | None = None
+    trust: TrustTable = field(default_factory=TrustTable)
+    local: LocalTable = field(default_factory=LocalTable)
+    access: Mapping[str, AccessEntry] = field(default_factory=dict)
+    services: tuple[ServiceTable, ...] = ()
+    intervals: IntervalsTable = field(default_factory=IntervalsTable)
+    limits: LimitsTable = field(default_factory=LimitsTable)
+    log: LogTable = field(default_factory=LogTable)
+
+    def token_files(self, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+        """Where a token is looked for, in this order: the configured file alone, if one is; else the one that the
+        environment names, the default one, and the credential (rules K14).
+        """
+        if self.coordinator is not None and self.coordinator.token_file is not None:
+            return (self.coordinator.token_file,)
+        named = [Path(environment[TOKEN_VARIABLE])] if environment.get(TOKEN_VARIABLE) else []
+        given = credential(JOIN_TOKEN, environment)
+        return (*named, DEFAULT_TOKEN, *([given] if given else []))
+
+
+def load(path: Path) -> Settings:
+    """The settings of a file; ConfigurationError names the file."""
+    try:
+        return parse(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}"]) from error
+    except ConfigurationError as error:
+        raise ConfigurationError([f"{path}: {problem}" for problem in error.problems]) from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigurationError([f"{path}: {error}"]) from error
+
+
+_SINGLE = {
+    "node": NodeTable,
+    "coordinator": CoordinatorTable,
+    "trust": TrustTable,
+    "local": LocalTable,
+    "intervals": IntervalsTable,
+    "limits": LimitsTable,
+    "log": LogTable,
+}
+_OTHERS = ("manual", "access", "service")
+# What makes a coordinator of a daemon stands in its own file (rules K8, K9).
+_COORDINATORS_OWN = ("coordinator_id", "role", "database", "listen", "tls", "keys", "settings")
+
+
+def parse(value: Mapping[str, object]) -> Settings:
+    """The settings of a parsed TOML document; ConfigurationError with all that is wrong."""
+    problems = _foreign(value)
+    known = [*_SINGLE, *_OTHERS]
+    problems += [unknown(key, known, "") for key in value if key not in known and key not in _COORDINATORS_OWN]
+    given: dict[str, object] = {
+        name: read_table(cls, value[name], name, problems) for name, cls in _SINGLE.items() if name in value
+    }
+    if "manual" in value:
+        given["manual"] = _manual(value["manual"], problems)
+    given["access"] = _access(value.get("access", {}), problems)
+    given["services"] = tables(ServiceTable, value.get("service", []), "service", problems)
+    problems += [] if "node" in value else ["[node] is missing: it says which node of which cluster this is"]
+    if problems:
+        raise ConfigurationError(problems)
+    settings = Settings(**given)  # type: ignore[arg-type]
+    problems = _at_odds(settings)
+    if problems:
+        raise ConfigurationError(problems)
+    return settings
+
+
+def _manual(value: object, problems: list[str]) -> tuple[MapEntry, ...]:
+    """`[[manual.source]]` (rules K2, K3)."""
+    if not isinstance(value, dict) or value.keys() - {"source"}:
+        problems.append("[manual] holds [[manual.source]] tables and nothing else")
+        return ()
+    return tables(MapEntry, value.get("source", []), "manual.source", problems)
+
+
+def _access(value: object, problems: list[str]) -> Mapping[str, AccessEntry]:
+    entries = named_tables(AccessEntry, value, "access", problems)
+    for name in entries:
+        try:
+            patterns.checked(name, (*SCOPE_TYPES, HEAD))  # the head is read as scopes are
+        except ValueError as error:
+            problems.append(f'access."{name}" {error}')
+    return entries
+
+
+def _foreign(value: Mapping[str, object]) -> list[str]:
+    return [
+        f"{key} makes a coordinator and [node] makes an agent: a coordinator has a file and a daemon of its own"
+        for key in value
+        if key in _COORDINATORS_OWN
+    ]
+
+
+def _at_odds(settings: Settings) -> list[str]:
+    """What single keys cannot tell (rules J39, K2)."""
+    problems = []
+    if (settings.coordinator is None) == (settings.manual is None):
+        both = "both are" if settings.manual is not None else "neither is"
+        problems.append(f"a node has [coordinator] or [manual], and {both} there")
+    if settings.manual is not None and settings.trust.bundle_file is None:
+        problems.append("[manual] needs trust.bundle_file: without a coordinator the first trust bundle is a file")
+    if settings.limits.section_bytes > settings.limits.content_bytes:
+        problems.append("limits.section_bytes must not exceed limits.content_bytes")
+    if settings.trust.root_threshold > max(1, len(settings.trust.root_key_ids)):
+        problems.append("trust.root_threshold must not exceed the number of trust.root_key_ids")
+    local = settings.local
+    if settings.access and local.projection_group is not None and local.projection_access is None:
+        problems.append(
+            "local.projection_group would give all files to a group beside [access]: say so "
+            '(projection_access = "group"), name "scope", or leave the group out'
+        )
+    problems += [problem for service in settings.services for problem in _service_at_odds(service)]
+    names = [service.name for service in settings.services]
+    problems += [f"service {name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    return problems
+
+
+def _service_at_odds(service: ServiceTable) -> list[str]:
+    if service.notify in set(Verb) and service.unit is None:
+        return [f'service {service.name}: notify = "{service.notify}" needs a unit']
+    if service.notify == "command" and not service.command:
+        return [f'service {service.name}: notify = "command" needs a command']
+    return []

@@ -1,0 +1,77 @@
+"""Until when the node's own certificate is good, and the CAs that its coordinators' certificates end at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+import trio
+
+from agent.enrolment.identity import IdentityFile, renew_at
+from agent.state.endings import LOOK_S, Sayings, endings
+from agent.state.node import Node
+from snapshot.ending import Thing
+from wire.certificate import BadCertificateError, Certificate, pem_chain_to_der
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class CertificateEnds:
+    node: Node
+    identity: IdentityFile
+    sayings: Sayings = field(default_factory=Sayings)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.look()
+            await trio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Once: read, and said where it is time."""
+        self.node.learnt.certificates = await self.node.threads.read(self._read)
+        self.sayings.say(endings(self.node), self.node.now())
+
+    def _read(self) -> tuple[Thing, ...]:
+        """What cannot be read is told by who needs it (joining.py, renewal.py), and left out here."""
+        found: list[Thing] = []
+        for read in (self._own, self._authorities):
+            try:
+                found += read()
+            except (BadCertificateError, OSError) as error:
+                log.warning("certificate not read", detail=str(error))
+        return tuple(found)
+
+    def _own(self) -> Iterator[Thing]:
+        pair = self.identity.present()
+        if pair is None:
+            return
+        certificate = Certificate.read(pair.der)
+        yield Thing(
+            "node_certificate",
+            self.node.settings.node.node_id,
+            certificate.not_before,
+            certificate.not_after,
+            "no coordinator answers this node any more; it has to join anew",
+            "it renews itself: journalctl -u holdfast-agent says why it did not",
+            renews_from=renew_at(pair, self.node.settings.node),
+        )
+
+    def _authorities(self) -> Iterator[Thing]:
+        for file in self._files():
+            for each in map(Certificate.read, pem_chain_to_der(file.read_bytes())):
+                yield Thing(
+                    "ca_certificate",
+                    each.fingerprint,
+                    each.not_before,
+                    each.not_after,
+                    "no coordinator's certificate of it is believed",
+                    f"put the new CA beside it into {file}",
+                )
+
+    def _files(self) -> list[Path]:
+        settings = self.node.settings
+        files = [settings.coordinator.ca_file] if settings.coordinator else []
+        files += [each.ca_file for each in settings.manual or ()]
+        return list(dict.fromkeys(files))

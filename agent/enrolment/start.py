@@ -1,0 +1,151 @@
+"""From the disk to a node that can be asked, without a network (rules A10, A15, L29; threats D-26). Synchronous.
+
+open_store       lock, file modes, store check, floors and marks
+verify_active    the active state judged again, whole; damage falls back to previous
+make_node        the node, with what it was before
+"""
+
+from dataclasses import dataclass, replace
+
+import structlog
+
+from agent.base.clock import Clock
+from agent.base.guarded_clock import Reading, Stopwatch
+from agent.base.threads import Threads
+from agent.config.configuration import Settings
+from agent.config.token import find_tokens
+from agent.state import endpoint_sets, origins, sights
+from agent.state.health_rows import OUTAGE_ROW, REVOKED_ROW
+from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
+from agent.state.node import Node
+from agent.state.root_pinning import roots_of
+from agent.state.view import Views
+from snapshot.again import is_accepted, judge_again
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.reasons import Rejected
+from store.base.documents import HashedDocument, StoredDocument
+from store.base.errors import StoreError
+from store.base.layout import Root
+from store.base.tables import Name
+from store.store import Store
+
+FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
+MOST_ROUNDS = 3  # active, previous, nothing
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What `open_store` took hold of; `close` lets go."""
+
+    root: Root
+    store: Store
+    views: Views
+    reader: HoldingsReader
+
+    def close(self) -> None:
+        self.store.close()
+        self.root.close()
+
+
+def open_store(settings: Settings, reading: Reading) -> Opened:
+    """StoreError: bad_permissions, store_locked, store_format_newer end the process (rules A14)."""
+    node = settings.node
+    root = Root.open(node.state_directory)
+    try:
+        store = Store.open(root, node.cluster_id, now=reading.wall, map_bytes=settings.limits.map_bytes)
+    except BaseException:
+        root.close()
+        raise
+    log.info("store opened", install_id=root.install_id, incarnation=store.incarnation)
+    for finding in store.findings:
+        log.warning("met at start", event_kind=finding.happened, scope=finding.scope, detail=finding.detail)
+    views = Views(store, settings.intervals.head_fresh_s)
+    reader = HoldingsReader(store, views, node.cluster_id, node.node_id, settings.limits.documents())
+    enrolled = store.enrolment
+    reader.roots = roots_of(enrolled) if enrolled is not None else None
+    reader.enrolled = enrolled
+    return Opened(root, store, views, reader)
+
+
+def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]:
+    """The scopes that had to leave their active document. What serves afterwards has been verified just now.
+
+    Sections that the store's start has hashed are not hashed again for it (threats D-26); each read does (rules L29).
+    """
+    left: list[str] = []
+    for _ in range(MOST_ROUNDS):
+        holdings = reader.read()
+        damaged = _damaged(holdings, now, hashed=store.hashed_at_start)
+        for scope, cause in damaged.items():
+            store.fall_back(scope, now=now, cause=cause)
+            version = holdings.kept.active[scope].version
+            log.error("active document is damaged", scope=scope, version=version, cause=cause)
+        left += damaged
+        if not damaged:
+            break
+    return left
+
+
+def _damaged(holdings: Holdings, now: float, *, hashed: bool) -> dict[str, str]:
+    active = holdings.kept.active
+    if hashed:
+        active = {scope: HashedDocument.just_now(document) for scope, document in active.items()}
+    ordered = sorted(active, key=lambda scope: (scope not in FIRST, scope))
+    faults = {scope: _fault(active[scope], holdings, now) for scope in ordered}
+    return {scope: fault for scope, fault in faults.items() if fault}
+
+
+def _fault(document: StoredDocument, holdings: Holdings, now: float) -> str:
+    """Why it cannot be what serves; empty when it can."""
+    # What the node was assigned when it was accepted: a role revoked since is the gate's business.
+    holder = replace(holdings.holder, roles=holdings.roles)
+    try:
+        judge_again(document, holder, now=now)
+        accepted = document.scope in holder.lost or is_accepted(document, holder, holdings.kept.recoveries)
+    except Rejected as refused:
+        return f"step {refused.step}: {refused.reason}; {refused.detail}"
+    except StoreError as error:
+        return error.detail
+    return "" if accepted else "it is not the version that was accepted"
+
+
+def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened) -> Node:
+    """The node, and what outlives a process beside the documents."""
+    node = Node(settings, clock, threads, opened.store, opened.reader)
+    now = node.now()
+    for scope in verify_active(opened.store, opened.reader, now):
+        node.counters.add("active_documents_damaged")
+        log.warning("scope left its active document", scope=scope)
+    node.holdings = opened.reader.read()
+    health = opened.store.table(Name.HEALTH)
+    node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
+    node.learnt.origins = origins.from_row(health.get(origins.ROW))
+    node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
+    node.learnt.sights = sights.from_rows(opened.store.table(Name.WATERMARKS).items())
+    revoked = health.get(REVOKED_ROW)
+    node.learnt.revoked = revoked is not None
+    node.learnt.revoked_in_epoch = int(revoked.get("epoch", 0)) if isinstance(revoked, dict) else 0
+    node.learnt.member = is_member(opened.store, node.holdings)
+    node.learnt.other_cluster = _is_for_another_cluster(settings)
+    node.facts()  # from now on the outage is timed, and a fresh head is one that was seen
+    return node
+
+
+def is_member(store: Store, holdings: Holdings) -> bool:
+    """rules A2: it has an identity, roots that are pinned, and a trust bundle that they lead to."""
+    return store.paths.identity_file.exists() and store.enrolment is not None and TRUST_BUNDLE in holdings.kept.marks
+
+
+def _stopwatch(row: object) -> Stopwatch | None:
+    if not isinstance(row, dict):
+        return None
+    return Stopwatch(str(row["about"]), str(row["boot_id"]), float(row["began"]), float(row["since"]))
+
+
+def _is_for_another_cluster(settings: Settings) -> bool:
+    """rules K27: a token of another cluster than the one whose store this is."""
+    tokens = find_tokens(settings.token_files()).tokens if settings.coordinator is not None else ()
+    cluster = tokens[0].cluster_id if tokens else None
+    return cluster is not None and cluster != settings.node.cluster_id

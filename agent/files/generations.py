@@ -1,0 +1,292 @@
+"""Folders that are replaced as a whole: complete ones side by side, and one symlink that says which is in use.
+
+    <root>/<name>                    the symlink: what readers open
+    <root>/.<name>.generations/N     complete folders; those that are no longer in use stay for readers for a while
+
+A folder is made under a name of its own and never changed once the link points to it. A crash at any step leaves the
+link on a whole folder; what was begun is swept away at the next start. A reader that opened the folder, or a file in
+it, keeps what it has, also after it was collected.
+
+All of it is done by descriptor, from the root down, and no link is followed: whoever could put one in the place of a
+folder would choose whose files get our mode, and whose are removed.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from agent.access.access import Readers
+from agent.files.access_lists import access_list, list_of, set_list
+
+KEPT = 2  # folders before the present one that always stay
+MOST_KEPT = 64
+MOST_BYTES = 1 << 30
+BLOCK_BYTES = 4096
+ROOT_UID = 0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FilesFault(StrEnum):
+    UNSAFE_DIRECTORY = "unsafe_directory"  # a directory of them is a link, another's, or open to others
+    NOT_OURS = "not_ours"  # something else stands where the link belongs
+    NO_ACCESS_LISTS = "no_access_lists"  # `projection_access = "scope"`, and the file system keeps no POSIX ACLs
+    FILES_FULL = "files_full"  # `projection_bytes`, or the file system; the former files stay
+    FILES_IO = "files_io"  # the disk said no; the former files stay
+
+
+REMEDY = {
+    FilesFault.UNSAFE_DIRECTORY: "give it to the agent's account, writable by that alone, or name another "
+    "`projection_directory`; what is no directory: move it away, it is made anew",
+    FilesFault.NOT_OURS: "move it away, it is made anew",
+    FilesFault.NO_ACCESS_LISTS: "name a `projection_directory` on tmpfs, ext4, xfs or btrfs, or another "
+    "`projection_access`",
+    FilesFault.FILES_FULL: "free space there, or raise `projection_bytes`",
+    FilesFault.FILES_IO: "look at the disk and the kernel's log",
+}
+
+
+class FilesError(Exception):
+    """The files cannot be brought up to date. `fault` is stable; the text names the path and the remedy."""
+
+    def __init__(self, fault: FilesFault, detail: str) -> None:
+        super().__init__(f"{fault}: {detail}; {REMEDY[fault]}")
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """Of files and of folders. `gid` None: the process's own group. With `readers` the group has nothing, and each of
+    them what the mode gives the group.
+    """
+
+    file_mode: int = 0o640
+    folder_mode: int = 0o750
+    gid: int | None = None
+    readers: Readers | None = None
+
+    def give(self, descriptor: int, mode: int) -> None:
+        if self.gid is not None:
+            os.fchown(descriptor, -1, self.gid)
+        set_list(descriptor, b"")  # else the mode would be that of the list
+        os.fchmod(descriptor, mode)
+        if self.readers is not None:
+            set_list(descriptor, access_list(self.readers, mode))
+
+    def are_of(self, descriptor: int, mode: int) -> bool:
+        found = os.fstat(descriptor)
+        gid = os.getegid() if self.gid is None else self.gid
+        wanted = b"" if self.readers is None else access_list(self.readers, mode)
+        is_ours = found.st_uid == os.geteuid() and found.st_gid == gid and stat.S_IMODE(found.st_mode) == mode
+        return is_ours and list_of(descriptor) == wanted
+
+
+@dataclass
+class Generations:
+    """One writer. `grace_s`: how long a folder stays after it was replaced, at least, while there is room for it."""
+
+    root: Path
+    name: str
+    permissions: Permissions
+    grace_s: float = 60.0
+    most_bytes: int = MOST_BYTES
+    _retired: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def link(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def folder(self) -> Path:
+        return self.root / f".{self.name}.generations"
+
+    def current(self) -> str | None:
+        """The label of the folder in use."""
+        with self._root() as root:
+            return self._current(root)
+
+    def stands(self, label: str, file: str) -> bool:
+        """The link is there and leads to this folder, which holds this file."""
+        try:
+            with self.opened(label) as folder, self._root() as root:
+                found = os.stat(file, dir_fd=folder, follow_symlinks=False)
+                return os.readlink(self.name, dir_fd=root) == self._target(label) and stat.S_ISREG(found.st_mode)
+        except OSError:
+            return False
+
+    def prepare(self) -> None:
+        """At start, and when they were taken away: the folders exist, and what a crash left half made is gone."""
+        if not os.path.lexists(self.root):  # under the unit systemd has made it
+            self.root.mkdir(parents=True)
+            with self._root() as root:
+                os.fchmod(root, 0o755)
+        with self._root() as root:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.folder.name, 0o700, dir_fd=root)
+            for name in _beginning(f".{self.name}.link-", root):
+                _remove(name, root)
+        with self._folders() as folders:
+            self.permissions.give(folders, self.permissions.folder_mode)
+            for name in _beginning(".new-", folders):
+                _remove(name, folders)
+
+    @contextlib.contextmanager
+    def opened(self, label: str) -> Iterator[int]:
+        """A complete folder, as a descriptor."""
+        with self._folders() as folders, _opened(label, self.folder / label, folders) as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def fresh(self, label: str) -> Iterator[int]:
+        """A new folder to fill; it has its final place when the block ends, and nobody reads it until `use`."""
+        making = f".new-{label}"
+        with self._folders() as folders:
+            _remove(making, folders)
+            os.mkdir(making, 0o700, dir_fd=folders)
+            try:
+                with _opened(making, self.folder / making, folders) as folder:
+                    yield folder
+                    self.permissions.give(folder, self.permissions.folder_mode)
+                os.rename(making, label, src_dir_fd=folders, dst_dir_fd=folders)
+            except BaseException:
+                _remove(making, folders)
+                raise
+
+    def use(self, label: str) -> None:
+        """The one step that readers see."""
+        temporary = f".{self.name}.link-{label}"
+        with self._root() as root:
+            self._current(root)  # FilesError while nothing has been touched
+            _remove(temporary, root)
+            os.symlink(self._target(label), temporary, dir_fd=root)
+            os.rename(temporary, self.name, src_dir_fd=root, dst_dir_fd=root)
+
+    def labels(self) -> set[str]:
+        with self._folders() as folders:
+            return {name for name in _names(folders) if not name.startswith(".")}
+
+    def make_room(self, needed: int) -> None:
+        """For files of so many bytes on disk: old folders go before the new one is begun. FilesError if that does not
+        do.
+        """
+        if self._bytes() + needed > self.most_bytes:
+            self.drop_old()
+        if (held := self._bytes()) + needed > self.most_bytes:
+            text = f"{self.folder} holds {held} bytes and is to hold {needed} more: {self.most_bytes} are allowed"
+            raise FilesError(FilesFault.FILES_FULL, text)
+
+    def drop_old(self) -> None:
+        """All but the folder in use; who has opened one keeps it."""
+        self.collect(0.0, all_of_them=True)
+
+    def take_away(self) -> None:
+        """The link, and then every folder."""
+        with self._root() as root:
+            if self._current(root) is not None:
+                _remove(self.name, root)
+        self.drop_old()
+
+    def collect(self, now: float, *, all_of_them: bool = False) -> int:
+        """Removes folders that were replaced; how many. `now` may come from any clock that does not go back."""
+        old = self.labels() - {self.current()}
+        self._retired = {label: self._retired.get(label, now) for label in old}
+        by_age = sorted(old, key=lambda label: (self._retired[label], label), reverse=True)
+        gone = [label for index, label in enumerate(by_age) if all_of_them or self._is_over(index, label, now)]
+        with self._folders() as folders:
+            for label in gone:
+                _remove(label, folders)
+                self._retired.pop(label, None)
+        return len(gone)
+
+    def _is_over(self, index: int, label: str, now: float) -> bool:
+        return index >= MOST_KEPT or (index >= KEPT and now >= self._retired[label] + self.grace_s)
+
+    def _target(self, label: str) -> str:
+        return f"{self.folder.name}/{label}"
+
+    def _current(self, root: int) -> str | None:
+        try:
+            return Path(os.readlink(self.name, dir_fd=root)).name
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise FilesError(FilesFault.NOT_OURS, f"{self.link} is no symlink of ours") from None
+
+    def _root(self) -> contextlib.AbstractContextManager[int]:
+        """As of the socket's directory: ours or root's, and writable by its owner alone."""
+        return _opened(self.root, self.root, owners=(ROOT_UID, os.geteuid()), others_write=0o022)
+
+    @contextlib.contextmanager
+    def _folders(self) -> Iterator[int]:
+        with self._root() as root, _opened(self.folder.name, self.folder, root) as folders:
+            yield folders
+
+    def _bytes(self) -> int:
+        """On disk, of all folders; what is linked counts once."""
+        with self._folders() as folders:
+            sizes = {found.st_ino: found.st_size for found in _files_below(folders)}
+        return sum(map(on_disk, sizes.values()))
+
+
+def on_disk(size: int) -> int:
+    """Of a file of this size: whole blocks, and one for its entry."""
+    return (size // BLOCK_BYTES + 2) * BLOCK_BYTES
+
+
+@contextlib.contextmanager
+def _opened(
+    name: str | Path,
+    path: Path,
+    within: int | None = None,
+    *,
+    owners: tuple[int, ...] | None = None,
+    others_write: int = 0,
+) -> Iterator[int]:
+    """A directory's descriptor, checked after it was opened; `path` is what it is called where something is amiss."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=within)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise FilesError(FilesFault.UNSAFE_DIRECTORY, f"{path} is a link, or no directory") from None
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid not in (owners or (os.geteuid(),)) or found.st_mode & others_write:
+            words = f"uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
+            raise FilesError(FilesFault.UNSAFE_DIRECTORY, f"{path} is not safe ({words})")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _names(folder: int) -> list[str]:
+    with os.scandir(folder) as found:
+        return [entry.name for entry in found]
+
+
+def _beginning(start: str, folder: int) -> list[str]:
+    return [name for name in _names(folder) if name.startswith(start)]
+
+
+def _remove(name: str, within: int) -> None:
+    """Whatever it is; a link itself, and never what it leads to."""
+    try:
+        found = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        shutil.rmtree(name, dir_fd=within)
+    else:
+        os.unlink(name, dir_fd=within)
+
+
+def _files_below(folder: int) -> Iterator[os.stat_result]:
+    for _, _, names, at in os.fwalk(".", dir_fd=folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                yield os.stat(name, dir_fd=at, follow_symlinks=False)

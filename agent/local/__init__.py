@@ -1,0 +1,1 @@
+"""What local callers may ask: the socket, its answers, access, probes, metrics."""

@@ -1,0 +1,426 @@
+"""The local API on the Unix socket (protocol.md 4): its routes, and how each is answered.
+
+    GET  /v1/status                           for everyone who can connect, of what they may read (sight.py)
+    GET  /v1/scopes[/<scope>[/sections/<name>]]   scope_answers.py; `slot=previous|pending` for what is not active
+    GET  /v1/watch                            watching.py
+    POST /v1/may                              degraded.py
+    POST /v1/import                           root and the agent's own account
+    POST /v1/trust/confirm                    root and the agent's own account
+    GET  /v1/scopes/<scope>/rejections    what was refused, and why
+    GET  /probe/startup|liveness|readiness, /metrics
+
+A caller is whom the kernel says (access.py). There is a fixed set of Hosts and no CORS (threats U12).
+"""
+
+from collections.abc import AsyncIterable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+import trio
+
+from agent.access.access import Access, may_administer
+from agent.access.sight import Sight, status_seen
+from agent.base.threads import Threads
+from agent.local import metrics
+from agent.local.scope_answers import Headers, ScopeAnswers, node_headers
+from agent.local.watching import Watching, scopes_wanted
+from agent.services.publishing import Publishing
+from agent.services.refused_scopes import RefusedScope, expired_scopes, refused_scopes, warnings
+from agent.services.scope_reports import rejection_told, scope_reports
+from agent.services.services import Services, ready_for
+from agent.state.view import View, Views
+from snapshot import degraded
+from snapshot.degraded import Answer, Facts, Question, Reason
+from snapshot.grants import POLICY_SCOPE
+from snapshot.identifiers import HEAD, format_time, stands_for
+from snapshot.limits import DEFAULT, Limits
+from snapshot.manifest import ScopeVersion
+from snapshot.reasons import Rejected
+from store.base.errors import StoreError
+from wire.forms import BadMessageError
+from wire.messages import ConfirmRoots, MayAnswer, MayRequest
+from wire.peer import UnixPeer
+from wire.request import HttpError, Request, Response
+from wire.routes import Handler, Route, Routes
+
+WAIT_MOST_S = 300
+WAIT_S = 55
+IMPORT_S = 600.0
+MAY_BYTES = 8 * 1024
+MOST_GENERATION = 2**53 - 1
+SOCKET_GONE = "socket_gone"
+
+log = structlog.get_logger(__name__)
+
+
+class Node(Protocol):
+    """What the API asks of the node itself."""
+
+    def changes(self) -> int:
+        """Differs once the node knows something that it did not."""
+
+    def gate_facts(self) -> Facts:
+        """What the gate goes by, now."""
+
+    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+        """The services that ran when the head expired, as the node itself knows it."""
+
+    def listed(self) -> Collection[str] | None:
+        """The scopes of the head that is held, None without one."""
+
+    def wanted(self) -> Mapping[str, ScopeVersion]:
+        """What the head lists and is not active, by scope."""
+
+    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        """The gate has answered so."""
+
+    def report(self) -> Mapping[str, object]:
+        """JSON: `state`, `cause`, `counters`, and what else the status shows (sources, last errors, clock ...)."""
+
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+        """Somebody has compared the root keys. HttpError where this node holds other ones."""
+
+    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+        """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """`body` is all that there is to say; `whole` says it."""
+
+    body: Mapping[str, object]
+    headers: Headers
+    whole: Response
+
+    def seen_by(self, sight: Sight) -> Response:
+        return Response.json(status_seen(self.body, sight), headers=self.headers)
+
+
+@dataclass
+class LocalApi:
+    node: Node
+    views: Views
+    threads: Threads
+    access: Access
+    services: Services
+    publishing: Publishing
+    watching: Watching
+    now: Callable[[], float]
+    limits: Limits = DEFAULT
+    socket_trouble: Callable[[], str] = lambda: ""
+    _last_status: tuple[object, Status] | None = None
+
+    def __post_init__(self) -> None:
+        self._answers = ScopeAnswers(self.views, self.threads, self.access)
+
+    def routes(self) -> Routes:
+        scopes = "/v1/scopes/{scope}"
+        return Routes(
+            Route("GET", "/v1/status", again(self.status)),
+            Route("GET", "/v1/scopes", again(self.scopes)),
+            Route("GET", scopes, again(self.scope)),
+            Route("GET", f"{scopes}/sections/{{name}}", again(self.section)),
+            Route("GET", f"{scopes}/rejections", again(self.rejections)),
+            Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
+            Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
+            Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
+            Route("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
+            *self.probe_routes(),
+        )
+
+    def probe_routes(self) -> tuple[Route, ...]:
+        """Also for a listener of their own, for the operator's tools."""
+        return (
+            Route("GET", "/probe/startup", self.alive),
+            Route("GET", "/probe/liveness", self.alive),
+            Route("GET", "/probe/readiness", self.readiness),
+            Route("GET", "/metrics", again(self.metrics)),
+        )
+
+    # ---- the node
+
+    async def status(self, request: Request) -> Response:
+        """As it is now; counters and sources may be of the second that is running."""
+        now = self.now()
+        files = self.publishing.published.value, self.publishing.error
+        of = (self.views.store.committed, self.node.changes(), int(now), files)
+        if self._last_status is None or self._last_status[0] != of:
+            made = await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), now)
+            self._last_status = of, made
+        status, sight = self._last_status[1], self._sight(request)
+        return status.whole if sight.sees_all else await self.threads.read(status.seen_by, sight)
+
+    async def alive(self, request: Request) -> Response:
+        """The event loop runs, and no more is meant (rules A12, X13, H19)."""
+        return Response.json({"alive": True})
+
+    async def readiness(self, request: Request) -> Response:
+        """503 also while nobody can connect any more, which only who is connected, or asks elsewhere, finds out."""
+        facts, now = self.node.gate_facts(), self.now()
+        mode, cause = _gate(facts, now)
+        expired, sight = expired_scopes(facts, now), self._sight(request)
+        cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
+        cause = cause or (str(Reason.SCOPE_EXPIRED) if expired else None)
+        said = await self.threads.read(self._warnings, now, sight)
+        shown = [scope for scope in expired if sight.sees(scope)]
+        answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": shown, "warnings": said}
+        return Response.json(answer, 200 if cause is None else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        facts, report, sight = self.node.gate_facts(), self.node.report(), self._sight(request)
+        body = await self.threads.read(self._metrics, facts, report, self.now(), sight)
+        return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+
+    # ---- scopes
+
+    async def scopes(self, request: Request) -> Response:
+        return await self.threads.read(self._scopes, _local(request), self.now())
+
+    async def scope(self, request: Request) -> Response:
+        return await self._answers.scope(request, self.now())
+
+    async def section(self, request: Request) -> Response:
+        return await self._answers.section(request, self.now())
+
+    async def rejections(self, request: Request) -> Response:
+        """What a refusal was about is for the scope's readers; that there was one is in the status."""
+        scope = request.parameters["scope"]
+        if not self.access.may_read(_local(request), scope):
+            raise HttpError(404, "not_found", "there is no such scope here")
+        return await self.threads.read(self._rejections, scope)
+
+    async def watch(self, request: Request) -> Response:
+        peer = _local(request)
+        after = self._after(request)
+        readable = scopes_wanted(request.query_all("scope"), lambda scope: self.access.may_read(peer, scope))
+        if "text/event-stream" in (request.header("accept") or ""):
+            headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
+            return Response(200, headers, self.watching.events(request, after, readable))
+        wait_s = request.query_integer("wait", WAIT_S, 0, WAIT_MOST_S)
+        start = self.watching.seen.value if after is None else after
+        answer = None
+        with request.waiting(yields=True), trio.move_on_after(wait_s):
+            answer = await self.watching.next_change(start, readable)
+        headers = await self.threads.read(self._headers)
+        if answer is None:
+            return Response(204, headers)
+        return Response.json(answer.to_value(), headers=headers)
+
+    # ---- the gate
+
+    async def may(self, request: Request) -> Response:
+        peer = _local(request)
+        try:
+            asked = MayRequest.parse(await request.body())
+        except BadMessageError as error:
+            raise HttpError(400, "bad_request", str(error)) from error
+        question = Question(asked.action, asked.scope, asked.resource, asked.running_since)
+        running = await self.node.known_running(question, self.node.gate_facts())
+        facts, now = replace(self.node.gate_facts(), running=running), self.now()
+
+        async def decide(_: Request) -> Response:
+            answer, headers = await self.threads.read(self._may, peer, question, facts, now)
+            self.node.decided(question, answer, peer.uid, now)
+            body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)
+            return Response.json(body.to_value(), headers=headers)
+
+        return await again(decide)(request)
+
+    async def take(self, request: Request) -> Response:
+        if not may_administer(_local(request)):
+            raise HttpError(403, "forbidden", "only root and the agent's own account hand in documents")
+        try:
+            return Response.json(_plain(await self.node.take(request.chunks())))
+        except Rejected as refused:
+            message = refused.detail or str(refused)
+            raise HttpError(422, str(refused.reason), message, step=refused.step) from refused
+
+    async def confirm(self, request: Request) -> Response:
+        if not may_administer(_local(request)):
+            raise HttpError(403, "forbidden", "only root and the agent's own account confirm root keys")
+        try:
+            asked = ConfirmRoots.parse(await request.body())
+        except BadMessageError as error:
+            raise HttpError(400, "bad_request", str(error)) from error
+        return Response.json(dict(await self.node.confirm_roots(asked.root_key_ids, asked.root_threshold)))
+
+    # ---- inside; what has an underscore and reads runs on a reading thread
+
+    def _import_bytes(self) -> int:
+        """The limits of format.md 10 hold while it is read; this one only ends what goes on for ever."""
+        limits = self.limits
+        return limits.envelope_bytes + 16 * 1024 + limits.manifest_bytes + limits.content_bytes + 5 * limits.sections
+
+    def _after(self, request: Request) -> int | None:
+        resumed = request.header("last-event-id")
+        if resumed is not None and resumed.isascii() and resumed.isdigit() and len(resumed) < 17:
+            return int(resumed)
+        if request.query_one("after") is None:
+            return None
+        return request.query_integer("after", 0, 0, MOST_GENERATION)
+
+    def _may(self, peer: UnixPeer, question: Question, facts: Facts, now: float) -> tuple[Answer, Headers]:
+        """On a thread, since what a large scope names is read when it is asked for first."""
+        return degraded.may(*_as_seen_by(peer, self.access, question, facts), now), self._headers()
+
+    def _rejections(self, scope: str) -> Response:
+        """The newest first, of those that the store still remembers (threats D-44)."""
+        refused = [one for one in reversed(self.views.store.rejections.ring()) if one.scope == scope]
+        return Response.json({"rejections": [rejection_told(one) for one in refused]}, headers=self._headers())
+
+    def _headers(self) -> Headers:
+        return node_headers(self.views.scope(HEAD), self.now())
+
+    def _sight(self, request: Request) -> Sight:
+        return Sight(self.access, request.peer)
+
+    def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> "Status":
+        view = self.views.all()
+        reports = scope_reports(self.views, view, self.node.listed(), self.services.notified, now)
+        mode, fence = _gate(facts, now)
+        body = {
+            **{name: _plain(value) for name, value in report.items()},
+            "now": format_time(now),
+            "mode": mode,
+            "fence": fence,
+            "grade": str(view.grade(now)),
+            "generation": view.generation,
+            "head": _head(view, now),
+            "scopes": {name: one.to_value() for name, one in reports.items()},
+            "refused": {one.scope: one.to_value() for one in self._refused(view, now)},
+            "expired": expired_scopes(facts, now),
+            "services": {one.name: self._service(one.name, view, facts, now) for one in self.services.services},
+            "files": {
+                "generation": max(0, self.publishing.published.value),
+                "fault": self.publishing.fault,
+                "error": self.publishing.error,
+            },
+            "hidden": {"scopes": 0, "services": 0},
+        }
+        headers = node_headers(view, now)
+        return Status(body, headers, Response.json(body, headers=headers))
+
+    def _service(self, name: str, view: View, facts: Facts, now: float) -> object:
+        """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
+        service = next(one for one in self.services.services if one.name == name)
+        ready, reason = ready_for(service, view, facts, now, self.node.listed() or ())
+        told = self.services.notified.get(name)
+        return {
+            "ready": ready,
+            "reason": str(reason),
+            "scopes": list(service.scopes),
+            "told_generation": told.generation if told else None,
+            "told_at": format_time(told.at) if told else None,
+            "up_to_date": told is not None and told.ok and told.versions == service.versions(view),
+            "answer": told.detail if told else "",
+            "answer_ok": told.ok if told else None,
+            "outcome": told.outcome if told else None,
+        }
+
+    def _refused(self, view: View, now: float) -> list[RefusedScope]:
+        return refused_scopes(view, self.node.wanted(), self.views.store.rejections.last, now)
+
+    def _warnings(self, now: float, sight: Sight) -> list[str]:
+        """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
+        try:
+            refused = self._refused(self.views.all(), now)
+            return warnings([one for one in refused if sight.sees(one.scope)])
+        except StoreError:
+            return []
+
+    def _scopes(self, peer: UnixPeer, now: float) -> Response:
+        view = self.views.all()
+        shown = {
+            name: {
+                "authority_epoch": scope.identity[0],
+                "config_version": scope.identity[1],
+                "content_hash": scope.identity[2],
+                "expires_at": format_time(scope.expires_at),
+                "grade": str(view.grade_of(scope, now)),
+                "sections": len(scope.document.sections),
+            }
+            for name, scope in view.scopes.items()
+            if self.access.may_read(peer, name)
+        }
+        return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
+
+    def _metrics(self, facts: Facts, report: Mapping[str, object], now: float, sight: Sight) -> bytes:
+        counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
+        view = self.views.all()
+        seen = [one for one in self.services.services if sight.sees_service(one.scopes)]
+        return metrics.exposition(
+            metrics.Sample(
+                view,
+                now,
+                str(report.get("state", "")),
+                degraded.mode(facts, now),
+                self.views.store.filled(),
+                {one.name: told for one in seen if (told := self.services.notified.get(one.name)) is not None},
+                counters if isinstance(counters, Mapping) else {},
+                ends if isinstance(ends, list) else [],
+                {one.scope: one.reason for one in self._refused(view, now)},
+                not isinstance(roots, Mapping) or bool(roots.get("confirmed")),
+                sight.sees,
+            )
+        )
+
+
+def again(handler: Handler) -> Handler:
+    """Once more when the store could not be read: what was active a moment ago may be garbage by now. Then 503."""
+
+    async def read(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except StoreError as error:
+            log.warning("store not read", path=request.path, error=str(error))
+        try:
+            return await handler(request)
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), "the store cannot be read at the moment", retry_after=1) from error
+
+    return read
+
+
+def _local(request: Request) -> UnixPeer:
+    if not isinstance(request.peer, UnixPeer):
+        raise HttpError(403, "forbidden", "this is answered on the Unix socket alone")
+    return request.peer
+
+
+def _plain(value: object) -> object:
+    """Names that the code knows as enumerations become the strings that they are."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _gate(facts: Facts, now: float) -> tuple[str, str | None]:
+    """The mode, and why nothing may go on."""
+    cause = degraded.fence(facts, now)
+    return str(degraded.mode(facts, now)), None if cause is None else str(cause)
+
+
+def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: Facts) -> tuple[Question, Facts]:
+    """What the caller may not read is to it as what is not there; the policy holds for everybody all the same."""
+    readable = {name: scope for name, scope in facts.scopes.items() if access.may_read(peer, name)}
+    policy = {POLICY_SCOPE: facts.scopes[POLICY_SCOPE]} if POLICY_SCOPE in facts.scopes else {}
+    asked = question.scope
+    if asked is not None and not any(stands_for(asked, name) for name in readable):
+        question = replace(question, scope="")
+    return question, replace(facts, scopes=policy | readable)
+
+
+def _head(view: View, now: float) -> object:
+    if view.head is None:
+        return None
+    envelope = view.head.document.envelope
+    return {
+        "generation": envelope.config_version,
+        "authority_epoch": envelope.authority_epoch,
+        "age_s": view.head.age_s(now),
+        "expires_at": format_time(view.head.expires_at),
+        "grade": "fresh" if view.head_is_fresh(now) else "expired",
+    }

@@ -1,0 +1,147 @@
+"""The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from agent.base.byte_source import Chunks
+from agent.local.decisions import Decisions
+from agent.services.running import Running
+from agent.state import node_state
+from agent.state.endings import endings
+from agent.state.node import Node
+from agent.state.plan import plan
+from agent.state.root_pinning import OtherRootsError, confirmed, peeked, roots_report
+from agent.state.waiting import STEP, MayNotWaitError
+from agent.update.download import NotListedError
+from snapshot.degraded import Answer, Facts, Question
+from snapshot.identifiers import format_time
+from snapshot.manifest import ScopeVersion
+from snapshot.reasons import Reason, Rejected
+from store.base.errors import StoreError
+from wire.request import HttpError
+from wire.version import VERSION
+
+if TYPE_CHECKING:  # they cost what the first answer need not wait for
+    from agent.sources.sources import Sources
+    from agent.update.update import Update
+
+log = structlog.get_logger(__name__)
+
+PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
+
+
+@dataclass
+class Front:
+    """`update` and `sources` are there once the agent has begun to speak to anybody."""
+
+    node: Node
+    decisions: Decisions
+    running: Running
+    update: "Update | None" = None
+    sources: "Sources | None" = None
+
+    def changes(self) -> int:
+        return self.node.changed.value
+
+    def gate_facts(self) -> Facts:
+        return self.node.gate_facts()
+
+    def listed(self) -> frozenset[str] | None:
+        return self.node.listed()
+
+    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+        return await self.running.known(question, facts)
+
+    def wanted(self) -> Mapping[str, ScopeVersion]:
+        return {one.scope: one.listed for one in plan(self.node.holdings).wanted}
+
+    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+        self.running.answered(question, answer, now)
+        self.decisions.note(question, answer, uid, now)
+
+    def report(self) -> Mapping[str, object]:
+        """JSON for `/v1/status`."""
+        node, moment = self.node, self.node.moment()
+        facts = node.facts(moment)
+        present = node_state.assess(facts, moment.now)
+        since = node_state.degraded_since(facts, moment.now)
+        bundle = node.holdings.bundle
+        return {
+            "node_id": node.settings.node.node_id,
+            "cluster_id": node.settings.node.cluster_id,
+            "agent_version": VERSION,
+            "incarnation": node.store.incarnation,
+            "state": str(present.state),
+            "cause": str(present.cause),
+            "join": failure.to_value() if (failure := node.learnt.join_failure) else None,
+            "degraded_since": None if since is None else format_time(since),
+            "rollback_check": "confirmed" if node.learnt.checked_in else "unconfirmed",
+            "roles": sorted(node.holdings.roles),
+            "roots": roots_report(node.reader.enrolled, node.settings.trust),
+            "trust_bundle_version": bundle.version if bundle else 0,
+            "clock": {
+                "synchronised": moment.synchronised,
+                "offset_floor_s": int(-moment.behind_s),
+                "regressed": facts.clock_regressed,
+            },
+            "sources": self.sources.report() if self.sources else [],
+            "awaited": self.update.awaited() if self.update else {},
+            "origins": {scope: one.to_value() for scope, one in node.learnt.origins.items()},
+            "recovering": sorted(facts.gaps | facts.behind),
+            "refresh_required": sorted(node.learnt.refresh_required),
+            "passed_over": sorted(node.learnt.passed_over),
+            "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
+            "ends": [each.to_value(moment.now) for each in endings(node)],
+            "counters": node.counters.all(),
+        }
+
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+        """Kept, once they are those that this node holds."""
+        node = self.node
+        held = node.reader.enrolled
+        if held is None:
+            raise HttpError(409, "not_enrolled", "this node has pinned no root keys yet: holdfast join")
+        try:
+            enrolled = confirmed(held, named, threshold)
+        except OtherRootsError as error:
+            log.warning("root keys not confirmed", named=sorted(named), threshold=threshold)
+            raise HttpError(409, "other_roots", f"{error}; nothing was confirmed") from error
+        outcome = "already_confirmed" if node.has_confirmed_roots() else "confirmed"
+        try:
+            await node.threads.write(node.store.enrol, enrolled)
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
+        node.reader.enrolled = enrolled
+        node.tell_news()
+        log.info("root keys confirmed", root_key_ids=sorted(enrolled.root_keys), threshold=threshold)
+        return {"outcome": outcome, "root_key_ids": sorted(enrolled.root_keys), "root_threshold": threshold}
+
+    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+        """A document from another medium (protocol.md 4). Its kind is what it says: everything else is verified."""
+        if self.update is None:
+            raise HttpError(503, "not_ready", "the agent is still starting", retry_after=1)
+        chunks = aiter(document)
+        first = await _opening(chunks)
+        said = peeked(first, self.node.holdings.holder.limits)
+        if said is None:
+            raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
+        try:
+            return await self.update.importing.take(Chunks(first, chunks), said.kind, "import", said.scope)
+        except NotListedError as error:
+            raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
+        except MayNotWaitError as error:
+            raise HttpError(422, error.reason, error.detail, step=STEP) from error
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
+
+
+async def _opening(chunks: AsyncIterator[bytes]) -> bytes:
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if len(data) >= PEEK_BYTES:
+            break
+    return data

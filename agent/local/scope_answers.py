@@ -1,0 +1,235 @@
+"""`GET /v1/scopes/...`: documents and sections as they are, with what a reader must know about them (protocol.md 4).
+
+Sections are served byte for byte, hashed when they are read (rules L29). A whole scope is streamed, one section at a
+time, so that its size costs no memory.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from agent.access.access import Access
+from agent.base.threads import Threads
+from agent.local.section_cache import SmallSections
+from agent.services.scope_reports import envelope_of
+from agent.state.view import Grade, View, Views
+from snapshot import canonical
+from snapshot.envelope import Envelope
+from snapshot.identifiers import HEAD, ONE_EACH, format_time
+from snapshot.manifest import Entry, parse_state
+from store.base.documents import StoredDocument
+from wire.peer import UnixPeer
+from wire.request import JSON, HttpError, Request, Response
+
+ACTIVE, PREVIOUS, PENDING = "active", "previous", "pending"
+BATCH_BYTES = 256 << 10
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document to answer from; `read` gives the bytes of a section."""
+
+    envelope: Envelope
+    envelope_bytes: bytes
+    manifest: bytes
+    content_hash: str
+    sections: Mapping[str, Entry]
+    document: StoredDocument | None
+    parts: tuple[bytes, ...] = ()  # of a pending one
+
+    def read(self, name: str) -> bytes:
+        if self.document is not None:
+            return self.document.read(name)
+        return self.parts[list(self.sections).index(name)]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for a scope, or for one section of it. What may be read is of its caller; `expired` was asked for."""
+
+    scope: str
+    slot: str
+    may_read: bool
+    may_read_expired: bool
+    expired: bool
+    etags: frozenset[str]
+
+    @classmethod
+    def of(cls, request: Request, access: Access) -> "Asked":
+        scope, slot, peer = request.parameters["scope"], request.query_one("slot") or ACTIVE, request.peer
+        if slot not in (ACTIVE, PREVIOUS, PENDING):
+            raise HttpError(400, "bad_request", "slot must be active, previous or pending")
+        may_read = isinstance(peer, UnixPeer) and access.may_read(peer, scope)
+        may_read_expired = isinstance(peer, UnixPeer) and access.may_read_expired(peer, scope)
+        return cls(scope, slot, may_read, may_read_expired, request.query_one("expired") == "allow", _etags(request))
+
+
+@dataclass(frozen=True)
+class ScopeAnswers:
+    """Each answer is made in one go from one view: on a reading thread, or at once where all of it is at hand."""
+
+    views: Views
+    threads: Threads
+    access: Access
+    small: SmallSections = field(default_factory=SmallSections)
+
+    async def scope(self, request: Request, now: float) -> Response:
+        """Envelope, manifest and all sections as one JSON object."""
+        return await self.threads.read(self._scope, Asked.of(request, self.access), now)
+
+    async def section(self, request: Request, now: float) -> Response:
+        """The section's bytes, verbatim."""
+        asked, name = Asked.of(request, self.access), request.parameters["name"]
+        at_hand = self._at_hand(asked, name, now)
+        if at_hand is not None:
+            return at_hand
+        return await self.threads.read(self._section, asked, name, now)
+
+    def _at_hand(self, asked: Asked, name: str, now: float) -> Response | None:
+        """The answer that the threads would give, if it needs no disk and is none of the rare ones."""
+        view = self.views.at_hand() if asked.may_read and asked.slot == ACTIVE else None
+        active = view.scopes.get(asked.scope) if view is not None else None
+        entry = (active.document.sections_at_hand or {}).get(name) if active is not None else None
+        data = self.small.get(entry.sha256) if entry is not None else None
+        if view is None or active is None or entry is None or data is None or now >= active.expires_at:
+            return None
+        headers = scope_headers(view, active.document.envelope, now)
+        return _of_section(entry, data, headers, asked)
+
+    def _scope(self, asked: Asked, now: float) -> Response:
+        shown, headers = self._found(asked, now)
+        etag = f'"{shown.content_hash}"'
+        headers.append(("etag", etag))
+        if _is_known(etag, asked):
+            return Response(304, headers)
+        start = b'{"envelope":%s,"manifest":%s,"sections":{' % (shown.envelope_bytes, shown.manifest)
+        names = [canonical.dumps(name) for name in shown.sections]
+        size = sum(len(name) + 1 for name in names) + sum(entry.size for entry in shown.sections.values())
+        length = len(start) + size + max(0, len(names) - 1) + 2
+        return Response(200, [JSON, *headers, ("content-length", str(length))], self._whole(start, shown))
+
+    def _section(self, asked: Asked, name: str, now: float) -> Response:
+        shown, headers = self._found(asked, now)
+        entry = shown.sections.get(name)
+        if entry is None:
+            raise HttpError(404, "not_found", "this scope has no such section", headers=headers)
+        data = shown.read(name)
+        self.small.keep(entry.sha256, data)
+        return _of_section(entry, data, headers, asked)
+
+    async def _whole(self, start: bytes, shown: Shown) -> AsyncIterator[bytes]:
+        yield start
+        comma = b""
+        for names in _batches(shown.sections):
+            yield comma + await self.threads.read(_members, shown, names)
+            comma = b","
+        yield b"}}"
+
+    def _found(self, asked: Asked, now: float) -> tuple[Shown, Headers]:
+        """What was asked for and its headers; HttpError 404, or 410 where it has expired."""
+        view = self.views.at_hand() or self.views.all()
+        shown = self._load(view, asked) if asked.may_read else None
+        if shown is None:
+            raise HttpError(404, "not_found", _none_here(asked.scope), headers=node_headers(view, now))
+        headers = scope_headers(view, shown.envelope, now)
+        if now >= shown.envelope.expires_at and not (asked.expired and asked.may_read_expired):
+            remedy = (
+                "ask with ?expired=allow to read it all the same" if asked.may_read_expired else "it must be renewed"
+            )
+            raise HttpError(410, "expired", f"this scope has expired: {remedy}", headers=headers)
+        return shown, headers
+
+    def _load(self, view: View, asked: Asked) -> Shown | None:
+        if asked.slot == PENDING:
+            return self._pending(asked.scope)
+        active = view.head if asked.scope == HEAD else view.scopes.get(asked.scope)
+        document = active.document if active else None
+        if asked.slot == PREVIOUS:
+            document = self.views.previous(asked.scope)
+        return None if document is None else _shown(document)
+
+    def _pending(self, scope: str) -> Shown | None:
+        """A snapshot that waits for its time. What is not verified is shown to nobody (rules X10)."""
+        waiting = self.views.store.waiting().get(scope)
+        envelope = envelope_of(waiting) if waiting is not None else None
+        if waiting is None or envelope is None:
+            return None
+        manifest = waiting.parts.manifest()
+        entries = parse_state(manifest)
+        bodies = tuple(waiting.parts.sections([entry.size for entry in entries.values()]))
+        return Shown(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
+
+
+def _none_here(scope: str) -> str:
+    """The same whatever there is, so that nobody learns what a node holds."""
+    if scope in ONE_EACH:
+        return f"{scope} is a scope for each service: {scope}/<id>, as `holdfast status` lists them"
+    return "there is no such scope here"
+
+
+def _of_section(entry: Entry, data: bytes, headers: Headers, asked: Asked) -> Response:
+    etag = f'"sha256:{entry.sha256}"'
+    headers.append(("etag", etag))
+    if _is_known(etag, asked):
+        return Response(304, headers)
+    return Response(200, [JSON, *headers], data)
+
+
+def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:
+    """Names of sections that are read together: a large one alone, small ones up to the size of a piece."""
+    names: list[str] = []
+    size = 0
+    for name, entry in sections.items():
+        if names and size + entry.size > BATCH_BYTES:
+            yield names
+            names, size = [], 0
+        names.append(name)
+        size += entry.size
+    if names:
+        yield names
+
+
+def _members(shown: Shown, names: list[str]) -> bytes:
+    return b",".join(canonical.dumps(name) + b":" + shown.read(name) for name in names)
+
+
+def _shown(document: StoredDocument) -> Shown:
+    manifest = document.manifest_bytes if document.kind == HEAD else document.state_bytes
+    return Shown(
+        document.envelope,
+        document.envelope_bytes,
+        manifest,
+        document.content_hash,
+        document.sections,
+        document,
+    )
+
+
+def node_headers(view: View, now: float) -> Headers:
+    """On every answer."""
+    return [("holdfast-generation", str(view.generation)), ("holdfast-grade", view.grade(now))]
+
+
+def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
+    """`Holdfast-Age`: age.py."""
+    grade = Grade.EXPIRED if now >= envelope.expires_at else Grade.STALE
+    if grade is Grade.STALE and view.head_is_fresh(now):
+        grade = Grade.FRESH
+    return [
+        ("holdfast-generation", str(view.generation)),
+        ("holdfast-grade", grade),
+        ("holdfast-version", str(envelope.config_version)),
+        ("holdfast-epoch", str(envelope.authority_epoch)),
+        ("holdfast-expires", format_time(envelope.expires_at)),
+        ("holdfast-age", str(view.age_s(envelope, now))),
+    ]
+
+
+def _etags(request: Request) -> frozenset[str]:
+    asked = request.header("if-none-match") or ""
+    return frozenset(tag.strip().removeprefix("W/") for tag in asked.split(","))
+
+
+def _is_known(etag: str, asked: Asked) -> bool:
+    return etag in asked.etags or "*" in asked.etags

@@ -1,0 +1,178 @@
+"""What the node tells the coordinator, and what it learns from the answer (protocol.md 3; rules S30, K41, K44).
+
+Level-triggered: each report says what is active now; events are sent until they are acknowledged. A report is never a
+configuration write, and a failing one changes nothing here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+
+from agent.base.guarded_clock import Moment
+from agent.services.scope_reports import scope_reports
+from agent.services.services import Notified
+from agent.sources.source import Source
+from agent.sources.sources import Sources
+from agent.state import node_state
+from agent.state.node import Node, above_held
+from agent.state.view import View, Views
+from snapshot import degraded
+from store.base.errors import StoreError
+from store.base.journal import Event as KeptEvent
+from wire.backoff import BackOff, spread
+from wire.client import Call, ClientError, ClientFault
+from wire.endpoint import path
+from wire.messages import (
+    BadMessageError,
+    ClockReport,
+    Event,
+    HeadReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    ScopeReport,
+)
+from wire.request import JSON
+from wire.version import VERSION
+
+JITTER = 0.2  # rules, Numbers
+SOON_S = 1.0  # after an activation or a rejection; several at once are one report
+MOST_EVENTS = 1000
+REVOKED = "revoked"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Reporting:
+    """`told` is what services were told last."""
+
+    node: Node
+    sources: Sources
+    views: Views
+    told: Callable[[], Mapping[str, Notified]]
+    uniform: Callable[[float, float], float]
+    started: float = field(default_factory=trio.current_time)
+
+    async def run(self) -> None:
+        """Until cancelled. News make the next report sooner, but for one that nobody took: that rests first."""
+        back_off = BackOff(self.uniform)
+        while True:
+            seen = self.node.news.value
+            if await self.report():
+                back_off.succeeded()
+                least_s = SOON_S
+            else:
+                least_s = back_off.failed()
+            interval_s = self.node.settings.intervals.heartbeat_interval_s
+            with trio.move_on_after(spread(interval_s, JITTER, self.uniform)):
+                await self.node.news.wait_above(seen)
+                await trio.sleep(least_s)
+
+    async def report(self) -> bool:
+        """To the first coordinator that takes it; whether one did. Raises nothing for what the other side does."""
+        rested = [one for one in self.sources.coordinators() if one.is_rested]
+        if not rested:
+            return False
+        try:
+            body = (await self.compose()).to_bytes()
+        except StoreError as error:
+            log.warning("no report", fault=error.fault, detail=error.detail)
+            return False
+        for source in rested:
+            if await self._send(source, body):
+                return True
+        return False
+
+    async def _send(self, source: Source, body: bytes) -> bool:
+        call = Call("POST", path("v1", "heartbeat"), headers=[JSON], body=body)
+        try:
+            answer = await source.client.fetch(source.endpoint, call)
+            await self._learn(HeartbeatAnswer.parse(answer.body))
+            await self.sources.answered(source)
+        except (ClientError, BadMessageError, StoreError) as error:
+            self.node.counters.add("heartbeats_failed")
+            if isinstance(error, ClientError) and error.code == REVOKED:
+                self._ask_whether_revoked(source)
+            log.info("heartbeat not taken", source=str(source), error=str(error))
+            return False
+        self.node.counters.add("heartbeats")
+        return True
+
+    def _ask_whether_revoked(self, source: Source) -> None:
+        """A hint to ask for the head that would say so; once for each time that the claim begins."""
+        if self.node.note_revocation_claim(str(source)):
+            self.sources.wake()
+
+    async def _learn(self, answer: HeartbeatAnswer) -> None:
+        """What was recorded and is above what we hold: this disk was put back (rules K41, P18)."""
+        node = self.node
+        recorded = {scope: (one.authority_epoch, one.config_version) for scope, one in answer.recorded.items()}
+        behind = above_held(recorded, node.holdings)
+        if behind != node.learnt.behind:
+            node.learnt.behind = behind
+            if behind:
+                log.error("the coordinator has recorded more than is held: this disk was put back", scopes=behind)
+                self.sources.wake()
+            node.tell()
+        await node.threads.write(node.store.journal.acknowledge, answer.acknowledged_event)
+        await node.checked_in()
+
+    # ---- the report
+
+    async def compose(self) -> Heartbeat:
+        """All of it as it is now, with as many events as fit. StoreError."""
+        moment = self.node.moment()
+        view, scopes, events = await self.node.threads.read(self._read, moment)
+        return self._heartbeat(moment, view, scopes).with_journal(map(_event, events))
+
+    def _read(self, moment: Moment) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
+        view = self.views.all()
+        reports = scope_reports(self.views, view, self.node.listed(), self.told(), moment.now)
+        return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
+
+    def _heartbeat(self, moment: Moment, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
+        node, now = self.node, moment.now
+        facts = node.facts(moment)
+        gate = node_state.gate_facts(facts, now)
+        bundle = node.holdings.bundle
+        return Heartbeat(
+            node_id=node.settings.node.node_id,
+            cluster_id=node.settings.node.cluster_id,
+            incarnation=node.store.incarnation,
+            boot_id=moment.boot.boot_id,
+            agent_version=VERSION,
+            sent_at=int(now),
+            uptime_s=int(trio.current_time() - self.started),
+            state=str(node_state.assess(facts, now).state),
+            mode=str(degraded.mode(gate, now)),
+            degraded_since=node_state.degraded_since(facts, now),
+            clock=ClockReport(moment.synchronised, int(-moment.behind_s)),
+            head=_head(view, now),
+            scopes=scopes,
+            trust_bundle_version=bundle.version if bundle else 0,
+            counters=node.counters.all() | self._standing_faults(),
+            journal=(),
+            interval_s=node.settings.intervals.heartbeat_interval_s,
+            roots_confirmed=node.has_confirmed_roots(),
+        )
+
+    def _standing_faults(self) -> dict[str, int]:
+        """What is amiss now, and what it is: no count of the past (rules P20)."""
+        mismatches = sum(source.fault is ClientFault.PEER_PIN_MISMATCH for source in self.sources.all())
+        found = {str(self.node.learnt.store_fault): 1, ClientFault.PEER_PIN_MISMATCH.value: mismatches}
+        return {name: number for name, number in found.items() if name and number}
+
+
+def _head(view: View, now: float) -> HeadReport | None:
+    if view.head is None:
+        return None
+    envelope = view.head.document.envelope
+    grade = "fresh" if view.head_is_fresh(now) else "expired"
+    return HeadReport(envelope.config_version, envelope.authority_epoch, view.head.age_s(now), grade)
+
+
+def _event(kept: KeptEvent) -> Event:
+    """The store has bounded and escaped the text when it was written (rules K53)."""
+    return Event(kept.sequence, max(0, int(kept.at)), kept.event, kept.scope, kept.detail)

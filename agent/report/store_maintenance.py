@@ -1,0 +1,48 @@
+"""The store kept well: garbage collected, blobs hashed again in rounds (rules L35, L36; threats D-26)."""
+
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from agent.state.node import Node
+from store.base.errors import StoreError
+
+PAUSE_S = 10.0
+GARBAGE_EVERY_S = 3600.0
+CROWDED = 0.8  # rules, Numbers: garbage collection from 80 %
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Upkeep:
+    node: Node
+    collected_at: float = float("-inf")
+
+    async def run(self) -> None:
+        """Until cancelled: small steps, so that nothing else waits long for the disk."""
+        while True:
+            await trio.sleep(PAUSE_S)
+            try:
+                await self._scrub()
+                await self.collect()
+            except StoreError as error:
+                log.warning("upkeep put off", fault=error.fault, detail=error.detail)
+
+    async def _scrub(self) -> None:
+        step = await self.node.threads.write(self.node.store.scrub.step, self.node.now())
+        if step.happened:
+            self.node.counters.add("sections_damaged", step.damaged)
+            log.error("damage found", scopes=sorted(step.happened))
+            await self.node.reload()
+
+    async def collect(self) -> None:
+        """A cycle an hour, or as soon as the map fills."""
+        node, now = self.node, trio.current_time()
+        due = now - self.collected_at >= GARBAGE_EVERY_S
+        if not due and await node.threads.read(node.store.filled) < CROWDED:
+            return
+        while not (step := await node.threads.write(node.store.garbage.step)).done:
+            node.counters.add("blobs_collected", step.removed)
+        self.collected_at = now

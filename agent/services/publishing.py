@@ -1,0 +1,86 @@
+"""Keeps the projected files up to the active generation, and says which one they show (protocol.md 4, Files).
+
+Also when only a grade changes: by an expiry, or by a head that came or went.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+
+from agent.base.generation import Generation
+from agent.base.threads import Threads
+from agent.files.generations import FilesError
+from agent.files.projection import Projection
+from agent.state.view import View, Views
+from snapshot.reasons import safe_text
+from store.base.errors import StoreError
+from wire.backoff import BackOff
+
+RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
+LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Publishing:
+    """`active` is followed, `published` is told. `revoked`: nothing is shown any more (rules A9). `fault` is a stable
+    code and `error` has the words; both are empty while the files show what is active. `rounds` counts, also those
+    that failed.
+    """
+
+    views: Views
+    projection: Projection | None
+    threads: Threads
+    active: Generation
+    published: Generation
+    now: Callable[[], float]
+    revoked: Callable[[], bool]
+    failures: int = 0
+    fault: str = ""
+    error: str = ""
+    rounds: Generation = field(default_factory=Generation)
+    back_off: BackOff = field(default_factory=lambda: BackOff(random.uniform, RETRY_S, RETRY_MOST_S))
+
+    async def run(self) -> None:
+        """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
+        while True:
+            seen = self.active.value
+            try:
+                view = await self.publish()
+            except (StoreError, FilesError) as error:
+                self.failures += 1
+                self.fault, self.error = str(error.fault), safe_text(str(error))
+                log.warning("files not brought up to date", fault=self.fault, error=self.error)
+                self._round_done()
+                await trio.sleep(self.back_off.failed())
+                continue
+            self.fault = self.error = ""
+            self.back_off.succeeded()
+            self._round_done()
+            with trio.move_on_after(self._rest_s(view)):
+                await self.active.wait_woken(max(seen, view.generation))
+
+    async def publish(self) -> View:
+        """One round: the files show what is active now."""
+        view = await self.threads.read(self.views.all)
+        if self.projection is not None:
+            await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
+        self.published.tell(view.generation)
+        return view
+
+    def _round_done(self) -> None:
+        self.rounds.tell(self.rounds.value + 1)
+
+    def _project(self, projection: Projection, view: View, now: float, elapsed: float) -> None:
+        if self.revoked():
+            projection.withdraw(view.generation, elapsed)
+        else:
+            projection.project(view.generation, view.projected(now), elapsed)
+
+    def _rest_s(self, view: View) -> float:
+        until = view.next_expiry(now := self.now())
+        return LOOK_EVERY_S if until is None else min(LOOK_EVERY_S, max(0.0, until - now))

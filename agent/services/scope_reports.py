@@ -1,0 +1,103 @@
+"""What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
+
+from collections.abc import Collection, Mapping
+from typing import cast
+
+from agent.services.services import Notified as ToldService
+from agent.state.view import ActiveScope, View, Views
+from snapshot import envelope as envelopes
+from snapshot.envelope import SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD, is_id
+from snapshot.reasons import Rejected
+from store.base.documents import StoredDocument
+from store.base.pending import Waiting
+from store.base.records import Rejection
+from wire.messages import Active, Held, LastRejected, Notified, ScopeReport
+
+
+def scope_reports(
+    views: Views, view: View, listed: Collection[str] | None, told: Mapping[str, ToldService], now: float
+) -> dict[str, ScopeReport]:
+    """Of every active scope, and of those that wait or were refused before anything of them was active.
+
+    `listed`: the scopes of the held head, None without one. What it does not list is not missing (rules S3).
+    """
+    store = views.store
+    waiting = store.waiting()
+    refused = {one.scope for one in store.rejections.ring() if one.scope and _matters(one, view, listed)}
+    names = sorted({*view.scopes, *waiting, *refused})
+    return {
+        name: ScopeReport(
+            active=_active(view, view.scopes.get(name), now),
+            previous=_held(views.previous(name)),
+            pending=_waiting(waiting.get(name)),
+            last_rejected=_rejected(last) if (last := store.rejections.last(name)) else None,
+            notified={service: _notified(one, name) for service, one in told.items() if name in one.versions},
+        )
+        for name in names
+    }
+
+
+def _matters(refused: Rejection, view: View, listed: Collection[str] | None) -> bool:
+    """Of a head, which is reported apart: when it was refused since the held one came."""
+    if refused.scope == HEAD:
+        return view.head is None or refused.at > view.head.record.activated_at
+    return listed is None or refused.scope in listed
+
+
+def rejection_told(rejection: Rejection) -> dict[str, object]:
+    """JSON: what stands in the status, and what it was about: words of the verifier or of a service's validator."""
+    said = cast(dict[str, object], _rejected(rejection).to_value())
+    return {**said, "detail": rejection.detail, "source": rejection.source}
+
+
+def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
+    if scope is None:
+        return None
+    envelope = scope.document.envelope
+    return Active(
+        authority_epoch=envelope.authority_epoch,
+        config_version=envelope.config_version,
+        content_hash=scope.document.content_hash,
+        snapshot_id=envelope.snapshot_id,
+        signer_key_id=envelope.signer_key_id,
+        applied_at=int(scope.record.activated_at),
+        expires_at=envelope.expires_at,
+        grade=str(view.grade_of(scope, now)),
+    )
+
+
+def _held(document: StoredDocument | None) -> Held | None:
+    return None if document is None else _of(document.envelope)
+
+
+def _waiting(waiting: Waiting | None) -> Held | None:
+    envelope = None if waiting is None else envelope_of(waiting)
+    return None if envelope is None else _of(envelope)
+
+
+def envelope_of(waiting: Waiting) -> Envelope | None:
+    """Of a snapshot that has passed all steps but that its time has not come (rules X26)."""
+    try:
+        return envelopes.parse(waiting.envelope, SNAPSHOT)
+    except Rejected:
+        return None
+
+
+def _of(envelope: Envelope) -> Held:
+    return Held(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
+
+
+def _rejected(rejection: Rejection) -> LastRejected:
+    """What the refused document claimed of itself stands there only where it is in form."""
+    return LastRejected(
+        config_version=rejection.config_version or None,
+        snapshot_id=rejection.snapshot_id if is_id(rejection.snapshot_id) else None,
+        reason=rejection.reason,
+        step=rejection.step,
+        at=int(rejection.at),
+    )
+
+
+def _notified(told: ToldService, scope: str) -> Notified:
+    return Notified(told.versions[scope][1], told.ok)

@@ -1,0 +1,1 @@
+"""Whom to ask for documents: coordinators, mirrors, peers, and in which order."""

@@ -1,0 +1,257 @@
+"""Where documents come from, and in which order (protocol.md 1; rules S64, K50, X27, X28, P16).
+
+The coordinators, configured ones and those that the `node_bootstrap` lists (coordinators.py), the storage endpoints of
+the last valid `storage_directory`, peers of the `peer_directory` with their pinned certificates. Each has its own
+back-off; what is revoked is not asked. DNS is asked at each attempt, the last working address first (wire/client.py).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+import trio
+
+from agent.config.configuration import Settings
+from agent.sources.connecting import LateConnector
+from agent.sources.coordinators import Coordinators
+from agent.sources.peers import Peers
+from agent.sources.source import Kind, Source
+from agent.state.endpoint_sets import NamedBy
+from agent.state.node import Node
+from snapshot import degraded
+from snapshot.degraded import Question
+from wire.backoff import BackOff
+from wire.client import Client, Deadlines, HttpsConnector
+from wire.contexts import Identity
+from wire.endpoint import BadEndpointError, Endpoint
+
+Pins = frozenset[bytes]
+
+DIRECTORY = "storage_directory"
+NO_PINS: Pins = frozenset()
+ATTENDED_S = 300.0
+MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
+MOST_STORAGE_ASKED = 16  # as many as coordinators: each may take a connection's time, for each document
+NAMED_BY = {Kind.STORAGE: NamedBy.STORAGE, Kind.PEER: NamedBy.PEERS}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A client, and the connector whose connections it uses."""
+
+    client: Client[Endpoint]
+    connector: LateConnector
+
+    async def cut_off(self) -> None:
+        """Idle connections, and those in the middle of a transfer."""
+        await self.connector.cut_off()
+        await self.client.aclose()
+
+
+@dataclass
+class Sources:
+    """The sources of one node; `identity` is what TLS shows of it."""
+
+    node: Node
+    identity: Identity
+    uniform: Callable[[float, float], float] = random.uniform
+    _woken: trio.Event = field(default_factory=trio.Event)
+    _attended_until: float = float("-inf")
+    _lines: dict[object, Line] = field(default_factory=dict)
+    _retired: list[Line] = field(default_factory=list)
+    _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._peers = Peers(self.node)
+        self._coordinators = Coordinators(self.node, tuple(configured_endpoints(self.node.settings)))
+
+    def coordinators(self) -> list[Source]:
+        """The last that worked first. A manual map has none: nobody is reported to (rules K3)."""
+        return self._coordinator_sources() if self.node.settings.coordinator is not None else []
+
+    def all(self) -> list[Source]:
+        """In the order in which they are asked for documents."""
+        return [*self._polled(), *self._peer_sources()]
+
+    def rested(self) -> Iterator[Source]:
+        return (source for source in self.all() if source.is_rested)
+
+    @property
+    def attended(self) -> bool:
+        """Whether an operator has asked lately for what is not fetched unattended (rules K7, K38)."""
+        return trio.current_time() < self._attended_until
+
+    def attend(self) -> None:
+        """An operator asks: for a while everything is fetched, and at once."""
+        self._attended_until = trio.current_time() + ATTENDED_S
+        self.wake()
+
+    def wake(self) -> None:
+        """A hint that it is worth asking now (rules P14, J44)."""
+        for source in self._known.values():
+            source.wake()
+        self._woken.set()
+        self._woken = trio.Event()
+
+    async def wait_pollable(self, least_s: float, most_s: float) -> None:
+        """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""
+        asked = [max(source.not_before, source.poll_again_at) for source in self._polled()]
+        rest_s = min(asked, default=0.0) - trio.current_time()
+        with trio.move_on_after(min(most_s, max(least_s, rest_s))):
+            await self._woken.wait()
+
+    def report(self) -> list[dict[str, object]]:
+        """The coordinators, and others that were asked, in their order; it connects to none."""
+        known = {(source.kind, source.endpoint): source for source in self._known.values()}
+        named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.asked().items()}
+        others = [key for key in known if key[0] in NAMED_BY]
+        named |= {key: NAMED_BY[key[0]] for key in sorted(others, key=lambda key: list(Kind).index(key[0]))}
+        return [_report(*key, named_by, known.get(key)) for key, named_by in named.items()]
+
+    async def aclose(self) -> None:
+        for line in [*self._lines.values(), *self._retired]:
+            await line.client.aclose()
+
+    async def renewed(self, identity: Identity) -> None:
+        """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
+        connection may end first.
+        """
+        self.identity = identity
+        self._retired += self._lines.values()
+        self._lines.clear()
+        self._known.clear()
+        for line in self._retired:
+            await line.client.aclose()
+
+    async def follow(self) -> None:
+        """To the coordinators that the accepted `node_bootstrap` lists. Called once that may be another one."""
+        await self._coordinators.follow()
+        await self._forget_coordinators()
+
+    async def answered(self, source: Source) -> None:
+        """A coordinator has, as one does: those that were replaced by it are not kept longer (rules P25)."""
+        await self._coordinators.answered(source.endpoint)
+        await self._forget_coordinators()
+
+    async def forget_removed(self) -> None:
+        """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49). Called
+        once that may be so.
+        """
+        trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted()}
+        await self._forget([key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted])
+
+    # ---- inside
+
+    @property
+    def _first_kind(self) -> Kind:
+        return Kind.COORDINATOR if self.node.settings.coordinator is not None else Kind.MANUAL
+
+    def _polled(self) -> list[Source]:
+        """All but peers, which hold no heads of ours."""
+        return [*self._coordinator_sources(), *self._storage()]
+
+    def _coordinator_sources(self) -> list[Source]:
+        """Those that were replaced come last, however well they work: else the new ones would never be asked."""
+        asked = self._coordinators.asked()
+        found = [self._source(self._first_kind, endpoint) for endpoint in asked]
+        return sorted(found, key=lambda source: (asked[source.endpoint] is NamedBy.EARLIER, -source.worked_at))
+
+    async def _forget_coordinators(self) -> None:
+        asked = self._coordinators.asked()
+        await self._forget([key for key in self._known if key[0] is Kind.COORDINATOR and key[1] not in asked])
+
+    async def _forget(self, keys: list[tuple[Kind, Endpoint, Pins]]) -> None:
+        for key in keys:
+            self._known.pop(key, None)
+            line = self._lines.pop(self._line_key(*key), None)
+            if line is not None:
+                await line.cut_off()
+
+    def _storage(self) -> Iterator[Source]:
+        """Those of the last valid directory that are not revoked; without a fresh head, if policy allows (S55e)."""
+        held = self.node.holdings.scopes.get(DIRECTORY)
+        if held is None:
+            return
+        facts, now = self.node.gate_facts(), self.node.now()
+        for url in sorted(held.grants.endpoints)[:MOST_STORAGE_ASKED]:
+            question = Question("use_storage_endpoints", DIRECTORY, url)
+            if not degraded.may(question, facts, now).allowed:
+                continue
+            try:
+                yield self._source(Kind.STORAGE, Endpoint.parse(url))
+            except BadEndpointError as error:
+                log.warning("storage endpoint passed over", url=url, error=str(error))
+
+    def _peer_sources(self) -> Iterator[Source]:
+        for peer in self._peers.usable()[:MOST_PEERS_ASKED]:
+            yield self._source(Kind.PEER, peer.endpoint, peer.pins)
+
+    def _source(self, kind: Kind, endpoint: Endpoint, pins: Pins = NO_PINS) -> Source:
+        found = self._known.get((kind, endpoint, pins))
+        if found is None:
+            cap_s = float(self.node.settings.intervals.backoff_cap_s)
+            client = self._client(kind, endpoint, pins)
+            unattended = kind is not Kind.MANUAL or endpoint in unattended_endpoints(self.node.settings)
+            found = Source(kind, endpoint, client, BackOff(self.uniform, cap_s=cap_s), unattended)
+            self._known[kind, endpoint, pins] = found
+        return found
+
+    def _client(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> Client[Endpoint]:
+        settings, key = self.node.settings, self._line_key(kind, endpoint, pins)
+        if key not in self._lines:
+            connector = self._connector(pins, authority_of(settings, endpoint))
+            self._lines[key] = Line(Client(connector, deadlines(settings)), connector)
+        return self._lines[key].client
+
+    def _line_key(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> object:
+        """A peer and a coordinator that is listed have a client of their own: its connections may have to end."""
+        if pins or (kind is Kind.COORDINATOR and not endpoint.configured):
+            return pins or endpoint
+        return authority_of(self.node.settings, endpoint)
+
+    def _connector(self, pins: Pins, authority: Path) -> LateConnector:
+        identity = self.identity
+        if pins:
+            return LateConnector(lambda: HttpsConnector.to_node(pins, identity), str(identity.certificate))
+        files = f"{authority} and {identity.certificate}"
+        return LateConnector(lambda: HttpsConnector.to_authority(authority, identity), files)
+
+
+def configured_endpoints(settings: Settings) -> Iterator[Endpoint]:
+    urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
+    return (Endpoint.parse(url, configured=True) for url in urls)
+
+
+def authority_of(settings: Settings, endpoint: Endpoint) -> Path:
+    """The CA file that an endpoint's chain must end at: of a manual map its own entry's."""
+    if settings.coordinator is not None:
+        return settings.coordinator.ca_file
+    entries = {Endpoint.parse(one.url, configured=True): one.ca_file for one in settings.manual or ()}
+    first = next(iter(entries.values()))
+    return entries.get(endpoint, first)
+
+
+def unattended_endpoints(settings: Settings) -> frozenset[Endpoint]:
+    """Of a manual map: the sources from which a full resync may start unattended (rules K7)."""
+    entries = settings.manual or ()
+    return frozenset(Endpoint.parse(one.url, configured=True) for one in entries if one.automatic_refresh)
+
+
+def deadlines(settings: Settings) -> Deadlines:
+    return Deadlines(connect_s=settings.intervals.connect_s, silence_s=settings.intervals.silence_s)
+
+
+def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | None) -> dict[str, object]:
+    """JSON, for the status; without a source: it was not asked yet."""
+    return {
+        "kind": str(kind),
+        "url": str(endpoint),
+        "named_by": str(named_by),
+        "error": source.error if source else "",
+        "failures": source.back_off.failures if source else 0,
+        "again_in_s": int(source.again_in_s) if source else 0,
+    }

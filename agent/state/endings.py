@@ -1,0 +1,53 @@
+"""What of a node ends, and who says it: status, metrics, and the log once a day for each (snapshot/ending.py).
+
+The trust bundle as it is held now; certificates as they were read last, since a file is not for every answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from agent.state.node import Node
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.bundle import TrustBundle
+from snapshot.ending import Thing, Urgency, due, in_order
+
+LOOK_S = 600.0
+SAY_AGAIN_S = 86_400.0
+
+log = structlog.get_logger(__name__)
+
+
+def endings(node: Node) -> Sequence[Thing]:
+    """What ends first, first."""
+    bundle = node.holdings.bundle
+    return in_order([*([_of_bundle(bundle)] if bundle else []), *node.learnt.certificates])
+
+
+def _of_bundle(bundle: TrustBundle) -> Thing:
+    return Thing(
+        TRUST_BUNDLE,
+        str(bundle.version),
+        bundle.issued_at,
+        bundle.expires_at,
+        "this node believes nothing new",
+        "the cluster's operator renews it: holdfastctl due",
+    )
+
+
+@dataclass
+class Sayings:
+    """What the log was told, and when (Unix seconds)."""
+
+    said: dict[tuple[str, str, Urgency], float] = field(default_factory=dict)
+
+    def say(self, things: Sequence[Thing], now: float) -> None:
+        asking = {(each.what, each.name, each.urgency(now)): each for each in due(things, now)}
+        self.said = {key: at for key, at in self.said.items() if key in asking and now - at < SAY_AGAIN_S}
+        for key, each in asking.items():
+            if key not in self.said:
+                self.said[key] = now
+                tell = log.error if key[2] is Urgency.ENDED else log.warning
+                value = each.to_value(now)
+                tell("ends", **{name: value[name] for name in ("what", "name", "ends", "urgency", "then", "remedy")})

@@ -1,0 +1,204 @@
+"""What the node holds, read in one go: what the verifier, the states and the gate go by. Synchronous: it reads.
+
+Expensive parts (a bundle's keys, what a section names) are read once for each content and kept while it is active.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.state.compact_set import compact, together
+from agent.state.view import View, Views
+from snapshot import bundle as bundles
+from snapshot import manifest as manifests
+from snapshot import trust
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.bundle import TrustBundle
+from snapshot.degraded import HeldScope
+from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
+from snapshot.holder import Holder, Roots
+from snapshot.identifiers import HEAD, parse_scope
+from snapshot.limits import Limits
+from snapshot.manifest import Entry, Head, Revocations
+from store.base.documents import StoredDocument
+from store.base.enrolment import Enrolment
+from store.store import Standing as StoreStanding
+from store.store import Store
+
+RUNTIME, BOOTSTRAP = "node_runtime", "node_bootstrap"
+AT_ONCE_BYTES = 1 << 20  # of a document of more, what it names is read once somebody asks: it would hold the start up
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """At one generation. `scopes` are the active ones as the gate sees them; `revoked` means this node."""
+
+    view: View
+    kept: StoreStanding
+    holder: Holder
+    head: Head | None = None
+    head_hash: str = ""
+    policy: Policy | None = None
+    scopes: Mapping[str, HeldScope] = field(default_factory=dict)
+    revocations: Revocations = field(default_factory=Revocations)
+    roles: frozenset[str] = frozenset()  # as assigned; the holder's are without the revoked ones
+    floor_lost: bool = False
+
+    @property
+    def bundle(self) -> TrustBundle | None:
+        return self.holder.bundle
+
+    @property
+    def revoked(self) -> bool:
+        return self.holder.node_id in self.revocations.node_ids
+
+    @property
+    def head_expires_at(self) -> int | None:
+        return self.view.head.expires_at if self.view.head else None
+
+    @property
+    def held_head(self) -> tuple[int, int]:
+        """(authority_epoch, generation), (0, 0) for none: one that was lost with its store is asked for again."""
+        return self.kept.active[HEAD].version if HEAD in self.kept.active else (0, 0)
+
+
+@dataclass
+class HoldingsReader:
+    """Of one node and store; used on one thread at a time."""
+
+    store: Store
+    views: Views
+    cluster_id: str
+    node_id: str
+    limits: Limits
+    roots: Roots | None = None
+    enrolled: Enrolment | None = None
+    _bundle: tuple[str, TrustBundle] | None = None
+    _head: tuple[str, Head] | None = None
+    _grants: dict[tuple[str, str], Grants] = field(default_factory=dict)  # by scope type and section hash
+
+    def read(self) -> Holdings:
+        kept, view = self.store.standing(), self.views.all()
+        bundle = self._read_bundle(kept.active.get(TRUST_BUNDLE))
+        head = self._read_head(kept.active.get(HEAD))
+        head_revocations = head.revocations if head and _counts(kept.active[HEAD], bundle) else Revocations()
+        revocations = head_revocations.with_bundle(bundle.revocations) if bundle else head_revocations
+        roles, organizations = _established(kept.active)
+        holder = Holder(
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            roles=roles - _revoked_roles(revocations, self.node_id),
+            organization_ids=organizations,
+            bundle=bundle,
+            roots=self.roots,
+            marks=kept.marks,
+            active=kept.active,
+            recoveries=kept.recoveries,
+            used_nonces=kept.used_nonces,
+            revocations=head_revocations,
+            lost=kept.lost,
+            returned=kept.returned,
+            limits=self.limits,
+        )
+        documents = {name: document for name, document in kept.active.items() if name != HEAD}
+        return Holdings(
+            view=view,
+            kept=kept,
+            holder=holder,
+            head=head,
+            head_hash=kept.active[HEAD].envelope_hash if head else "",
+            policy=_policy(kept.active.get(POLICY_SCOPE)),
+            scopes=self._held_scopes(documents, holder),
+            revocations=revocations,
+            roles=roles,
+            floor_lost=self.store.floor_lost,
+        )
+
+    def _read_bundle(self, document: StoredDocument | None) -> TrustBundle | None:
+        if document is None:
+            return None
+        if self._bundle is None or self._bundle[0] != document.envelope_hash:
+            sections = {name: document.read(name) for name in document.sections}
+            self._bundle = document.envelope_hash, bundles.from_bytes(document.envelope, sections, self.limits)
+        return self._bundle[1]
+
+    def _read_head(self, document: StoredDocument | None) -> Head | None:
+        if document is None:
+            return None
+        if self._head is None or self._head[0] != document.envelope_hash:
+            self._head = document.envelope_hash, manifests.parse_head(document.manifest_bytes, self.limits)
+        return self._head[1]
+
+    def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: Holder) -> dict[str, HeldScope]:
+        used: set[tuple[str, str]] = set()
+        scopes = {
+            name: HeldScope(
+                expires_at=document.envelope.expires_at,
+                authority_epoch=document.envelope.authority_epoch,
+                signer_revoked=not is_vouched_for(document, holder),
+                grants=self._grants_of(document, used),
+            )
+            for name, document in documents.items()
+        }
+        self._grants = {key: grants for key, grants in self._grants.items() if key in used}
+        return scopes
+
+    def _grants_of(self, document: StoredDocument, used: set[tuple[str, str]]) -> Grants | LateGrants:
+        scope_type = parse_scope(document.scope)[0]
+        used.update((scope_type + "/" + name, entry.sha256) for name, entry in document.sections.items())
+        size = sum(entry.size for entry in document.sections.values())
+        if size > AT_ONCE_BYTES:
+            return LateGrants(lambda: self._read_grants(scope_type, document))
+        return self._read_grants(scope_type, document)
+
+    def _read_grants(self, scope_type: str, document: StoredDocument) -> Grants:
+        found = [self._grants_in(scope_type, name, entry, document) for name, entry in document.sections.items()]
+        kinds = Grants.__dataclass_fields__
+        return Grants(**{kind: together([getattr(one, kind) for one in found]) for kind in kinds})  # type: ignore[arg-type]
+
+    def _grants_in(self, scope_type: str, name: str, entry: Entry, document: StoredDocument) -> Grants:
+        key = scope_type + "/" + name, entry.sha256
+        if key not in self._grants:
+            self._grants[key] = _compact(read_grants(scope_type, [(name, document.read(name))]))
+        return self._grants[key]
+
+
+def _compact(grants: Grants) -> Grants:
+    """In little memory; endpoints are few, and are gone through."""
+    kept = {kind: compact(getattr(grants, kind)) for kind in Grants.__dataclass_fields__ if kind != "endpoints"}
+    return replace(grants, **kept)  # type: ignore[arg-type]
+
+
+def _counts(head: StoredDocument, bundle: TrustBundle | None) -> bool:
+    """Whether what the head revokes still is: a bundle that announces a higher epoch carries all that is revoked, and
+    ends what heads have said before. Without that a stolen config key would revoke nodes and keys for ever, or run the
+    version of the revocations to its end, and no repair by the roots could take it back (format.md 5).
+    """
+    return bundle is None or head.envelope.authority_epoch >= bundle.authority_epoch
+
+
+def is_vouched_for(document: StoredDocument, holder: Holder) -> bool:
+    """Whether enough of the signers that counted are still trusted, whatever the time (format.md 8; threats D-41)."""
+    if document.envelope.scope_type == TRUST_BUNDLE:
+        return True
+    authority = replace(trust.authority_over(document.envelope, holder, 0), at_any_time=True)
+    scope_type = document.envelope.scope_type
+    return sum(authority.fault(one, scope_type) is None for one in document.signers) >= max(1, authority.threshold)
+
+
+def _established(active: Mapping[str, StoredDocument]) -> tuple[frozenset[str], frozenset[str]]:
+    """Roles and organizations: of node_runtime, else of node_bootstrap (format.md 9)."""
+    document = active.get(RUNTIME) or active.get(BOOTSTRAP)
+    if document is None:
+        return frozenset(), frozenset()
+    return frozenset(document.envelope.roles), frozenset(document.envelope.organization_ids)
+
+
+def _revoked_roles(revocations: Revocations, node_id: str) -> frozenset[str]:
+    prefix = f"{node_id}/"
+    return frozenset(one.removeprefix(prefix) for one in revocations.role_assignments if one.startswith(prefix))
+
+
+def _policy(document: StoredDocument | None) -> Policy | None:
+    if document is None or POLICY_SECTION not in document.sections:
+        return None
+    return parse_policy(document.read(POLICY_SECTION))

@@ -1,0 +1,91 @@
+"""What a head asks of a node that holds this: which scopes to fetch, from which base, and which to let go. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.envelope import Envelope
+from snapshot.holder import Mark
+from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
+from snapshot.manifest import ScopeVersion
+
+# These establish roles and organizations; the others are judged by what they give (format.md 9).
+FIRST = (BOOTSTRAP, RUNTIME)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A scope at the version that the head lists. `base`: the active version, if an increment from it may do.
+
+    `below`: the version is lower than what was accepted, so a recovery has to allow it (rules S86).
+    """
+
+    scope: str
+    listed: ScopeVersion
+    base: int | None = None
+    below: bool = False
+
+    def is_met_by(self, envelope: Envelope) -> bool:
+        """Whether what arrives is what was listed: epoch, version and content (rules S86)."""
+        return envelope.version == version_of(self.listed) and envelope.state_hash == self.listed.content_hash
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`trust`: a newer bundle is listed. `dropped`: active and listed no more. `passed_over`: of unknown types."""
+
+    trust: bool = False
+    wanted: tuple[Wanted, ...] = ()
+    dropped: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+
+def plan(holdings: Holdings) -> Plan:
+    """Nothing without a head. An expired one is still the last word on what to hold."""
+    if holdings.head is None:
+        return Plan()
+    listed = holdings.head.scopes
+    known = {scope: entry for scope, entry in listed.items() if parse_scope(scope)[0] in SCOPE_TYPES}
+    bundle = known.pop(TRUST_BUNDLE, None)
+    held_bundle = holdings.bundle.version if holdings.bundle else 0
+    wanted = [one for scope in sorted(known, key=_order) for one in _wanted(scope, known[scope], holdings)]
+    return Plan(
+        trust=bundle is not None and bundle.config_version > held_bundle,
+        wanted=tuple(wanted),
+        dropped=tuple(scope for scope in sorted(holdings.scopes) if scope not in listed and scope != TRUST_BUNDLE),
+        passed_over=tuple(sorted(listed.keys() - known.keys() - {TRUST_BUNDLE, HEAD})),
+    )
+
+
+def version_of(listed: ScopeVersion) -> tuple[int, int]:
+    return listed.authority_epoch, listed.config_version
+
+
+def _wanted(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[Wanted]:
+    active = holdings.kept.active.get(scope)
+    if active is not None and active.version == version_of(listed) and active.content_hash == listed.content_hash:
+        return
+    mark = holdings.kept.marks.get(scope)
+    if mark is not None and version_of(listed) < mark.version:
+        was_held = scope in holdings.kept.lost and holdings.kept.returned.get(scope) == _mark_of(listed)
+        yield Wanted(scope, listed, below=not was_held)
+        return
+    yield Wanted(scope, listed, base=_base(scope, listed, holdings))
+
+
+def _mark_of(listed: ScopeVersion) -> Mark:
+    return Mark(listed.authority_epoch, listed.config_version, listed.content_hash)
+
+
+def _base(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:
+    """An increment changes what was accepted last, within its epoch; lost floors refuse all (threats D-24)."""
+    active = holdings.kept.active.get(scope)
+    if active is None or scope in holdings.kept.lost or holdings.floor_lost:
+        return None
+    epoch, version = active.version
+    return version if epoch == listed.authority_epoch and version < listed.config_version else None
+
+
+def _order(scope: str) -> tuple[int, str]:
+    return (FIRST.index(scope) if scope in FIRST else len(FIRST)), scope

@@ -1,0 +1,161 @@
+"""What is active, seen in one read transaction: what the local API, the files and the services go by (rules P3, X17).
+
+    Views.all()         every active scope, with the generation
+    Views.scope(name)   one of them
+    Views.at_hand()     what `all` gave last, while nothing else was committed: nothing is read for it
+
+The documents may be kept and read from after the block: their blobs are hashed at each read.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from agent.base.age import age_s
+from agent.files.projection import ProjectedScope
+from snapshot.degraded import REQUIRED
+from snapshot.envelope import Envelope
+from snapshot.identifiers import HEAD
+from store.base.documents import Reading, StoredDocument
+from store.base.records import ScopeRecord, name_of
+from store.store import Store
+
+MOST_PARSED = 512
+HEAD_FRESH_S = 86_400  # the most that agent.toml may say
+
+
+class Grade(StrEnum):
+    FRESH = "fresh"  # a valid head confirms it
+    STALE = "stale"  # the head is over, the snapshot is not
+    EXPIRED = "expired"  # the snapshot is over
+
+
+@dataclass(frozen=True)
+class ActiveScope:
+    """`good_for_s`: of a head, how long after its `issued_at` it is believed at most, whatever it says. Whoever has a
+    config key for an hour could otherwise sign the last word for years, and keep the node from ever being degraded.
+    """
+
+    record: ScopeRecord
+    document: StoredDocument
+    good_for_s: int | None = None
+
+    @property
+    def expires_at(self) -> int:
+        envelope = self.document.envelope
+        if self.good_for_s is None:
+            return envelope.expires_at
+        return min(envelope.expires_at, envelope.issued_at + self.good_for_s)
+
+    def age_s(self, now: float) -> int:
+        return age_s(self.document.envelope.issued_at, self.record.activated_at or None, now)
+
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """Differs for each content that was ever active under its name."""
+        return *self.document.version, self.document.content_hash
+
+
+@dataclass(frozen=True)
+class View:
+    """`scopes`: the active ones, without the head."""
+
+    generation: int
+    scopes: Mapping[str, ActiveScope]
+    head: ActiveScope | None
+
+    def head_is_fresh(self, now: float) -> bool:
+        return self.head is not None and now < self.head.expires_at
+
+    def age_s(self, envelope: Envelope, now: float) -> int:
+        """Of any document: what is active is known since it was taken."""
+        held = self.head if envelope.kind == HEAD else self.scopes.get(envelope.scope)
+        if held is not None and held.document.envelope.snapshot_id == envelope.snapshot_id:
+            return held.age_s(now)
+        return age_s(envelope.issued_at, None, now)
+
+    def grade_of(self, scope: ActiveScope, now: float) -> Grade:
+        if now >= scope.expires_at:
+            return Grade.EXPIRED
+        return Grade.FRESH if self.head_is_fresh(now) else Grade.STALE
+
+    def grade(self, now: float) -> Grade:
+        """Of the node: expired when a required scope is, or is not there."""
+        required = [self.scopes.get(name) for name in REQUIRED]
+        if any(scope is None or now >= scope.expires_at for scope in required):
+            return Grade.EXPIRED
+        return Grade.FRESH if self.head_is_fresh(now) else Grade.STALE
+
+    def next_expiry(self, now: float) -> int | None:
+        """When the next of these grades changes by itself."""
+        held = [*self.scopes.values(), *([self.head] if self.head else [])]
+        return min((scope.expires_at for scope in held if scope.expires_at > now), default=None)
+
+    def projected(self, now: float) -> Iterator[ProjectedScope]:
+        for name, scope in self.scopes.items():
+            yield ProjectedScope(
+                name,
+                *scope.identity,
+                expires_at=scope.expires_at,
+                grade=str(self.grade_of(scope, now)),
+                sections=scope.document.sections,
+                read=scope.document.read,
+            )
+
+
+class Views:
+    """Synchronous; for the reading threads. Documents do not change, so what was parsed once is kept."""
+
+    def __init__(self, store: Store, head_fresh_s: int = HEAD_FRESH_S) -> None:
+        self._store = store
+        self._head_fresh_s = head_fresh_s
+        self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
+        self._last: tuple[int, View] | None = None
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def all(self) -> View:
+        with self._store.read() as reading:
+            view = self._view(reading, reading.scopes())
+            self._last = reading.committed, view
+            return view
+
+    def at_hand(self) -> View | None:
+        """Also for the event loop."""
+        last = self._last
+        return last[1] if last is not None and last[0] == self._store.committed else None
+
+    def scope(self, name: str) -> View:
+        """A view that holds this scope alone, if it is active, and the head."""
+        with self._store.read() as reading:
+            found = {scope: reading.scope(scope) for scope in {name, HEAD}}
+            return self._view(reading, {scope: record for scope, record in found.items() if record is not None})
+
+    def previous(self, name: str) -> StoredDocument | None:
+        with self._store.read() as reading:
+            record = reading.scope(name)
+            return self._document(reading, record.previous) if record and record.previous else None
+
+    def _view(self, reading: Reading, records: Mapping[str, ScopeRecord]) -> View:
+        held = {
+            name: ActiveScope(record, self._document(reading, record.active))
+            for name, record in records.items()
+            if record.active is not None
+        }
+        head = held.pop(HEAD, None)
+        return View(reading.generation, held, replace(head, good_for_s=self._head_fresh_s) if head else None)
+
+    def _document(self, reading: Reading, digest: bytes) -> StoredDocument:
+        found = self._parsed.get(digest)
+        if found is None:
+            found = StoredDocument(reading.document(digest).record, digest, self._fetch)
+            self._parsed[digest] = found
+            while len(self._parsed) > MOST_PARSED:
+                self._parsed.popitem(last=False)
+        return found
+
+    def _fetch(self, digest: bytes) -> bytes:
+        return self._store.get(name_of(digest))

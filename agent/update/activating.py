@@ -1,0 +1,97 @@
+"""The swap: what becomes active, and what goes, with everything beside it that must follow (rules S67, S3, A9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from agent.sources.sources import Sources
+from agent.state import origins
+from agent.state.health_rows import REVOKED_ROW
+from agent.state.node import Node
+from agent.state.origins import Origin
+from agent.update.admission import Candidate
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from store.base.errors import StoreError
+from store.base.tables import Name
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Activating:
+    node: Node
+    sources: Sources
+
+    async def activate(self, candidates: Sequence[Candidate]) -> None:
+        """All or none, in one transaction; durable when it returns. StoreError."""
+        moment = self.node.moment()
+        verified = [candidate.verified for candidate in candidates]
+        generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
+        await self.sources.forget_removed()  # a transfer may be running meanwhile
+        scopes = [one.scope for one in verified]
+        self.node.learnt.gaps -= set(scopes)
+        self.node.learnt.refresh_required -= set(scopes)
+        self.node.counters.add("activations")
+        log.info(
+            "activated",
+            generation=generation,
+            scopes=scopes,
+            versions=[one.envelope.version for one in verified],
+            sources=[candidate.source for candidate in candidates],
+        )
+        await self._remember_origins(candidates)
+
+    async def _remember_origins(self, candidates: Sequence[Candidate]) -> None:
+        """For people (rules L3): what goes wrong here is no fault of the activation."""
+        learnt, health = self.node.learnt, self.node.store.table(Name.HEALTH)
+        new = {
+            one.scope: Origin(one.verified.envelope.snapshot_id, one.source, one.verified.kind) for one in candidates
+        }
+        learnt.origins = origins.after(learnt.origins, new, self.node.holdings.scopes)
+        try:
+            await self.node.threads.write(health.put, origins.ROW, origins.row(learnt.origins))
+        except StoreError as error:
+            log.warning("origins not kept", fault=error.fault, detail=error.detail)
+
+    async def withdraw(self, scopes: Sequence[str]) -> None:
+        """The head lists them no more. StoreError."""
+        generation = await self.node.change(self.node.store.withdraw, *scopes, now=self.node.now())
+        await self.sources.forget_removed()
+        log.info("scopes withdrawn", generation=generation, scopes=list(scopes))
+
+    async def let_all_go(self) -> None:
+        """This node is revoked: section bytes go; identity, trust, marks and the journal stay (rules A9)."""
+        node, epoch = self.node, self._revoked_in_epoch()
+        if not node.learnt.revoked or node.learnt.revoked_in_epoch != epoch:
+            row = {"at": int(node.now()), "epoch": epoch}
+            await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
+            node.learnt.revoked, node.learnt.revoked_in_epoch = True, epoch
+            log.error("this node is revoked: its scopes are let go")
+        held = [scope for scope in node.holdings.scopes if scope != TRUST_BUNDLE]
+        if held:
+            await node.change(node.store.withdraw, *held, now=node.now())
+            await node.threads.write(node.store.garbage.run)
+
+    async def come_back(self) -> None:
+        """What a head alone has said is over with the bundle of a higher epoch that does not name this node: the roots
+        have taken back whatever was signed in the epoch before, a stolen key's word as well. What a bundle has said is
+        left by enrolment anew alone (rules A9). StoreError.
+        """
+        node = self.node
+        bundle, epoch = node.holdings.bundle, node.learnt.revoked_in_epoch
+        if node.holdings.revoked or bundle is None or not 0 < epoch < bundle.authority_epoch:
+            return
+        await node.threads.write(node.store.table(Name.HEALTH).delete, REVOKED_ROW)
+        node.learnt.revoked, node.learnt.revoked_in_epoch = False, 0
+        log.warning("no longer revoked: the roots have ended the epoch of the head that said so", epoch=epoch)
+        node.tell()
+
+    def _revoked_in_epoch(self) -> int:
+        """Of the head that revokes this node; 0: the trust bundle does."""
+        holdings, node_id = self.node.holdings, self.node.settings.node.node_id
+        if holdings.bundle is not None and node_id in holdings.bundle.revocations.node_ids:
+            return 0
+        if not holdings.revoked:
+            return self.node.learnt.revoked_in_epoch
+        return holdings.held_head[0]

@@ -1,0 +1,152 @@
+"""From bytes to a verdict: the twelve steps over a document in its slot, and what is kept of a refusal.
+
+    receive   chunks -> slot -> verdict
+    judge     slot -> verdict, also of one that waited for its time
+
+A refusal is recorded, counted and reported; active, marks and trust are as before (rules S53, S54; threats D-44).
+"""
+
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from agent.state.node import Node
+from agent.state.waiting import STEP, TOO_MANY_WAIT, MayNotWaitError
+from agent.update.download import Arrival, NotListedError, download
+from snapshot.container import Opening
+from snapshot.envelope import Envelope
+from snapshot.holder import Holder
+from snapshot.identifiers import HEAD
+from snapshot.manifest import ScopeVersion
+from snapshot.reasons import Reason, Rejected
+from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
+from store.base.errors import StoreError, StoreFault
+from store.base.pending import Pending
+from store.base.records import Rejection
+
+NOT_LISTED, VALIDATOR_REFUSED = "not_listed", "validator_refused"
+LAST_CLAIM = 5  # up to this step nobody vouches for what a document says of itself
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A verified document, durable in its slot, and who gave it."""
+
+    verified: Verified
+    slot: Pending
+    source: str
+
+    @property
+    def scope(self) -> str:
+        return self.verified.scope
+
+
+Verdict = Candidate | AlreadyApplied | NotYetValid
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, and of whom. `scope` is empty where it is not known before the document says so."""
+
+    kind: str
+    source: str
+    scope: str = ""
+    is_wanted: Callable[[Envelope], bool] | None = None
+    listed: ScopeVersion | None = None  # what the head says of it
+
+
+@dataclass(frozen=True)
+class Admission:
+    node: Node
+
+    async def receive(self, chunks: AsyncIterable[bytes], asked: Asked, holder: Holder) -> Verdict:
+        """Rejected, NotListedError, MayNotWaitError (all recorded), StoreError, and what reading the chunks raises."""
+        arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted)
+        try:
+            slot = await download(self.node.threads, arrival, chunks)
+        except Rejected as verdict:
+            await self.record(asked, arrival.envelope, verdict.step, verdict.reason, verdict.detail)
+            raise
+        except NotListedError as error:
+            await self.record(asked, error.envelope, 9, NOT_LISTED, str(error))
+            raise
+        except MayNotWaitError as error:
+            await self.record(asked, error.envelope, STEP, error.reason, error.detail)
+            raise
+        return await self.judge(slot, asked, holder, arrival.envelope)
+
+    async def judge(self, slot: Pending, asked: Asked, holder: Holder, envelope: Envelope | None = None) -> Verdict:
+        """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time."""
+        now = self.node.now()
+        try:
+            verdict = await self.node.threads.verify(_verify, slot, holder, asked.kind, now)
+        except Rejected as refused:
+            await self._keep_evidence(slot, refused, now)
+            await self.node.threads.write(slot.drop)
+            await self.record(asked, envelope, refused.step, refused.reason, refused.detail)
+            raise
+        if isinstance(verdict, Verified):
+            return Candidate(verdict, slot, asked.source)
+        if isinstance(verdict, NotYetValid):
+            await self._wait(slot, asked, verdict.envelope)
+        else:
+            await self.node.threads.write(slot.drop)
+        return verdict
+
+    async def _wait(self, slot: Pending, asked: Asked, envelope: Envelope) -> None:
+        """Until its time has come, or MayNotWaitError where too much waits already."""
+        try:
+            await self.node.threads.write(slot.wait, envelope.valid_from)
+        except StoreError as error:
+            await self.node.threads.write(slot.drop)
+            if error.fault is not StoreFault.TOO_LARGE:
+                raise
+            await self.record(asked, envelope, STEP, TOO_MANY_WAIT, error.detail)
+            raise MayNotWaitError(envelope, TOO_MANY_WAIT, error.detail) from error
+
+    async def record(self, asked: Asked, envelope: Envelope | None, step: int, reason: str, detail: str) -> None:
+        """One bounded record; who reports is woken. What a document that cannot be read was to be, the head says."""
+        claimed = envelope or asked.listed
+        content_hash = envelope.state_hash if envelope else asked.listed.content_hash if asked.listed else ""
+        scope = asked.scope or (envelope.scope if envelope else "")
+        rejection = Rejection(
+            at=self.node.now(),
+            scope=scope,
+            reason=reason,
+            step=step,
+            authenticated=step > LAST_CLAIM,
+            detail=detail,
+            snapshot_id=claimed.snapshot_id if claimed else "",
+            config_version=claimed.config_version if claimed else 0,
+            source=asked.source,
+            content_hash=content_hash,
+        )
+        self.node.counters.add("documents_rejected")
+        log.warning(
+            "document refused",
+            scope=scope,
+            version=rejection.config_version or None,
+            reason=reason,
+            step=step,
+            detail=detail,
+            source=asked.source,
+        )
+        await self.node.threads.write(self.node.store.rejections.record, rejection)
+        self.node.tell_news()
+
+    async def _keep_evidence(self, slot: Pending, refused: Rejected, now: float) -> None:
+        """Two documents of one version: both are kept (rules X16)."""
+        if refused.reason is Reason.VERSION_CONFLICT and slot.scope != HEAD:
+            opening = Opening(slot.record.envelope, slot.record.signatures)
+            manifest = await self.node.threads.read(slot.parts().manifest)
+            await self.node.threads.write(self.node.store.rejections.keep_evidence, slot.scope, opening, manifest, now)
+
+
+def _verify(slot: Pending, holder: Holder, kind: str, now: float) -> Verified | AlreadyApplied | NotYetValid:
+    verdict = verify(slot.parts(), holder, kind=kind, now=now, keep=slot.keep)
+    if isinstance(verdict, Verified):
+        slot.flush()  # so that whoever looks at the candidate finds its sections
+    return verdict

@@ -1,0 +1,113 @@
+"""Bytes into the pending slot, section by section, in flat memory (architecture.md, "One update"; rules S8, L39).
+
+    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, MayNotWaitError
+
+Nothing is kept before steps 1..5 vouch for the opening and it is what was asked for; each section's size is known from
+the signed manifest before its first byte is read. The reading is done on the writing thread, so that neither a large
+manifest nor a slow disk holds the event loop.
+"""
+
+from collections.abc import AsyncIterable, Callable
+from typing import TypeVar
+
+import trio
+
+from agent.base.threads import Threads
+from agent.state.waiting import refuse_too_far_ahead
+from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
+from snapshot.envelope import Envelope
+from snapshot.holder import Holder
+from snapshot.limits import Limits
+from snapshot.verify import judge_opening, signed_sizes
+from store.base.pending import Pending
+from store.store import Store
+
+CONTAINER_BYTES = 64 << 10  # heads of sections and signatures, beside what has limits of its own
+
+T = TypeVar("T")
+
+
+class NotListedError(Exception):
+    """A good opening of another document than the one that was asked for (rules S86)."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        super().__init__(f"{envelope.scope} {envelope.version} {envelope.state_hash} is not what was asked for")
+        self.envelope = envelope
+
+
+class Arrival:
+    """One document on its way in. Synchronous; every call on the writing thread."""
+
+    def __init__(
+        self, store: Store, holder: Holder, kind: str, now: float, wanted: Callable[[Envelope], bool] | None = None
+    ) -> None:
+        self.envelope: Envelope | None = None
+        self.slot: Pending | None = None
+        self._store = store
+        self._holder = holder
+        self._kind = kind
+        self._now = now
+        self._wanted = wanted
+        self._reader = Reader(holder.limits)
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes; none say that it has ended. Rejected, NotListedError, MayNotWaitError, StoreError."""
+        self._reader.receive_data(data)
+        while (event := self._reader.next_event()) is not Need.DATA:
+            match event:
+                case Opening():
+                    self._open(event)
+                case ManifestRead():
+                    sizes = signed_sizes(_required(self.envelope), event.manifest, self._holder)
+                    self._reader.expect(tuple(sizes.values()))
+                    _required(self.slot).receive(event)
+                case SectionRead():
+                    _required(self.slot).receive(event)
+                case End():
+                    _required(self.slot).seal(self._now)
+                    return
+
+    def drop(self) -> None:
+        if self.slot is not None:
+            self.slot.drop()
+
+    def _open(self, opening: Opening) -> None:
+        self.envelope = judge_opening(opening, self._holder, kind=self._kind, now=self._now)
+        if self._wanted is not None and not self._wanted(self.envelope):
+            raise NotListedError(self.envelope)
+        refuse_too_far_ahead(self.envelope, self._now)
+        self.slot = self._store.receive(self.envelope.scope, now=self._now, limits=self._holder.limits, kind=self._kind)
+        self.slot.receive(opening)
+
+
+async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[bytes]) -> Pending:
+    """The sealed slot. What fails leaves no slot behind."""
+    try:
+        async for chunk in chunks:
+            if chunk:
+                await threads.write(arrival.feed, chunk)
+        await threads.write(arrival.feed, b"")
+    except BaseException:
+        with trio.CancelScope(shield=True):  # nor does one that is given up
+            await threads.write(arrival.drop)
+        raise
+    return _required(arrival.slot)
+
+
+def most_bytes(limits: Limits) -> int:
+    """Of a container under these limits."""
+    signatures = limits.signatures * (limits.signature_bytes + 128)
+    return (
+        limits.envelope_bytes
+        + signatures
+        + limits.manifest_bytes
+        + limits.content_bytes
+        + 5 * limits.sections
+        + CONTAINER_BYTES
+    )
+
+
+def _required(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("a container gives its opening first")
+    return value

@@ -1,0 +1,182 @@
+"""One scope at the version that the head lists, from whichever source has it: increments first (rules S27, S28, S64).
+
+Each source is asked in turn; what a refusal calls for is in `reaction.py`. What a source gives is as good as its
+signatures: nothing here trusts where a document came from.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import structlog
+
+from agent.base.byte_source import Chunks
+from agent.sources.source import Kind, Source, document_place, increment_place
+from agent.sources.sources import Sources
+from agent.state.node import Node
+from agent.state.plan import Wanted, version_of
+from agent.state.reaction import REACTION, Reaction
+from agent.state.waiting import MayNotWaitError
+from agent.update.admission import Admission, Asked, Candidate, Verdict
+from agent.update.download import NotListedError, most_bytes
+from agent.update.trust import TrustChain
+from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
+from snapshot.holder import Holder
+from snapshot.reasons import Reason, Rejected
+from wire.client import Call, ClientError, Streamed
+from wire.endpoint import path
+
+RECOVERY_BYTES = 256 << 10
+NOT_FOUND = 404
+
+log = structlog.get_logger(__name__)
+
+
+class Outcome(Enum):
+    """Why there is no candidate."""
+
+    LATER = "later"  # no source has given it; some may, after their back-off
+    GIVEN_UP = "given_up"  # what was signed is refused
+    SETTLED = "settled"  # it is there already, or waits in its slot for its time
+
+
+@dataclass
+class Fetching:
+    node: Node
+    sources: Sources
+    admission: Admission
+    trust: TrustChain
+
+    async def obtain(self, wanted: Wanted, holder: Holder) -> Candidate | Outcome:
+        """A candidate, or why there is none. StoreError alone is raised."""
+        if wanted.below:
+            if not await self._may_go_below(wanted):
+                return Outcome.GIVEN_UP
+            holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
+        for source in list(self.sources.rested()):
+            found = await self._ask(source, wanted, holder)
+            if isinstance(found, Candidate | Outcome):
+                return found
+        return Outcome.LATER
+
+    async def _ask(self, source: Source, wanted: Wanted, holder: Holder) -> Candidate | Outcome | None:
+        """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a
+        source of a manual map that is not asked unattended only when an operator says so (rules K7, K38).
+        """
+        if wanted.base is not None:
+            found = await self._try(source, wanted, holder)
+            if found is not Outcome.LATER:
+                return found
+        if not source.unattended and not self.sources.attended:
+            self.node.learnt.refresh_required |= {wanted.scope}
+            return None
+        found = await self._try(source, replace(wanted, base=None), holder)
+        return None if found is Outcome.LATER else found
+
+    async def _try(self, source: Source, wanted: Wanted, holder: Holder) -> Candidate | Outcome | None:
+        """LATER: not in this form. None: not from this source."""
+        try:
+            verdict = await self._fetch_with_trust(source, wanted, holder)
+        except ClientError as error:
+            if error.status == NOT_FOUND:
+                return Outcome.LATER
+            log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
+            source.failed(error)
+            return None
+        except NotListedError as error:
+            if wanted.base is None:
+                _blame(source, str(error))
+            return Outcome.LATER
+        except MayNotWaitError:
+            return Outcome.GIVEN_UP
+        except Rejected as refused:
+            return self._after_refusal(source, wanted, refused)
+        source.worked()
+        return verdict if isinstance(verdict, Candidate) else Outcome.SETTLED
+
+    def _after_refusal(self, source: Source, wanted: Wanted, refused: Rejected) -> Outcome | None:
+        match REACTION[refused.reason]:
+            case Reaction.FULL_RESYNC if wanted.base is not None:
+                self.node.learnt.gaps |= {wanted.scope}
+                self.node.tell()
+                return Outcome.LATER
+            case Reaction.NEXT_SOURCE:
+                if wanted.base is not None:  # the whole may be good, and nobody else may be there
+                    source.error = f"{refused.reason}: {refused.detail}"[:256]
+                    return Outcome.LATER
+                _blame(source, f"{refused.reason}: {refused.detail}")
+                return None
+            case Reaction.ALARM:
+                self.node.counters.add("alarms")
+                log.error(
+                    "a document that must not be",
+                    scope=wanted.scope,
+                    version=wanted.listed.config_version,
+                    reason=refused.reason,
+                    source=str(source),
+                )
+            case _:
+                pass
+        return Outcome.GIVEN_UP
+
+    async def _fetch_with_trust(self, source: Source, wanted: Wanted, holder: Holder) -> Verdict:
+        """Once more after the bundles were refreshed, where that may help (rules S44)."""
+        try:
+            return await self._fetch(source, wanted, holder)
+        except Rejected as refused:
+            refresh = REACTION[refused.reason] is Reaction.REFRESH_TRUST and source.kind is not Kind.PEER
+            if not refresh or not await self.trust.refresh(source):
+                raise
+        fresh = self.node.holder()
+        return await self._fetch(
+            source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active)
+        )
+
+    async def _fetch(self, source: Source, wanted: Wanted, holder: Holder) -> Verdict:
+        if wanted.base is not None:
+            kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
+        else:
+            kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
+        asked = Asked(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed)
+
+        async def receive(answer: Streamed) -> Verdict:
+            self.node.counters.add("documents_asked_for")
+            return await self.admission.receive(answer.chunks(), asked, holder)
+
+        return await source.ask(place, receive, limit=most_bytes(holder.limits))
+
+    # ---- back, by a recovery
+
+    async def _may_go_below(self, wanted: Wanted) -> bool:
+        """Whether a recovery is at hand that may allow it; without one it is not followed (rules S86)."""
+        for source in [one for one in self.sources.coordinators() if one.is_rested]:
+            try:
+                await self._fetch_recovery(source, wanted)
+            except ClientError as error:
+                if error.status != NOT_FOUND:
+                    source.failed(error)
+            except Rejected:
+                continue
+        if self.node.holdings.kept.recoveries:
+            return True
+        mark = self.node.holdings.kept.marks[wanted.scope]
+        detail = f"the head lists {version_of(wanted.listed)}, {mark.version} was accepted, no recovery allows it"
+        await self.admission.record(Asked(SNAPSHOT, "head", wanted.scope), None, 9, Reason.ROLLBACK, detail)
+        return False
+
+    async def _fetch_recovery(self, source: Source, wanted: Wanted) -> None:
+        asked = Asked(RECOVERY, str(source), wanted.scope, lambda envelope: envelope.scope == wanted.scope)
+        call = Call("GET", path("v1", "recoveries", wanted.scope), limit=RECOVERY_BYTES)
+        answer = await source.client.fetch(source.endpoint, call)
+        verdict = await self.admission.receive(Chunks(answer.body), asked, self.node.holder())
+        if isinstance(verdict, Candidate):
+            await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
+            await self.node.threads.write(verdict.slot.drop)
+
+
+def _blame(source: Source, error: str) -> None:
+    """A bad document blames whoever passed it on (threats D-48). A coordinator's other answers are needed all the same:
+    its head keeps the node out of degraded mode.
+    """
+    if source.kind is not Kind.COORDINATOR:
+        source.failed(error)
+    source.error = error[:256]

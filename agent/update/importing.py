@@ -1,0 +1,85 @@
+"""A document from another medium, by the same path as every other (rules S60, S86; protocol.md 4)."""
+
+from collections.abc import AsyncIterable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from agent.state.node import Node
+from agent.state.plan import Wanted
+from agent.update.activating import Activating
+from agent.update.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
+from agent.update.pacing import Pacing
+from agent.update.validation import Validation
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD
+from snapshot.verify import AlreadyApplied
+
+
+@dataclass(frozen=True)
+class Importing:
+    """`lock`, `head_lock`, `trust_lock`: those of the update (update.py). Heads and trust bundles wait for no round and
+    no other document: a source that holds a round for long would keep them out.
+    """
+
+    node: Node
+    admission: Admission
+    validation: Validation
+    activating: Activating
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    head_lock: trio.Lock = field(default_factory=trio.Lock)
+    trust_lock: trio.Lock = field(default_factory=trio.Lock)
+    head_taken: Callable[[], None] = lambda: None
+    pacing: Pacing = field(default_factory=Pacing)
+    repair_pacing: Pacing = field(default_factory=Pacing)
+
+    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = "") -> Mapping[str, object]:
+        """What became of it, as JSON. Rejected, NotListedError, MayNotWaitError, StoreError. `scope`: what it says
+        itself, unverified; by that it is chosen which way it goes.
+
+        After one that failed the next waits for the floor: who hands in the same one in a loop costs one look a second.
+        """
+        lock = self._lock_for(kind, scope)
+        async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, lock:
+            is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
+            found = await self._take(chunks, Asked(kind, source, is_wanted=is_wanted))
+            turn.succeeded = found["outcome"] != VALIDATOR_REFUSED
+            return found
+
+    def _lock_for(self, kind: str, scope: str) -> trio.Lock:
+        if kind == HEAD:
+            return self.head_lock
+        return self.trust_lock if scope == TRUST_BUNDLE and kind == SNAPSHOT else self.lock
+
+    async def _take(self, chunks: AsyncIterable[bytes], asked: Asked) -> Mapping[str, object]:
+        verdict = await self.admission.receive(chunks, asked, self.node.holder())
+        if isinstance(verdict, Candidate):
+            envelope, outcome = verdict.verified.envelope, await self._accepted(verdict)
+        else:
+            envelope = verdict.envelope
+            outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
+        epoch, version = envelope.version
+        return {"outcome": outcome, "scope": envelope.scope, "authority_epoch": epoch, "config_version": version}
+
+    def _may_be_taken(self, envelope: Envelope) -> bool:
+        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
+        holdings = self.node.holdings
+        if envelope.scope == TRUST_BUNDLE or holdings.head is None:
+            return True
+        listed = holdings.head.scopes.get(envelope.scope)
+        if self.node.gate_facts().head_is_fresh(self.node.now()):
+            return listed is not None and Wanted(envelope.scope, listed).is_met_by(envelope)
+        return listed is not None or envelope.scope in holdings.scopes
+
+    async def _accepted(self, candidate: Candidate) -> str:
+        if candidate.verified.kind == RECOVERY:
+            await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
+            await self.node.threads.write(candidate.slot.drop)
+            return "kept"
+        if not await self.validation.accepted([candidate]):
+            return VALIDATOR_REFUSED
+        await self.activating.activate([candidate])
+        if candidate.scope == HEAD:
+            self.head_taken()
+        return "activated"

@@ -1,0 +1,59 @@
+"""A look at what the others have: trust bundles are asked for beside whoever has our ear (rules S44; threats T23).
+
+A coordinator that answers is asked again and again, and nobody else: who has its TLS key, or a config key by which a
+head lists a coordinator of his own, would keep the bundle that takes his keys away from nodes for as long as he likes.
+Bundles are believed for their signatures, so they may come from anybody. Rejected: to ask all for heads in turn, which
+tells nothing that a bundle does not make good, and would give the same head many times.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from agent.sources.source import Kind, Source
+from agent.sources.sources import Sources
+from agent.update.trust import TrustChain
+from store.base.errors import StoreError
+from wire.backoff import spread
+from wire.client import ClientError
+
+EVERY_S = 900.0
+SHARE = 0.2
+MOST_ASKED = 4  # at one look; who was asked longest ago is asked first
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class SecondLook:
+    sources: Sources
+    trust: TrustChain
+    uniform: Callable[[float, float], float]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(spread(EVERY_S, SHARE, self.uniform))
+            await self.look()
+
+    async def look(self) -> None:
+        """At a few of them; what one of them does is no matter of the others."""
+        for source in self._due():
+            source.looked_at = trio.current_time()
+            try:
+                await self.trust.refresh(source, urgent=True)
+            except ClientError as error:
+                log.debug("no look at trust bundles", source=str(source), error=str(error))
+            except StoreError as error:
+                log.warning("trust bundle not taken", fault=error.fault, detail=error.detail)
+
+    def _due(self) -> list[Source]:
+        """Those of agent.toml each time, and of the others the ones that were not looked at for the longest."""
+        asked = sorted(
+            (one for one in self.sources.all() if one.kind is not Kind.PEER),
+            key=lambda source: (not source.endpoint.configured, source.looked_at),
+        )
+        configured = sum(one.endpoint.configured for one in asked)
+        return asked[: configured + MOST_ASKED]

@@ -1,0 +1,121 @@
+"""Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+import trio
+
+from agent.sources.source import MISSING, Kind, Place, Source, bundle_file
+from agent.state.node import Node
+from agent.update.admission import Admission, Asked
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.container import ChunkParts
+from snapshot.envelope import SNAPSHOT
+from snapshot.holder import Holder
+from snapshot.reasons import Rejected
+from snapshot.verify import MOST_BUNDLES, Verified, follow
+from wire.client import ClientError
+from wire.endpoint import path
+from wire.messages import BadMessageError, TrustList
+
+BUNDLE_BYTES = 2 << 20
+LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class TrustChain:
+    """`refresh` asks a source; `walk` takes what is there, one run at a time."""
+
+    node: Node
+    admission: Admission
+    walking: trio.Lock = field(default_factory=trio.Lock)
+
+    async def refresh(self, source: Source, *, urgent: bool = False) -> bool:
+        """The bundles above ours from that source; whether one was taken. ClientError for the network's faults."""
+        now = trio.current_time()
+        if not urgent and now - source.asked_for_trust_at < LEAST_PAUSE_S:
+            return False
+        source.asked_for_trust_at = now
+        taken = 0
+        while (more := await self.walk(await self._fetch(source), str(source))) == MOST_BUNDLES:
+            taken += more
+        return taken + more > 0
+
+    async def walk(self, containers: Sequence[bytes], source: str) -> int:
+        """How many were taken. The first that is refused ends the run; what came before it stands."""
+        async with self.walking:
+            return await self._walk(containers, source)
+
+    async def _walk(self, containers: Sequence[bytes], source: str) -> int:
+        node = self.node
+        limits = node.holdings.holder.limits
+        sections: list[bytes] = []  # of the bundle that is judged: at most 1 MiB
+
+        def keep(_: str, data: bytes) -> None:
+            sections.append(data)
+
+        run = follow([ChunkParts([data], limits) for data in containers], self._judge(), now=node.now(), keep=keep)
+        taken = 0
+        try:
+            while isinstance(verdict := await node.threads.verify(next, run, None), Verified):
+                if self._is_reached(verdict):
+                    await node.change(self._activate, verdict, tuple(sections))
+                    log.info("trust bundle taken", version=verdict.envelope.config_version, source=source)
+                    node.counters.add("trust_bundles_taken")
+                    taken += 1
+                sections.clear()
+        except Rejected as refused:
+            asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
+            await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
+        return taken
+
+    def _judge(self) -> Holder:
+        """Who lost its bundles with its store walks again from the pinned roots, below its mark."""
+        holder = self.node.holder()
+        if holder.bundle is not None:
+            return holder
+        return replace(holder, marks={scope: mark for scope, mark in holder.marks.items() if scope != TRUST_BUNDLE})
+
+    def _is_reached(self, verified: Verified) -> bool:
+        """Whether it is at our mark, or above: what is below was accepted once, and only leads there."""
+        mark = self.node.holdings.kept.marks.get(TRUST_BUNDLE)
+        return mark is None or verified.mark.version >= mark.version
+
+    def _activate(self, verified: Verified, sections: Sequence[bytes]) -> None:
+        """Into a slot and active, on the writing thread."""
+        store, moment = self.node.store, self.node.moment()
+        slot = store.receive(verified.scope, now=moment.now)
+        for data in sections:
+            slot.keep("", data)
+        slot.complete(verified)
+        store.activate(verified, now=moment.now, boot=moment.boot)
+
+    async def _fetch(self, source: Source) -> Sequence[bytes]:
+        held = self.node.holdings.bundle
+        version = held.version if held else 0
+        if not source.is_tree:
+            try:
+                answer = await source.fetch(Place(path("v1", "trust", **{"from": version})), limit=TrustList.MOST_BYTES)
+                return TrustList.parse(answer.body).documents
+            except BadMessageError as error:
+                source.failed(str(error))
+                return ()
+            except ClientError as error:
+                if source.kind is Kind.COORDINATOR or error.status not in MISSING:
+                    raise
+        return await self._fetch_files(source, version)
+
+    async def _fetch_files(self, source: Source, version: int) -> Sequence[bytes]:
+        """From a tree of files: one after the other, as far as there are any."""
+        found: list[bytes] = []
+        try:
+            while len(found) < MOST_BUNDLES:
+                place = Place(bundle_file(version + len(found) + 1))
+                found.append((await source.fetch(place, limit=BUNDLE_BYTES)).body)
+        except ClientError as error:
+            if error.status not in MISSING:
+                raise
+        return found

@@ -1,0 +1,324 @@
+"""One update, one straight path: from what the head lists to what is active (architecture.md; rules S67).
+
+    pending  = download(scope)      bytes into the pending slot
+    verified = admit(pending)       the twelve steps, one clock reading
+    active   = activate(verified)   floors raised, then one transaction for all scopes of the head
+    notify, report                  others follow the generation: services.py, heartbeat.py
+
+Level-triggered: each round compares what the accepted head lists with what is active, and brings what differs. What is
+refused leaves the others alone, and rests (retry_schedule.py). Whatever fails in a round rests before the next begins:
+what a round learns and records wakes the next one, so without that a failure would feed itself.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+import trio
+
+from agent.base.byte_source import Chunks
+from agent.services.scope_reports import envelope_of
+from agent.services.validators import Validators
+from agent.sources.source import Kind, Source
+from agent.sources.sources import Sources
+from agent.state.held_state import Holdings
+from agent.state.lost_floors import is_confirmed_from_outside
+from agent.state.node import Node
+from agent.state.plan import FIRST, Plan, Wanted, plan, version_of
+from agent.state.reaction import REACTION, Reaction
+from agent.state.waiting import MayNotWaitError
+from agent.update.activating import Activating
+from agent.update.admission import Admission, Asked, Candidate
+from agent.update.fetching import Fetching, Outcome
+from agent.update.importing import Importing
+from agent.update.retry_schedule import AGAIN_S, Cause, PutOffs, Why
+from agent.update.trust import TrustChain
+from agent.update.validation import Validation
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.envelope import SNAPSHOT
+from snapshot.holder import Holder
+from snapshot.identifiers import HEAD
+from snapshot.reasons import Rejected
+from snapshot.verify import Verified
+from store.base.errors import StoreError
+from wire.backoff import LEAST_S, BackOff
+from wire.client import ClientError
+
+STORE_RETRY_S = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Update:
+    """Of one node. `lock`: one resync at a time (rules K46). Heads have a lock of their own: a download that takes long
+    must not keep the node from hearing that it is not alone.
+    """
+
+    node: Node
+    sources: Sources
+    admission: Admission
+    trust: TrustChain
+    validators: Validators
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    head_lock: trio.Lock = field(default_factory=trio.Lock)
+    put_offs: PutOffs = field(default_factory=PutOffs)
+    trust_lock: trio.Lock = field(default_factory=trio.Lock)
+    _judged_by: object = None
+    _asking: set[trio.CancelScope] = field(default_factory=set)
+    _epoch: int = 0  # of the head that what is asked for is of
+
+    def __post_init__(self) -> None:
+        self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
+        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs)
+        self.activating = Activating(self.node, self.sources)
+        self.importing = Importing(
+            self.node,
+            self.admission,
+            self.validation,
+            self.activating,
+            self.lock,
+            self.head_lock,
+            self.trust.walking,
+            self.give_up_before,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled: a round at each change of what the node knows, and when time makes one due."""
+        back_off = BackOff(self.put_offs.uniform, STORE_RETRY_S)
+        while True:
+            seen = self.node.changed.value
+            try:
+                rest_s = await self.bring_up()
+                back_off.succeeded()
+            except StoreError as error:
+                log.warning("update put off", fault=error.fault, detail=error.detail)
+                self.node.store_refused(error)
+                rest_s = back_off.failed()
+                await trio.sleep(LEAST_S)
+            with trio.move_on_after(max(LEAST_S, rest_s)):
+                await self.node.changed.wait_above(seen)
+
+    async def bring_up(self) -> float:
+        """One round; the seconds after which the next is due without a change. StoreError."""
+        async with self.lock:
+            await self.sources.follow()
+            await self.sources.forget_removed()
+            if self.node.store.unfinished:
+                await self.node.change(self.node.store.resume, self.node.now())
+            await self.activating.come_back()
+            if self.node.facts().revoked:
+                await self.activating.let_all_go()
+                return AGAIN_S
+            self._reconsider()
+            due_in_s = await self._take_due()
+            planned = await self._planned()
+            self.node.learnt.passed_over = frozenset(planned.passed_over)
+            await self._bring([one for one in planned.wanted if not self.put_offs.holds(Cause.of(one))])
+            await self._settle()
+            return min(due_in_s, self.put_offs.rest_s())
+
+    def wake(self) -> None:
+        """A hint that it is worth asking now, also for what was put off, as often as the floor lets (rules P14)."""
+        self.put_offs.clear()
+        self.node.tell()
+
+    def awaited(self) -> dict[str, object]:
+        """JSON, by scope: what the head lists and is not active yet, and when it is asked for again: None for never."""
+        return {
+            one.scope: {
+                "authority_epoch": one.listed.authority_epoch,
+                "config_version": one.listed.config_version,
+                "snapshot_id": one.listed.snapshot_id,
+                "below_accepted": one.below,
+                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(Cause.of(one))) else int(left_s),
+            }
+            for one in plan(self.node.holdings).wanted
+        }
+
+    async def accept_head(self, data: bytes, source: Source) -> bool:
+        """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.
+
+        The trust bundles that it needs come first; what it drops goes with it.
+        """
+        async with self.head_lock:
+            asked = Asked(HEAD, str(source), HEAD)
+            try:
+                verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
+            except Rejected as refused:
+                if REACTION[refused.reason] is not Reaction.REFRESH_TRUST or not await self.trust.refresh(source):
+                    raise
+                verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
+            if isinstance(verdict, Candidate):
+                await self.activating.activate([verdict])
+                self.give_up_before()
+                await self._planned(source)
+            return isinstance(verdict, Candidate)
+
+    # ---- a round
+
+    def _reconsider(self) -> None:
+        """What the verifier refused is asked for again once it is judged by other trust, roles or permissions."""
+        holder, recoveries = self.node.holdings.holder, self.node.holdings.kept.recoveries
+        bundle = holder.bundle.version if holder.bundle else 0
+        judged_by = (bundle, holder.roles, holder.organization_ids, holder.revocations, tuple(recoveries))
+        if judged_by != self._judged_by:
+            self.put_offs.reconsider()
+        self._judged_by = judged_by
+
+    def give_up_before(self) -> None:
+        """With a head of a higher epoch ends what is being asked for by the head before it: who held that one's keys
+        may make it last as long as he likes, and what it brings is refused.
+        """
+        epoch = self.node.holdings.held_head[0]
+        if epoch > self._epoch:
+            for scope in self._asking:
+                scope.cancel()
+        self._epoch = epoch
+
+    @contextmanager
+    def _asked(self) -> Iterator[trio.CancelScope]:
+        """What others are asked for, as long as it is of this epoch."""
+        with trio.CancelScope() as scope:
+            self._asking.add(scope)
+            try:
+                yield scope
+            finally:
+                self._asking.discard(scope)
+
+    async def _planned(self, source: Source | None = None) -> Plan:
+        """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is
+        asked for the trust; a head does not wait for others.
+        """
+        planned = plan(self.node.holdings)
+        if planned.trust:
+            with self._asked():
+                async with self.trust_lock:  # a round and a head may both want it
+                    await self._refresh_trust(source)
+            planned = plan(self.node.holdings)
+        if planned.dropped:
+            await self.activating.withdraw(planned.dropped)
+        return planned
+
+    async def _refresh_trust(self, source: Source | None) -> None:
+        """From whoever has them: bundles are believed for their signatures (format.md 8)."""
+        cause = listed_bundle(self.node.holdings)
+        if cause is None or self.put_offs.holds(cause):
+            return
+        for one in [source] if source else [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
+            try:
+                if await self.trust.refresh(one, urgent=True):
+                    return
+            except ClientError as error:
+                one.failed(error)
+        if source is None:
+            self.put_offs.put_off(cause, Why.SOURCES)
+
+    async def _bring(self, wanted: Sequence[Wanted]) -> None:
+        """All that can be had, then one activation; the others are judged by what the first two give (format.md 9)."""
+        holder = self.node.holder()
+        candidates: list[Candidate] = []
+        try:
+            with self._asked() as asked:
+                for one in wanted:
+                    with self._store_may_refuse([Cause.of(one)]):
+                        found = await self.fetching.obtain(one, holder)
+                    if isinstance(found, Candidate):
+                        candidates.append(found)
+                        holder = established_by(found.verified, holder)
+                    else:
+                        self._rest(one, found)
+        except StoreError:
+            await self._take(candidates)  # what a wide head lists takes its turns
+            raise
+        if not asked.cancelled_caught:
+            await self._take(candidates)
+
+    def _rest(self, wanted: Wanted, outcome: Outcome) -> None:
+        if outcome is Outcome.SETTLED:
+            self.put_offs.wait(Cause.of(wanted), AGAIN_S)
+        else:
+            self.put_offs.put_off(Cause.of(wanted), Why.SOURCES if outcome is Outcome.LATER else Why.VERIFIER)
+
+    async def _take(self, candidates: Sequence[Candidate]) -> None:
+        """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
+        accepted = await self.validation.accepted(candidates)
+        wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
+        still = [one for one in accepted if _is_wanted(one, wanted_now)]
+        if still:
+            await self._activate(still)
+
+    async def _activate(self, candidates: Sequence[Candidate]) -> None:
+        with self._store_may_refuse([Cause.of_document(one.verified.envelope) for one in candidates]):
+            await self.activating.activate(candidates)
+
+    @contextmanager
+    def _store_may_refuse(self, causes: Sequence[Cause]) -> Iterator[None]:
+        """What the store does not take rests by itself: the next that fits goes in."""
+        try:
+            yield
+        except StoreError:
+            for cause in causes:
+                self.put_offs.put_off(cause, Why.STORE)
+            raise
+
+    async def _settle(self) -> None:
+        """Everything is active that a fresh head from outside lists: lost floors are confirmed (threats D-24)."""
+        holdings = self.node.holdings
+        if not holdings.floor_lost or not is_confirmed_from_outside(holdings, self.node.start):
+            return
+        if self.node.gate_facts().head_is_fresh(self.node.now()) and not plan(holdings).wanted:
+            await self.node.change(self.node.store.confirm_floors)
+
+    # ---- what waits for its time (rules X26)
+
+    async def _take_due(self) -> float:
+        """Verified again, whole, at `valid_from`; the seconds until the next is due."""
+        now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
+        for one in waiting.values():
+            envelope = envelope_of(one)
+            cause = Cause.of_document(envelope) if envelope is not None else Cause(one.scope, (0, 0), one.envelope_hash)
+            if one.until > now:
+                self.put_offs.wait(cause, one.until - now)
+            elif not self.put_offs.has_failed(cause):
+                await self._take_waiting(one.scope, one.envelope_hash, cause)
+        return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
+
+    async def _take_waiting(self, scope: str, envelope_hash: str, cause: Cause) -> None:
+        with self._store_may_refuse([cause]):
+            slot = await self.node.threads.write(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
+            if slot is None:
+                return
+            try:
+                verdict = await self.admission.judge(slot, Asked(SNAPSHOT, "pending", scope), self.node.holder())
+            except (Rejected, MayNotWaitError):
+                self.put_offs.put_off(cause, Why.VERIFIER)
+                return
+        if isinstance(verdict, Candidate) and (accepted := await self.validation.accepted([verdict])):
+            await self._activate(accepted)
+
+
+def listed_bundle(holdings: Holdings) -> Cause | None:
+    listed = holdings.head.scopes.get(TRUST_BUNDLE) if holdings.head is not None else None
+    return Cause(TRUST_BUNDLE, version_of(listed), listed.content_hash) if listed is not None else None
+
+
+def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:
+    return candidate.scope in wanted and wanted[candidate.scope].is_met_by(candidate.verified.envelope)
+
+
+def established_by(verified: Verified, holder: Holder) -> Holder:
+    """Roles and organizations as the candidate says, if it is one of the two that do (format.md 9)."""
+    runtime = FIRST[1]
+    if verified.scope not in FIRST or (verified.scope != runtime and runtime in holder.active):
+        return holder
+    taken = {role for role in verified.envelope.roles if f"{holder.node_id}/{role}" in _revoked(holder)}
+    roles = frozenset(verified.envelope.roles) - taken
+    return replace(holder, roles=roles, organization_ids=frozenset(verified.envelope.organization_ids))
+
+
+def _revoked(holder: Holder) -> frozenset[str]:
+    of_bundle = holder.bundle.revocations.role_assignments if holder.bundle else frozenset()
+    return holder.revocations.role_assignments | of_bundle

@@ -1,0 +1,1 @@
+"""Routes and bodies of every listener: nodes', operators', probes."""

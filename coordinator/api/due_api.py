@@ -1,0 +1,43 @@
+"""What an operator asks about what ends (docs/admin-api.md)."""
+
+from coordinator.api.operator_route import for_operators
+from coordinator.runtime.expiries import MEMBER
+from coordinator.runtime.reminder import Reminder
+from snapshot.ending import Thing, Urgency, in_order, worst
+from snapshot.identifiers import format_time
+from wire.request import Request
+from wire.routes import Route
+
+LONGEST_S = 100 * 365 * 86_400
+
+
+class DueApi:
+    def __init__(self, reminder: Reminder) -> None:
+        self._reminder = reminder
+
+    def routes(self) -> tuple[Route, ...]:
+        return (Route("GET", "/v1/due", for_operators(self.due)),)
+
+    async def due(self, request: Request) -> object:
+        """All that ends, what ends first first. Of members' certificates: how many, and those that ask for somebody;
+        each of them with `all=1`.
+        """
+        within_s = request.query_integer("within_s", 0, 0, LONGEST_S)
+        is_whole = request.query_integer("all", 0, 0, 1) == 1
+        things, now = await self._reminder.look(), self._reminder.coordinator.now()
+        members = in_order(each for each in things if each.what == MEMBER)
+        return {
+            "now": format_time(now),
+            "urgency": str(worst(things, now, within_s)),
+            "things": [
+                each.to_value(now, within_s) for each in in_order(things) if is_whole or _is_shown(each, now, within_s)
+            ],
+            "members": {
+                "certificates": len(members),
+                "first_ends": format_time(members[0].ends) if members else None,
+            },
+        }
+
+
+def _is_shown(thing: Thing, now: float, within_s: float) -> bool:
+    return thing.what != MEMBER or thing.urgency(now, within_s) in (Urgency.SOON, Urgency.ENDED)

@@ -1,0 +1,64 @@
+"""What a node has to know before it can join: whom to ask, whose certificates to believe, whose signatures.
+
+None of it is a secret; a token is made beside it (admission.py), and both go into one join file.
+"""
+
+from pathlib import Path
+
+from coordinator.api.operator_route import for_operators
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.threads import in_library
+from coordinator.database import cluster_state
+from coordinator.membership import admission, replicas
+from coordinator.runtime.context import Coordinator
+from wire.endpoint import BadEndpointError, Endpoint
+from wire.request import Request
+from wire.routes import Route
+
+CA_BYTES = 64 << 10
+
+
+class InvitationApi:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+
+    def routes(self) -> tuple[Route, ...]:
+        return (Route("GET", "/v1/invitation", for_operators(self.invitation)),)
+
+    async def invitation(self, _request: Request) -> object:
+        return await in_library(_invitation, self._at)
+
+
+def _invitation(at: Coordinator) -> dict[str, object]:
+    with at.database.read() as transaction:
+        cluster_id = cluster_state.standing(transaction).cluster_id
+        pins = admission.first_roots(transaction)
+    if pins is None:
+        raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl trust add")
+    urls = [each.url for each in replicas.listed(at.database)]
+    return {
+        "cluster_id": cluster_id,
+        "urls": urls,
+        "join_urls": [_at_port(url, at.join_port) for url in urls],
+        "ca": _text(at.node_authority),
+        "root_key_ids": list(pins.root_key_ids),
+        "root_threshold": pins.threshold,
+    }
+
+
+def _at_port(url: str, port: int) -> str:
+    """The same host at the join listener, as this coordinator has it: those of a cluster are set up alike."""
+    try:
+        host = Endpoint.parse(url, configured=True).host
+    except BadEndpointError as error:
+        raise Refused(Code.INVALID_RESOURCES, f"{url} is no URL that a node could ask: {error}") from error
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _text(path: Path) -> str | None:
+    """None where the certificate has come from elsewhere: the operator names its CA."""
+    try:
+        text = path.read_text("ascii")
+    except (OSError, ValueError):
+        return None
+    return text if "PRIVATE" not in text and len(text) <= CA_BYTES else None

@@ -1,0 +1,375 @@
+"""What nodes ask, over TLS: join, head, documents, increments, recoveries, trust, heartbeat (protocol 1, 3).
+
+Who asks is the pinned certificate of the connection, never a word of the request (rules J2, J3). A node is given what
+is for it and nothing else: all other things do not exist. What a peer is told of a refusal is its code alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.threads import in_database, in_library
+from coordinator.database import documents
+from coordinator.database.documents import Document
+from coordinator.database.member import Member
+from coordinator.membership import enrolment, membership
+from coordinator.membership.membership import Grant
+from coordinator.publishing import head_cache
+from coordinator.publishing.board import News, Pair
+from coordinator.publishing.publisher import container_of
+from coordinator.reports import checkin, heartbeat_form
+from coordinator.reports.checkin import Comparison
+from coordinator.reports.collector import NotRecorded
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, unavailable
+from coordinator.trust import restored_backup
+from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
+from wire.limits import Tally
+from wire.messages import JoinGrant, JoinNonce, TrustList
+from wire.peer import Peer, PinState, TlsPeer, UnixPeer
+from wire.request import HttpError, Request, Response
+from wire.routes import Handler, Route, Routes
+from wire.shedding import Concern, Rate
+
+DOCUMENT = ("content-type", "application/vnd.holdfast.document")
+MOST_WAIT_S = 300
+JOIN_BYTES = 64 << 10
+HEAD_BYTES = 5 << 20
+DOCUMENTS_AT_ONCE = 16
+DOCUMENTS_IN_LINE = 4096  # of each kind: a fleet that hears of one change
+DOCUMENTS_EACH = 2  # of one node, until they are sent: an agent asks for one after the other
+PROOFS_AT_ONCE = 2
+CLAIM_NOTED_S = 600.0
+# Of one node; an honest one reports twice a minute and once a second at most, and shows its head once an hour.
+REPORTS_PER_MINUTE = 120
+PROOFS_PER_MINUTE = 10
+JOINS_IN_ALL_PER_MINUTE = 10_000  # of strangers, from everywhere; members renew beside it
+GRANT_S = 20.0
+LOOK_AGAIN_S = 1.0
+PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
+NOT_ON_RECORD = frozenset({Comparison.PUT_BACK, Comparison.CONFLICT})
+TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
+
+_log = structlog.get_logger(__name__)
+
+
+class NodeApi:
+    """The handlers; `fleet_routes` for pinned nodes, `join_routes` for strangers."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+        joins = coordinator.settings.joins_per_minute
+        self._join_rate = Rate(joins, 60.0)
+        self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
+        self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
+        self._claims = Rate(1, CLAIM_NOTED_S)
+        self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
+        self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
+
+    def fleet_routes(self) -> Routes:
+        at_once, line, proofs, concern = DOCUMENTS_AT_ONCE, DOCUMENTS_IN_LINE, PROOFS_AT_ONCE, Concern.DOCUMENT
+        wait_s = MOST_WAIT_S + 30.0
+        most = self._at.settings.heartbeat_bytes
+        each = Tally(DOCUMENTS_EACH, 1 << 20)  # in all there are turns, and the line's end
+        document = partial(Route, concern=concern, most=at_once, line=line, each=each)
+        return _guarded(
+            Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
+            Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
+            Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
+            Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
+            document("GET", "/v1/documents/{snapshot_id}", self.document),
+            document("GET", "/v1/increments/{scope}", self.increment),
+            document("GET", "/v1/recoveries/{scope}", self.recovery),
+            *self._joining(),
+        )
+
+    def join_routes(self) -> Routes:
+        return _guarded(*self._joining())
+
+    def _joining(self) -> tuple[Route, Route]:
+        """Also for members, who renew their certificate over the connection that the old one authenticates."""
+        return (
+            Route("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._nonce_rate),
+            Route("POST", "/v1/join", self.join, body_bytes=JOIN_BYTES, concern=Concern.JOIN, rate=self._join_rate),
+        )
+
+    # ---- joining
+
+    async def nonce(self, _request: Request) -> Response:
+        at = self._at
+        self._sound()
+        lifetime_s = at.settings.nonce_lifetime_s
+        text = await in_library(membership.new_nonce, at.database, now=at.now(), lifetime_s=lifetime_s)
+        return Response.json(JoinNonce(text).to_value())
+
+    async def join(self, request: Request) -> Response:
+        """The grant is made from what is published after the admission (rules J9); a retry gets a full one (J12)."""
+        at, peer = self._at, request.peer
+        self._sound()
+        if not isinstance(peer, TlsPeer):
+            _check_rate(self._strangers, "everybody")
+        body = await request.body()
+        proof, token = request.header("holdfast-proof") or "", _bearer(request)
+        pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
+        note = partial(self._note_join, peer)
+        grant = await in_database(
+            enrolment.admit, at.database, body, proof, token=token, pin=pin, note=note, now=at.now()
+        )
+        node_id = grant.member.node_id
+        await at.pins.follow(node_id)
+        given = await self._granted(grant)
+        return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
+
+    def _note_join(self, peer: Peer, refused: Refused) -> None:
+        address = peer.name if isinstance(peer, UnixPeer) else peer.address
+        self._at.refused_joins.note(address, refused, self._at.now())
+
+    async def _granted(self, grant: Grant) -> list[bytes]:
+        """A new member's head is on its way: the database is asked once it is out."""
+        at, node_id = self._at, grant.member.node_id
+        is_new = grant.outcome == "admitted"
+        with trio.move_on_after(GRANT_S):
+            while True:
+                news = at.board.latest(node_id)
+                if not is_new or (news is not None and news.pair[1] >= grant.generation):
+                    given = await in_library(enrolment.granted, at.database, node_id)
+                    if given is not None:
+                        return given
+                with trio.move_on_after(LOOK_AGAIN_S) as looking:
+                    await at.publisher.published(node_id)
+                is_new = is_new and not looking.cancelled_caught  # published elsewhere, perhaps: then ask
+        raise HttpError(503, "not_ready", "admitted; the documents are not signed yet: ask again", retry_after=5)
+
+    # ---- the head
+
+    async def head(self, request: Request) -> Response:
+        """A newer head at once, or when there is one within the wait; 204 leaves the held one as it is (rules K20)."""
+        peer = await self._member(request)
+        if peer.state is PinState.ACTIVE:
+            self._at.seen.note(peer.node_id)
+        held = (
+            request.query_integer("epoch", 0, 0, MAX_INTEGER),
+            request.query_integer("generation", 0, 0, MAX_INTEGER),
+        )
+        wait_s = request.query_integer("wait", 0, 0, MOST_WAIT_S)
+        news = await self._newer(request, peer, held, wait_s if peer.state is PinState.ACTIVE else 0)
+        if news is not None and news.pair > held:
+            return Response(200, [DOCUMENT, self._issuer()], news.container)
+        if peer.state is not PinState.ACTIVE:  # it has been told by the head that names it
+            raise HttpError(403, peer.state.value, "refused")
+        return Response(204, [self._issuer(), *([PROVE] if news is not None and held > news.pair else [])])
+
+    async def proof(self, request: Request) -> Response:
+        """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
+        at, peer = self._at, await self._member(request)
+        _check_rate(self._proofs, peer.node_id)
+        data = await request.body()
+        try:
+            mark = await in_library(restored_backup.shown, at.database, peer.node_id, data)
+        except Refused as refused:
+            at.alarm(Comparison.NODE_AHEAD.value)
+            await self._note(peer, HEAD, (0, 0), refused.code.value)
+            raise to_peer(refused) from refused
+        found = await in_library(restored_backup.stands, at.database, peer.node_id, mark)
+        if found is Comparison.PUT_BACK or (found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")):
+            await self._proven(
+                peer, await in_database(restored_backup.keep, at.database, peer.node_id, mark, now=at.now())
+            )
+        return Response(204, [self._issuer()])
+
+    async def _proven(self, peer: TlsPeer, found: Comparison) -> None:
+        at = self._at
+        if found in NOT_ON_RECORD:
+            at.alarm(found.value)
+            _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
+        async with at.standstill.reading:
+            at.standstill.reason = await in_library(restored_backup.reason, at.database, at.standstill.behind)
+        if at.standstill.reason:
+            at.board.wake_all()
+        self._sound()
+
+    async def _newer(self, request: Request, peer: TlsPeer, held: Pair, wait_s: int) -> News | None:
+        """None without news; a head below the held one where the node is ahead of the database."""
+        news = await self._latest(peer.node_id)
+        if news is not None and held > news.pair:
+            self._at.board.forget(peer.node_id)  # another replica may have published it: ask the database
+            news = await self._latest(peer.node_id)
+        if news is not None and held > news.pair:
+            await self._ahead(peer, held, news.pair)
+            return news
+        with trio.move_on_after(wait_s):
+            while news is None or news.pair <= held:
+                if wait_s == 0:
+                    return None
+                with request.waiting():
+                    await self._at.board.wait(peer.node_id)
+                self._sound()
+                news = await self._latest(peer.node_id)
+            return news
+        return None
+
+    async def _latest(self, node_id: str) -> News | None:
+        """Returns without a pause where the board knows it: between looking and waiting nothing may happen."""
+        at = self._at
+        known = at.board.latest(node_id)
+        if known is not None:
+            return known
+        found = await in_library(head_cache.latest_head, at.database, node_id)
+        if found is not None:
+            at.board.announce(node_id, found)
+        return at.board.latest(node_id)
+
+    async def _ahead(self, peer: TlsPeer, held: Pair, ours: Pair) -> None:
+        """It holds more than we ever signed: it gets nothing, and somebody should look (rules K37, K41)."""
+        self._at.alarm(Comparison.NODE_AHEAD.value)
+        await self._note(peer, HEAD, held, Comparison.NODE_AHEAD.value, published=ours)
+
+    async def _note(self, peer: TlsPeer, scope: str, held: Pair, outcome: str, **known: object) -> None:
+        """Once in a while for each node and outcome: who claims without end fills neither the log nor the audit log."""
+        at = self._at
+        if self._is_new(peer, outcome):
+            _log.warning("a node holds what is not on record", node=peer.node_id, scope=scope, held=held, **known)
+            await in_database(restored_backup.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
+
+    def _is_new(self, peer: TlsPeer, outcome: str) -> bool:
+        return self._claims.refused((peer.node_id, outcome), trio.current_time()) is None
+
+    # ---- documents
+
+    async def document(self, request: Request) -> Response:
+        return await self._handed_out(request, documents.document, _id(request.parameters["snapshot_id"]))
+
+    async def increment(self, request: Request) -> Response:
+        base = request.query_integer("base", 0, 1, MAX_INTEGER)
+        return await self._handed_out(request, documents.increment, _scope(request.parameters["scope"]), base)
+
+    async def recovery(self, request: Request) -> Response:
+        return await self._handed_out(request, documents.recovery, _scope(request.parameters["scope"]))
+
+    async def trust(self, request: Request) -> Response:
+        await self._member(request)
+        start = request.query_integer("from", 0, 0, MAX_INTEGER)
+        found = await in_library(documents.trust_bundles, self._at.database, start)
+        return Response.json(TrustList(tuple(container_of(each) for each in found)).to_value())
+
+    async def _handed_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
+        """A document never changes, so its id is its tag, too."""
+        peer = await self._member(request)
+        found = await in_library(find, self._at.database, peer.node_id, *which)
+        headers = [DOCUMENT, ("etag", f'"{found.snapshot_id}"'), ("cache-control", "private, immutable")]
+        if request.header("if-none-match") == f'"{found.snapshot_id}"':
+            return Response(304, headers)
+        return Response(200, headers, container_of(found))
+
+    # ---- heartbeat
+
+    async def heartbeat(self, request: Request) -> Response:
+        """Answered after its commit (protocol 3). A coordinator that was put back notes what nodes hold, and answers
+        nothing: its operator has to know which bundles there are (bundle_conflicts.py).
+        """
+        peer = await self._member(request, is_report=True)
+        _check_rate(self._reports, peer.node_id)
+        body = await request.body()
+        report = heartbeat_form.parse(body, most=self._at.settings.heartbeat_bytes)
+        self._judge(peer, report)
+        try:
+            answer = await self._at.collector.report(report)
+        except NotRecorded:  # it is logged already
+            raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
+        self._at.seen.reported(peer.node_id)
+        self._sound()
+        for scope, comparison in answer.comparisons.items():
+            self._at.alarm(comparison.value)
+            if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
+                await self._note(peer, scope, report.active[scope].pair, comparison.value)
+        return Response.json(answer.body())
+
+    def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:
+        """In the order of rules K33; the pin table is what the catalog says. Beside the certificates of a member it
+        knows those of before a revocation (rules K22): who was readmitted is judged by the new ones alone.
+        """
+        pins = self._at.pins.table.of_node(report.node_id)
+        active = [pin.fingerprint for pin in pins if pin.state is PinState.ACTIVE]
+        shown = active or [pin.fingerprint for pin in pins if pin.state is PinState.REVOKED]
+        member = Member(report.node_id, "", "", shown[0], shown[-1], revoked=not active) if shown else None
+        claim = (report.cluster_id, report.node_id)
+        checkin.judge(claim, peer.fingerprint, cluster_id=self._at.cluster_id, member=member)
+
+    # ---- who asks
+
+    async def _member(self, request: Request, *, is_report: bool = False) -> TlsPeer:
+        """The node of the connection. The first use of a new certificate ends the old one."""
+        peer = request.peer
+        if not isinstance(peer, TlsPeer):
+            raise HttpError(403, Code.BAD_PROOF.value, "no client certificate was shown")
+        if is_report and self._at.standstill.reason:
+            return peer
+        self._sound()
+        pins = self._at.pins
+        if pins.is_next(peer.fingerprint):
+            await in_database(membership.confirm_pin, self._at.database, peer.fingerprint, now=self._at.now())
+            await pins.follow(peer.node_id)
+            self._at.publisher.wake()
+        return peer
+
+    def _sound(self) -> None:
+        """A coordinator that was put back serves nobody (rules K41)."""
+        if self._at.standstill.reason:
+            raise HttpError(503, "not_ready", "refused", retry_after=5)
+
+    def _issuer(self) -> tuple[str, str]:
+        return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
+
+
+def _guarded(*routes: Route) -> Routes:
+    """A refusal is said as the peer may hear it (rules X20); a database that fails is no verdict (P23)."""
+    return Routes(*(replace(route, handler=_to_peers(route.handler)) for route in routes))
+
+
+def _to_peers(handler: Handler) -> Handler:
+
+    async def told(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refused as refused:
+            raise to_peer(refused) from refused
+        except SQLAlchemyError as error:
+            raise unavailable(error) from error
+
+    return told
+
+
+def _check_rate(rate: Rate, key: str) -> None:
+    """By the node, and not by its address, which others may share; or one for all."""
+    seconds = rate.refused(key, trio.current_time())
+    if seconds is not None:
+        raise HttpError(429, "too_many_requests", "refused", retry_after=seconds)
+
+
+def _bearer(request: Request) -> str | None:
+    header = request.header("authorization")
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise HttpError(403, Code.BAD_TOKEN.value, "refused")
+    return token
+
+
+def _id(text: str) -> str:
+    if not is_id(text):
+        raise HttpError(404, Code.NOT_FOUND.value, "refused")
+    return text
+
+
+def _scope(text: str) -> str:
+    try:
+        parse_scope(text)
+    except ValueError:
+        raise HttpError(404, Code.NOT_FOUND.value, "refused") from None
+    return text

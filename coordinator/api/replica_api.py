@@ -1,0 +1,32 @@
+"""Which coordinators the cluster has, as an operator asks."""
+
+from dataclasses import asdict
+
+from coordinator.api.operator_route import for_operators, parameter
+from coordinator.base.threads import in_database, in_library
+from coordinator.membership import replicas
+from coordinator.runtime.context import Coordinator
+from snapshot.identifiers import is_id
+from wire.request import Request
+from wire.routes import Route
+
+
+class ReplicaApi:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._at = coordinator
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/coordinators", for_operators(self.listed)),
+            Route("DELETE", "/v1/coordinators/{coordinator_id}", for_operators(self.remove)),
+        )
+
+    async def listed(self, _request: Request) -> object:
+        found = await in_library(replicas.listed, self._at.database)
+        return {"answering": self._at.coordinator_id, "coordinators": [asdict(each) for each in found]}
+
+    async def remove(self, request: Request) -> object:
+        at, name = self._at, parameter(request, "coordinator_id", is_id)
+        who = {"actor": request.peer.name, "now": at.now()}
+        await in_database(replicas.remove, at.database, name, answering=at.coordinator_id, **who)
+        return {"coordinator_id": name}

@@ -1,0 +1,1 @@
+"""The authoritative state: schema, transactions, catalog, documents, and who changed what."""

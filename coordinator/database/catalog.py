@@ -1,0 +1,140 @@
+"""Reading the declared state: the members, the model of everything, and what a change of it touches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import select
+from sqlalchemy.engine import Row
+
+from coordinator.database import cluster_state, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.database.member import Member
+from coordinator.declared import kinds
+from coordinator.declared.affected import Touched, affected
+from coordinator.declared.kinds import Resource
+from coordinator.declared.model import Key, MemberEntry, Model
+from snapshot import canonical
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """What an operator sees of a member (rules K18). Times are Unix seconds."""
+
+    node_id: str
+    kind: str
+    site_id: str
+    certificate_sha256: str
+    next_certificate_sha256: str | None
+    direct_url: str | None
+    incarnation: str
+    first_seen: float
+    last_seen: float | None
+    generation: int
+    revoked_at: float | None
+    reason: str | None
+
+
+def nodes(database: Database) -> list[NodeEntry]:
+    """Every entry, revoked ones too, in byte order of the ids (rules J33)."""
+    with database.read() as transaction:
+        return entries(transaction)
+
+
+def entries(transaction: Transaction, node_ids: Sequence[str] | None = None) -> list[NodeEntry]:
+    """The same, or of some. Seen is who asks for a head or reports."""
+    nodes, reports, asked = schema.nodes, schema.node_status, schema.head_requests
+    joined = nodes.outerjoin(reports, nodes.c.node_id == reports.c.node_id)
+    joined = joined.outerjoin(asked, nodes.c.node_id == asked.c.node_id)
+    times = reports.c.last_seen.label("reported"), asked.c.last_seen.label("asked")
+    statement = select(nodes, *times).select_from(joined)
+    chosen = statement if node_ids is None else statement.where(nodes.c.node_id.in_(node_ids))
+    return sorted((_entry(row) for row in transaction.rows(chosen)), key=lambda entry: entry.node_id)
+
+
+def member(transaction: Transaction, node_id: str) -> Member | None:
+    table = schema.nodes
+    row = transaction.row(select(table).where(table.c.node_id == node_id))
+    return None if row is None else _member(row)
+
+
+def entered(transaction: Transaction, node_id: str) -> tuple[Member, int]:
+    """A member that was written in this transaction, and its generation."""
+    row = transaction.row(select(schema.nodes).where(schema.nodes.c.node_id == node_id))
+    if row is None:
+        raise AssertionError("the member was written in this transaction")
+    return _member(row), row.generation
+
+
+def member_by_pin(transaction: Transaction, certificate_sha256: str) -> Member | None:
+    """Who a certificate belongs to: the identity of a connection (rules J3, H-000-3)."""
+    table = schema.nodes
+    either = (table.c.certificate_sha256 == certificate_sha256) | (
+        table.c.next_certificate_sha256 == certificate_sha256
+    )
+    row = transaction.row(select(table).where(either))
+    return None if row is None else _member(row)
+
+
+def load(transaction: Transaction) -> Model:
+    """The whole declared state as one value. Remembered by the state's name, so it is read once for each state."""
+    standing = cluster_state.standing(transaction)
+    known = transaction.remembered.get(standing.state_id)
+    if isinstance(known, Model):
+        return known
+    model = Model(standing.cluster_id, resources(transaction), _members(transaction))
+    transaction.to_remember = {standing.state_id: model}
+    return model
+
+
+def resources(transaction: Transaction) -> dict[Key, Resource]:
+    rows = transaction.rows(select(schema.resources))
+    restored = (kinds.restore(row.kind, row.id, canonical.loads(row.body.encode())) for row in rows)
+    return {each.key: each for each in restored}
+
+
+def changed(transaction: Transaction, before: Model, after: Model) -> frozenset[Touched]:
+    """Raise the revision and the generation of every node that a change touches; what it touches."""
+    touched = affected(before, after)
+    gone = before.members.keys() - after.members.keys()
+    left = {before.members[node_id].site_id for node_id in gone}
+    cluster_state.raise_generations(transaction, {node_id for node_id, _ in touched}, left=left)
+    remember(transaction, after)
+    return touched
+
+
+def remember(transaction: Transaction, after: Model) -> None:
+    """The state has become `after`."""
+    transaction.to_remember = {cluster_state.raise_revision(transaction): after}
+
+
+def with_member(transaction: Transaction, model: Model, node_id: str) -> Model:
+    """The model with one member as it now stands in the database: there, changed, or gone."""
+    members = {id_: entry for id_, entry in model.members.items() if id_ != node_id}
+    table = schema.nodes
+    row = transaction.row(select(table).where(table.c.node_id == node_id, table.c.revoked_at.is_(None)))
+    if row is not None:
+        members[node_id] = _member_entry(row)
+    return replace(model, members=members)
+
+
+def _members(transaction: Transaction) -> dict[str, MemberEntry]:
+    """Revoked members stand in no model: every other node's next map lacks them (rules K22)."""
+    rows = transaction.rows(select(schema.nodes).where(schema.nodes.c.revoked_at.is_(None)))
+    return {row.node_id: _member_entry(row) for row in rows}
+
+
+def _member_entry(row: "Row[tuple[object, ...]]") -> MemberEntry:
+    certificates = (row.certificate, row.next_certificate)
+    pins = tuple(bytes(each) for each in certificates if each is not None)
+    return MemberEntry(row.node_id, row.kind, row.site_id, pins, row.direct_url)
+
+
+def _member(row: "Row[tuple[object, ...]]") -> Member:
+    pins = (row.certificate_sha256, row.next_certificate_sha256)
+    return Member(row.node_id, row.kind, row.site_id, *pins, revoked=row.revoked_at is not None)
+
+
+def _entry(row: "Row[tuple[object, ...]]") -> NodeEntry:
+    times = [at for at in (row.reported, row.asked) if at is not None]
+    values = {name: getattr(row, name) for name in NodeEntry.__dataclass_fields__ if name != "last_seen"}
+    return NodeEntry(last_seen=max(times, default=None), **values)

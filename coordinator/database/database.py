@@ -1,0 +1,295 @@
+"""The engine, and what a transaction is: one change, one audit row at least, all of it or nothing.
+
+Changes of the authoritative state are made one at a time, on every replica: SQLite by BEGIN IMMEDIATE, PostgreSQL by
+one advisory lock held to the end of the transaction. So whatever a change has read still holds when it commits. Reports
+of nodes (`record`) do not take that lock; they never write to the same tables.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Executable, create_engine, event, insert, text, update
+from sqlalchemy.engine import URL, Row, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.database import migrations, schema
+from coordinator.database.database_fault import is_of_the_server, told
+from snapshot import canonical
+
+# One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
+_CHANGES = 0x686F6C6466617374
+_LOCK_TIMEOUT_MS = 15_000  # rules, Numbers: local request
+# Of libpq: a server that is gone without a word is noticed, and a pooled connection to it is made anew (rules P1).
+_PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": _LOCK_TIMEOUT_MS,
+}
+SHRINK_PAGES, KEPT_PAGES = 512, 1_024  # of 4 KiB: what is moved at a time, and what is kept for the next changes
+_ANEW_BYTES = 256 << 20
+_LOG_BYTES = 16 << 20  # what SQLite's log is cut to once all of it is in the file
+ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it into the file
+_IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
+
+
+@dataclass
+class Transaction:
+    """An open transaction. Rows go in and out as plain mappings; nothing here outlives the transaction."""
+
+    connection: Connection
+    actor: str = ""
+    now: float = 0.0
+    audited: bool = field(default=False, init=False)
+    # What was read of a state that has a name, so that it need not be read again (catalog.py).
+    remembered: dict[str, object] = field(default_factory=dict)
+    to_remember: dict[str, object] = field(default_factory=dict, init=False)
+
+    def rows(self, statement: Executable) -> Sequence[Row[Any]]:
+        return self.connection.execute(statement).all()
+
+    def row(self, statement: Executable) -> Row[Any] | None:
+        return self.connection.execute(statement).first()
+
+    def number(self, statement: Executable) -> int:
+        """The first column of the first row, a number; 0 where there is none."""
+        return int(self.connection.execute(statement).scalar() or 0)
+
+    def run(self, statement: Executable, values: Sequence[Mapping[str, object]] | None = None) -> int:
+        """Rows touched. With `values` the statement runs once for each; without any it does not run."""
+        if values is None:
+            return int(getattr(self.connection.execute(statement), "rowcount", 0))
+        if values:
+            self.connection.execute(statement, values)
+        return len(values)
+
+    def audit(
+        self, action: str, subject: str, before: object = None, after: object = None, outcome: str = "done"
+    ) -> None:
+        """Who, when, what, before, after. `before` and `after` are JSON values without secrets."""
+        self.audit_all([(action, subject, before, after)], outcome)
+
+    def audit_all(self, acts: Sequence[tuple[str, str, object, object]], outcome: str = "done") -> None:
+        """Several acts of one change: (action, subject, before, after)."""
+        self.audited = True
+        who = {"at": self.now, "actor": bounded(self.actor), "outcome": outcome}
+        rows = [
+            {
+                **who,
+                "action": action,
+                "subject": bounded(subject),
+                "before": canonical.dumps(before).decode(),
+                "after": canonical.dumps(after).decode(),
+            }
+            for action, subject, before, after in acts
+        ]
+        self.run(insert(schema.audit), rows)
+
+
+class Database:
+    """One cluster's database. Synchronous; every method is one transaction, begun and ended on the calling thread."""
+
+    def __init__(self, url: str | URL) -> None:
+        """`sqlite:////path/file.db` or `postgresql+psycopg://...`. Opens nothing yet."""
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine = _engine(self.url)
+        self.faults = 0  # transactions that the database itself has failed
+        self.write_fault = ""  # why the last write failed, or nothing
+        self._claim: int | None = None
+        self._remembered: dict[str, object] = {}
+
+    def migrate(self) -> str:
+        """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
+        if self.is_sqlite and self.url.database:
+            _make_private(Path(self.url.database))
+            _let_it_shrink(self.engine, Path(self.url.database))
+        with self._begin(change=True) as connection:
+            return migrations.upgrade(connection)
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        """A change of the authoritative state. What does not audit itself is not committed."""
+        with self._begin(change=True) as connection:
+            transaction = Transaction(connection, actor, now, self._remembered)
+            yield transaction
+            if not transaction.audited:
+                raise AssertionError("a change without an audit row is not committed")
+        self.write_fault = ""
+        if transaction.to_remember:  # committed, so it may be remembered; one state is enough
+            self._remembered = transaction.to_remember
+
+    @contextmanager
+    def rehearse(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        """The same, stopped before the commit (`--dry-run`)."""
+        with self._begin(change=True) as connection:
+            yield Transaction(connection, actor, now, self._remembered)
+            connection.rollback()
+
+    @contextmanager
+    def record(self, *, now: float = 0.0) -> Iterator[Transaction]:
+        """What nodes report: no authority, no lock against changes; an audit row only where a report is worth one."""
+        with self._begin(change=False, write=True) as connection:
+            yield Transaction(connection, actor="coordinator", now=now)
+        self.write_fault = ""
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """One consistent view."""
+        with self._begin(change=False, write=False) as connection:
+            if not self.is_sqlite:
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            transaction = Transaction(connection, remembered=self._remembered)
+            yield transaction
+        if transaction.to_remember:
+            self._remembered = transaction.to_remember
+
+    def check_writing(self) -> None:
+        """Whether the next write goes well: one that leaves everything as it is. SQLAlchemyError where it does not."""
+        row = schema.cluster
+        with self._begin(change=True) as connection:
+            connection.execute(update(row).values(revision=row.c.revision))
+        self.write_fault = ""
+
+    def shrink(self) -> bool:
+        """Gives a few free pages of a SQLite file back to the disk; whether there are more. A server does it itself."""
+        if not self.is_sqlite:
+            return False
+        with closing(self.engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+            before = _free_pages(cursor)
+            if before <= KEPT_PAGES:
+                return False
+            with suppress(sqlite3.OperationalError):  # no room, or somebody else writes for long
+                cursor.executescript(f"PRAGMA incremental_vacuum({SHRINK_PAGES})")  # `execute` moves one page alone
+            return KEPT_PAGES < _free_pages(cursor) < before
+
+    def shortage(self) -> str:
+        """Why the next write may fail though the last one did not, or nothing. A server watches its own disk."""
+        if not self.is_sqlite or not self.url.database:
+            return ""
+        place = Path(self.url.database).parent
+        found = os.statvfs(place)
+        free = found.f_bavail * found.f_frsize
+        if free >= ROOM_BYTES:
+            return ""
+        there = f"{free >> 10} KiB are free in {place}, {ROOM_BYTES >> 10} are needed"
+        return f"{Code.STORE_FULL}: the database has no room: {there}"
+
+    def claim(self) -> None:
+        """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""
+        if self.is_sqlite and self._claim is None:
+            self._claim = _locked(Path(f"{self.url.database}.lock"))
+
+    def close(self) -> None:
+        self.engine.dispose()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+    @contextmanager
+    def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:
+        try:
+            with self._opened(change=change, write=write) as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            self.faults += 1
+            if write and is_of_the_server(error):
+                self.write_fault = told(error)
+            raise
+
+    @contextmanager
+    def _opened(self, *, change: bool, write: bool) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
+            with connection.begin():
+                if change and not self.is_sqlite:
+                    connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CHANGES})
+                yield connection
+
+
+def _engine(url: URL) -> Engine:
+    """Its errors do not repeat what was to be written (threats D-55)."""
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, hide_parameters=True)
+        event.listen(engine, "connect", _open_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
+        pool = {"pool_size": 4, "max_overflow": 4, "pool_pre_ping": True}
+        return create_engine(url, hide_parameters=True, connect_args=_PATIENCE, **pool)
+    raise Refused(
+        Code.INVALID_SETTINGS,
+        f"{url.drivername} is no database that the coordinator keeps its state in",
+        remedy="use sqlite:////absolute/path or postgresql+psycopg://",
+    )
+
+
+def _open_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """WAL for readers beside the writer; FULL so that a commit survives power loss (rules P7)."""
+    connection.isolation_level = None  # we begin; the driver's own BEGIN comes too late to lock
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "busy_timeout = 15000",
+        f"journal_size_limit = {_LOG_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(_IMMEDIATE)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _make_private(path: Path) -> None:
+    """A new file is ours alone; SQLite gives its log and its index the same mode.
+
+    One that is there is not opened: closing it would take away the locks that SQLite has on it in this process, and the
+    next command beside us would take itself for the last one and remove the log that we go on reading.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.is_symlink():
+            raise
+
+
+def _free_pages(cursor: DBAPICursor) -> int:
+    cursor.execute("PRAGMA freelist_count")
+    (count,) = cursor.fetchone() or (0,)
+    return int(count)
+
+
+def _let_it_shrink(engine: Engine, path: Path) -> None:
+    """A new file, or one that was made before: it is written anew, once, unless that takes long."""
+    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        (mode,) = cursor.execute("PRAGMA auto_vacuum").fetchone()
+        if mode or path.stat().st_size > _ANEW_BYTES:
+            return
+        with suppress(sqlite3.OperationalError):  # no room, or somebody reads: it works as it is, and only grows
+            cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            cursor.execute("VACUUM")
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise Refused(
+            Code.IN_USE,
+            f"another coordinator works on {path.stem}",
+            remedy="stop it, or use PostgreSQL for several coordinators",
+        ) from error
+    return descriptor

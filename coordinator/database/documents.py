@@ -1,0 +1,287 @@
+"""What was signed, kept and handed out: documents, trust bundles, recoveries (rules S7, K37, S87; protocol 1).
+
+A document is kept in its parts. Sections are content-addressed objects, so versions and nodes share what they have in
+common; what is read is hashed again. What a node is told of them is heads.py's.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, delete, insert, select, true, update
+from sqlalchemy.engine import Row
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state, object_store, schema
+from coordinator.database.database import Database, Transaction
+from snapshot import canonical
+
+SECTIONS = "sections"  # the kind of the objects
+HEAD = "head"
+TRUST_BUNDLE = "trust_bundle"
+EVERYBODY = "*"
+MAX_BUNDLES = 256  # format.md 8
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One signed document in its parts, as the container holds them (format.md 3). Times are Unix seconds."""
+
+    snapshot_id: str
+    kind: str
+    subject: str  # a node id, or "*"
+    scope: str
+    authority_epoch: int
+    config_version: int
+    content_hash: str  # of the full state: a snapshot's own, an increment's `next_content_hash`
+    issued_at: int
+    expires_at: int
+    envelope: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    manifest: bytes
+    sections: tuple[bytes, ...] = ()  # in manifest order
+    base_config_version: int | None = None
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A root-signed permission to go back in one scope of one node, once (format.md 5), and what it says."""
+
+    document: Document
+    from_config_version: int
+    to_config_version: int
+    to_content_hash: str
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a head's listing."""
+
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    snapshot_id: str
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        return (self.authority_epoch, self.config_version)
+
+
+def add_trust_bundle(database: Database, bundle: Document, *, announces_epoch: int, actor: str, now: float) -> None:
+    """The next bundle, version N+1 exactly (format.md 8). The epoch that it announces is the cluster's from now on."""
+    table = schema.trust_bundles
+    with database.change(actor=actor, now=now) as transaction:
+        standing = cluster_state.standing(transaction)
+        held = max((row[0] for row in transaction.rows(select(table.c.config_version))), default=0)
+        if held and bundle.config_version != held + 1:
+            raise Refused(Code.CONFLICT, f"bundle {bundle.config_version} does not follow {held}")
+        if announces_epoch < standing.authority_epoch:
+            raise Refused(Code.CONFLICT, f"epoch {announces_epoch} is below {standing.authority_epoch}")
+        insert_documents(transaction, [bundle])
+        row = {"config_version": bundle.config_version, "authority_epoch": announces_epoch}
+        times = {"snapshot_id": bundle.snapshot_id, "expires_at": bundle.expires_at}
+        transaction.run(insert(table).values(**row, **times))
+        is_raised = announces_epoch > standing.authority_epoch  # the time begins anew, as at every node (format.md 7)
+        latest = bundle.issued_at if is_raised else max(standing.last_issued_at, bundle.issued_at)
+        transaction.run(update(schema.cluster).values(authority_epoch=announces_epoch, last_issued_at=latest))
+        transaction.audit("trust_bundle.add", str(bundle.config_version), {"version": held}, row)
+        cluster_state.raise_revision(transaction)
+        cluster_state.raise_generations(transaction, (), everybody=True)
+
+
+def trust_bundles(database: Database, after: int) -> list[Document]:
+    """Bundles after+1.. in order, at most 256."""
+    with database.read() as transaction:
+        return trust_bundles_in(transaction, after)
+
+
+def trust_bundles_in(transaction: Transaction, after: int) -> list[Document]:
+    table = schema.trust_bundles
+    chosen = select(table.c.snapshot_id).where(table.c.config_version > after)
+    rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
+    return [_required(transaction, row.snapshot_id) for row in rows]
+
+
+def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: float) -> None:
+    """A permission to go back; its nonce serves once for a node and scope."""
+    document, table = recovery.document, schema.recoveries
+    row = {name: getattr(recovery, name) for name in _RECOVERY_COLUMNS}
+    with database.change(actor=actor, now=now) as transaction:
+        cluster_state.standing(transaction)
+        subject = (table.c.node_id == document.subject) & (table.c.scope == document.scope)
+        if transaction.row(select(table.c.nonce).where(subject, table.c.nonce == recovery.nonce)) is not None:
+            raise Refused(Code.CONFLICT, "this nonce was used by an earlier recovery", remedy="use a fresh one")
+        insert_documents(transaction, [document])
+        about = {"snapshot_id": document.snapshot_id, "node_id": document.subject, "scope": document.scope}
+        transaction.run(insert(table).values(**about, **row))
+        transaction.audit("recovery.add", f"{document.subject} {document.scope}", None, row)
+        cluster_state.raise_generations(transaction, [document.subject])
+
+
+def listing(transaction: Transaction, node_id: str) -> dict[str, Entry]:
+    """What the node's head announces, by scope; empty where none is out."""
+    return _listings(transaction, schema.heads.c.node_id == node_id).get(node_id, {})
+
+
+def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, dict[str, Entry]]:
+    """The same of every node, or of some."""
+    if node_ids is None:
+        return _listings(transaction, true())
+    column = schema.heads.c.node_id
+    found: dict[str, dict[str, Entry]] = {}
+    for chunk in chunks(node_ids):
+        found |= _listings(transaction, column.in_(chunk))
+    return found
+
+
+def head(database: Database, node_id: str) -> Document:
+    """`not_found` for a node without one."""
+    with database.read() as transaction:
+        row = transaction.row(select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == node_id))
+        return _required(transaction, None if row is None else row.snapshot_id)
+
+
+def document(database: Database, node_id: str, snapshot_id: str) -> Document:
+    """A document by its id, for a node that it is for; `not_found` for every other (protocol 1)."""
+    with database.read() as transaction:
+        return document_in(transaction, node_id, snapshot_id)
+
+
+def document_in(transaction: Transaction, node_id: str, snapshot_id: str) -> Document:
+    found = _find(transaction, snapshot_id)
+    if found is None or not _may_read(transaction, node_id, found):
+        raise Refused(Code.NOT_FOUND, f"no document {snapshot_id} for {node_id}")
+    return _with_sections(transaction, found)
+
+
+def increment(database: Database, node_id: str, scope: str, base: int) -> Document:
+    """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37)."""
+    table = schema.documents
+    with database.read() as transaction:
+        entry = listing(transaction, node_id).get(scope)
+        if entry is None:
+            raise Refused(Code.NOT_FOUND, f"{node_id} has no scope {scope}")
+        chosen = select(table).where(
+            table.c.subject.in_((node_id, EVERYBODY)),
+            table.c.scope == scope,
+            table.c.kind == "increment",
+            table.c.base_config_version == base,
+            table.c.config_version == entry.config_version,
+            table.c.authority_epoch == entry.authority_epoch,
+            table.c.content_hash == entry.content_hash,
+        )
+        row = transaction.row(chosen)
+        if row is None:
+            raise Refused(Code.NOT_FOUND, f"no increment of {scope} from {base}")
+        return _with_sections(transaction, _document(row))
+
+
+def recovery(database: Database, node_id: str, scope: str) -> Document:
+    """The newest recovery for a node and scope; `not_found` for none."""
+    table = schema.recoveries
+    joined = table.join(schema.documents, table.c.snapshot_id == schema.documents.c.snapshot_id)
+    mine = select(table.c.snapshot_id).select_from(joined).where(table.c.node_id == node_id, table.c.scope == scope)
+    with database.read() as transaction:
+        row = transaction.row(mine.order_by(schema.documents.c.published_at.desc()).limit(1))
+        return _required(transaction, None if row is None else row.snapshot_id)
+
+
+def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> None:
+    """Keep what is not kept yet; shared role data comes once for many nodes."""
+    unique = {each.snapshot_id: each for each in wanted}
+    known = kept(transaction, unique)
+    new = [each for each in unique.values() if each.snapshot_id not in known]
+    transaction.run(insert(schema.documents), [_row(each, transaction.now) for each in new])
+    keys = iter(object_store.put_all(transaction, SECTIONS, [section for each in new for section in each.sections]))
+    rows = [
+        {"snapshot_id": each.snapshot_id, "position": position, "object_key": next(keys)}
+        for each in new
+        for position in range(len(each.sections))
+    ]
+    transaction.run(insert(schema.document_sections), rows)
+
+
+def kept(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
+    """Those of the documents that are kept."""
+    column = schema.documents.c.snapshot_id
+    return {
+        row.snapshot_id
+        for chunk in chunks(sorted(snapshot_ids))
+        for row in transaction.rows(select(column).where(column.in_(chunk)))
+    }
+
+
+def chunks(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """As many values as one statement takes."""
+    return (values[start : start + 500] for start in range(0, len(values), 500))
+
+
+def _row(each: Document, now: float) -> dict[str, object]:
+    signatures = [[key_id, base64.b64encode(signature).decode()] for key_id, signature in each.signatures]
+    row = {name: getattr(each, name) for name in _COLUMNS}
+    return {**row, "signatures": canonical.dumps(signatures).decode(), "published_at": now}
+
+
+def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
+    for chunk in chunks(snapshot_ids):
+        for table in (schema.documents, schema.document_sections):
+            transaction.run(delete(table).where(table.c.snapshot_id.in_(chunk)))
+
+
+def _listings(transaction: Transaction, which: ColumnElement[bool]) -> dict[str, dict[str, Entry]]:
+    found = {}
+    for row in transaction.rows(select(schema.heads.c.node_id, schema.heads.c.listing).where(which)):
+        value = canonical.loads(row.listing.encode())
+        if not isinstance(value, dict):
+            raise AssertionError("a listing is an object")
+        found[row.node_id] = {scope: Entry(**entry) for scope, entry in value.items()}
+    return found
+
+
+def _may_read(transaction: Transaction, node_id: str, found: Document) -> bool:
+    """Its own; shared role data that was published for it; trust bundles, which are for every member."""
+    if found.subject == node_id or found.scope == TRUST_BUNDLE:
+        return True
+    table = schema.published
+    mine = select(table.c.scope).where(table.c.node_id == node_id, table.c.snapshot_id == found.snapshot_id)
+    return found.subject == EVERYBODY and transaction.row(mine.limit(1)) is not None
+
+
+def _required(transaction: Transaction, snapshot_id: str | None) -> Document:
+    found = None if snapshot_id is None else _find(transaction, snapshot_id)
+    if found is None:
+        raise Refused(Code.NOT_FOUND, "there is no such document")
+    return _with_sections(transaction, found)
+
+
+def _find(transaction: Transaction, snapshot_id: str) -> Document | None:
+    row = transaction.row(select(schema.documents).where(schema.documents.c.snapshot_id == snapshot_id))
+    return None if row is None else _document(row)
+
+
+def _document(row: "Row[tuple[object, ...]]") -> Document:
+    signatures = canonical.loads(row.signatures.encode())
+    if not isinstance(signatures, list):
+        raise AssertionError("signatures are an array")
+    values = {name: getattr(row, name) for name in _COLUMNS}
+    values |= {name: bytes(values[name]) for name in ("envelope", "manifest")}
+    decoded = tuple((key_id, base64.b64decode(signature)) for key_id, signature in signatures)
+    return Document(**values, signatures=decoded)
+
+
+def _with_sections(transaction: Transaction, found: Document) -> Document:
+    """All sections by one statement: a document of many costs no more than its bytes."""
+    table, kept = schema.document_sections, schema.objects
+    joined = table.outerjoin(kept, table.c.object_key == kept.c.key)
+    chosen = select(table.c.object_key, kept.c.value).select_from(joined)
+    mine = chosen.where(table.c.snapshot_id == found.snapshot_id).order_by(table.c.position)
+    rows = transaction.rows(mine)
+    return replace(found, sections=tuple(object_store.checked(row.object_key, row.value) for row in rows))
+
+
+_RECOVERY_COLUMNS = ("from_config_version", "to_config_version", "to_content_hash", "nonce")
+_COLUMNS = tuple(name for name in Document.__dataclass_fields__ if name not in ("sections", "signatures"))

@@ -1,0 +1,78 @@
+"""Content-addressed objects over the database (rules H8, H9, H11, H13, H14).
+
+    get(key)                 the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
+    put(kind, value) -> key  an object under `kind/<its SHA-256>`; again is the same
+
+All of them work inside a transaction of `coordinator.database.database`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import schema
+from coordinator.database.database import Transaction
+
+VALUE_BYTES = 4 << 20
+
+_KEY = re.compile(r"[a-z]+/([0-9a-f]{64})", re.ASCII)
+
+
+def object_key(kind: str, value: bytes) -> str:
+    return f"{kind}/{hashlib.sha256(value).hexdigest()}"
+
+
+def get(transaction: Transaction, key: str) -> bytes:
+    _check_key(key)
+    table = schema.objects
+    row = transaction.row(select(table.c.value).where(table.c.key == key))
+    return checked(key, None if row is None else row.value)
+
+
+def checked(key: str, value: bytes | None) -> bytes:
+    """What was read under a key, by whatever statement: `not_found` for None, `hash_mismatch` for another object."""
+    if value is None:
+        raise Refused(Code.NOT_FOUND, f"nothing is kept under {key}")
+    address, value = _KEY.fullmatch(key), bytes(value)
+    if address is None or hashlib.sha256(value).hexdigest() != address[1]:
+        raise Refused(Code.HASH_MISMATCH, f"{key} does not hold what its name says", remedy="restore the database")
+    return value
+
+
+def put(transaction: Transaction, kind: str, value: bytes) -> str:
+    return put_all(transaction, kind, [value])[0]
+
+
+def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, most: int = VALUE_BYTES) -> list[str]:
+    """The keys, in the order of the values. Refused before anything is written when one is too large."""
+    keyed = [(object_key(kind, value), value) for value in values]
+    for key, value in keyed:
+        _check_key(key)
+        _check_size(key, value, most)
+    unique: Mapping[str, bytes] = dict(keyed)
+    transaction.run(_insert_new(transaction), [{"key": key, "value": value} for key, value in sorted(unique.items())])
+    return [key for key, _ in keyed]
+
+
+def _insert_new(transaction: Transaction) -> postgresql.Insert | sqlite.Insert:
+    """INSERT that leaves what is there, in the dialect's own words."""
+    table = schema.objects
+    if transaction.connection.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
+    return postgresql.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
+
+
+def _check_key(key: str) -> None:
+    if not _KEY.fullmatch(key):
+        raise Refused(Code.BAD_KEY, "a key is [a-z]+/ and the 64 hex digits of a SHA-256")
+
+
+def _check_size(key: str, value: bytes, most: int) -> None:
+    if len(value) > most:
+        raise Refused(
+            Code.TOO_LARGE, f"{key} has {len(value)} bytes, the store takes {most}", remedy="split it into objects"
+        )

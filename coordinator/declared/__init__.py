@@ -1,0 +1,1 @@
+"""Declared resources and what follows from them: kinds, model, views, compiled scopes. Pure."""

@@ -1,0 +1,205 @@
+"""What the nodes of a declared state do in an outage: each one, and in a sentence for those who apply it. Pure.
+
+    of_declared(model, node_id, outage, settings)    as if all that it is to hold were published when the outage begins
+    warnings(model, settings)                        whose nodes would stop with their head, or at a restart
+
+snapshot/outage.py foresees, by the node's own gate. A declared node counts although it has not joined yet: who
+writes the first file is to see what it says. Warnings look at one node of each sort (policy, roles), not at thousands.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator.base.settings import DAY, Settings
+from coordinator.declared import views
+from coordinator.declared.compiler import compile_scope
+from coordinator.declared.kinds import Cluster, DegradedModePolicy, Node
+from coordinator.declared.model import MemberEntry, Model, Subject
+from snapshot import canonical
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.degraded import Facts, HeldScope
+from snapshot.grants import GRANTED_BY, POLICY_SCOPE, POLICY_SECTION, Grants, parse_policy, read_grants
+from snapshot.identifiers import parse_scope
+from snapshot.outage import Foreseen, Named, Outage, foresee, uses_of
+from snapshot.roles import allowed_scope_types
+
+MOST_NAMED = 3
+LONGEST_S = 30 * DAY  # beyond it whatever is asked about has expired
+CARRIED = ("services", "routes")
+_SORT = Grants(services=frozenset({"any"}), routes=frozenset({"any"}))
+
+
+@dataclass(frozen=True)
+class Document:
+    """One scope that a node holds."""
+
+    expires_at: int
+    authority_epoch: int
+    sections: Mapping[str, bytes]
+
+
+def with_declared_members(model: Model) -> Model:
+    """Every declared node as a member, too."""
+    declared = {each.id: MemberEntry(each.id, each.kind, each.site, ()) for each in model.of(Node)}
+    return replace(model, members={**declared, **model.members})
+
+
+def cluster_id_of(resources: Iterable[object]) -> str:
+    """Of the declared Cluster; a name for one that is not declared."""
+    return next((each.id for each in resources if isinstance(each, Cluster)), "declared")
+
+
+def of_declared(model: Model, node_id: str, outage: Outage, settings: Settings) -> Foreseen:
+    """KeyError for a node that is neither declared nor a member."""
+    model = with_declared_members(model) if node_id not in model.members else model
+    subject, began = model.subjects[node_id], int(outage.began)
+    until = began + settings.snapshot_lifetime_s
+    documents = {
+        scope.name: Document(until, 1, compile_scope(model, node_id, scope).sections)
+        for scope in views.scopes(model, subject)
+    }
+    documents[TRUST_BUNDLE] = Document(began + settings.trust_bundle_lifetime_s, 1, {})
+    facts = Facts(
+        head_expires_at=began + settings.head_lifetime_s,
+        authority_epoch=1,
+        node_id=node_id,
+        roles=frozenset(subject.roles),
+    )
+    return of_documents(documents, facts, outage)
+
+
+def of_documents(documents: Mapping[str, Document], facts: Facts, outage: Outage) -> Foreseen:
+    """`facts`: what is known of the node beside what it holds."""
+    grants = {name: read_grants(parse_scope(name)[0], each.sections.items()) for name, each in documents.items()}
+    named = {name: _named(name, each) for name, each in documents.items()}
+    policy = documents.get(POLICY_SCOPE)
+    facts = replace(
+        facts,
+        scopes={
+            name: HeldScope(each.expires_at, each.authority_epoch, grants=grants[name])
+            for name, each in documents.items()
+        },
+        policy=parse_policy(policy.sections.get(POLICY_SECTION)) if policy is not None else None,
+        running=frozenset(name for each in named.values() for name in each.get("services", ())),
+    )
+    return foresee(facts, uses_of(named, facts, outage.began), outage)
+
+
+def _named(scope: str, document: Document) -> dict[str, frozenset[str]]:
+    """What it does of what a scope names: of services those that it runs, not those that it only leads to."""
+    kind = GRANTED_BY.get(parse_scope(scope)[0])
+    if kind is None:
+        return {}
+    granted = read_grants(parse_scope(scope)[0], document.sections.items())
+    if kind == "endpoints":
+        return {kind: granted.endpoints}
+    values = (canonical.loads(data) for name, data in document.sections.items() if name.split(".")[0] == kind)
+    entries = {name: entry for value in values if isinstance(value, dict) for name, entry in value.items()}
+    names = frozenset(name for name in entries if name in getattr(granted, kind))
+    if kind == "services":
+        names = frozenset(name for name in names if "workload" in entries[name])
+    return {kind: names}
+
+
+# ---- in a sentence
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """Nodes that do the same in an outage. `why`: in words, what makes them stop."""
+
+    stops_s: int | None
+    why: str
+    restart: str
+    policy: str
+
+
+def warnings(model: Model, settings: Settings) -> tuple[str, ...]:
+    """Of nodes that carry something: data nodes with a role."""
+    model = with_declared_members(model)
+    known: dict[tuple[str, tuple[str, ...]], _Sort] = {}
+    nodes: dict[str, _Sort] = {}
+    for node_id, subject in model.subjects.items():
+        if subject.roles:
+            policy = views.degraded_policy(model, subject)
+            key = (policy.id if policy else "", subject.roles)
+            if key not in known:
+                known[key] = _sort(policy, subject, settings)
+            nodes[node_id] = known[key]
+    return tuple(_sentences(nodes, settings))
+
+
+def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: Settings) -> _Sort:
+    """Of one that holds one service and one route where its roles give it such."""
+    outage = Outage(0, LONGEST_S)
+    calm = _typical(policy, subject, settings, outage)
+    after = settings.head_lifetime_s
+    stopped = _stopped(calm)
+    restarted = _typical(policy, subject, settings, replace(outage, restart_s=float(after)))
+    fenced = restarted.fenced
+    at_once = fenced is not None and fenced.after_s <= after and (calm.fenced is None or calm.fenced.after_s > after)
+    return _Sort(stopped[0], stopped[1], fenced.cause if fenced and at_once else "", policy.id if policy else "")
+
+
+def _typical(policy: DegradedModePolicy | None, subject: Subject, settings: Settings, outage: Outage) -> Foreseen:
+    held = allowed_scope_types(subject.roles)
+    section = canonical.dumps(views.policy_value(policy)) if policy is not None else None
+    scopes = {
+        name: HeldScope(settings.snapshot_lifetime_s, 1, grants=_SORT)
+        for name in ("node_bootstrap", POLICY_SCOPE, *sorted(held & GRANTED_BY.keys()))
+    }
+    facts = Facts(
+        head_expires_at=settings.head_lifetime_s,
+        scopes=scopes,
+        policy=parse_policy(section),
+        authority_epoch=1,
+        node_id=subject.node_id,
+        roles=frozenset(subject.roles),
+        running=frozenset({"any"}),
+    )
+    kinds = {name: GRANTED_BY[name] for name in held & GRANTED_BY.keys() if GRANTED_BY[name] in CARRIED}
+    if "egress_service" not in subject.roles:
+        kinds.pop("service_assignment", None)
+    named: Named = {name: {kind: frozenset({"any"})} for name, kind in kinds.items()}
+    return foresee(facts, uses_of(named, facts, outage.began), outage)
+
+
+def _stopped(foreseen: Foreseen) -> tuple[int | None, str]:
+    """When the last of what it carries stops, or where it carries nothing, when it is fenced; and why."""
+    ends = {stop.what: (stop.after_s, stop.reason) for stop in foreseen.stops if stop.what in CARRIED}
+    if ends:
+        return max(ends.values())
+    fenced = foreseen.fenced
+    return (None, "") if fenced is None else (fenced.after_s, fenced.cause)
+
+
+def _sentences(nodes: Mapping[str, _Sort], settings: Settings) -> Iterator[str]:
+    total, head_s = len(nodes), settings.head_lifetime_s
+    soon = {node_id: sort for node_id, sort in nodes.items() if sort.stops_s is not None and sort.stops_s <= head_s}
+    later = {node_id: sort for node_id, sort in nodes.items() if node_id not in soon and sort.restart}
+    parts = []
+    if soon:
+        parts.append(f"{len(soon)} of {total} nodes stop after {_minutes(head_s)} ({_whys(soon.values())})")
+    if later:
+        whose = ", ".join(sorted({sort.policy for sort in later.values()})[:MOST_NAMED])
+        parts.append(
+            f"{len(later)} of {total} at once after a restart (allow_unconfirmed_start is false: {whose})"
+            if soon
+            else f"{len(later)} of {total} nodes stop at once after a restart"
+            f" (allow_unconfirmed_start is false: DegradedModePolicy {whose})"
+        )
+    if parts:
+        yield f"in an outage {', '.join(parts)}; holdfastctl drill outage 72h says which"
+
+
+def _whys(sorts: Iterable[_Sort]) -> str:
+    words = {"no_degraded_policy": "no DegradedModePolicy applies"}
+    found = Counter(
+        words.get(sort.why) or f"DegradedModePolicy {sort.policy} gives them nothing longer" for sort in sorts
+    )
+    return "; ".join(f"{why}" if len(found) == 1 else f"{count}: {why}" for why, count in found.most_common(MOST_NAMED))
+
+
+def _minutes(seconds: int) -> str:
+    return f"{seconds // 60} min" if seconds % 60 == 0 else f"{seconds} s"

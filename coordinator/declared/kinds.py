@@ -1,0 +1,321 @@
+"""The kinds of declared resources, each a dataclass whose fields carry their form and their meaning (rules S22, S69).
+
+In a file a resource is `kind`, `id` and `spec`; `spec` has exactly the members of the class. docs/resources.md is made
+from this file, and the coordinator compiles nothing but what stands here and who is a member.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import ClassVar
+
+from coordinator.declared.fields import (
+    BOOLEAN,
+    ENDPOINT,
+    HOST,
+    HOST_PORT,
+    IDENTIFIER,
+    Fault,
+    Named,
+    OneOf,
+    Open,
+    Path,
+    Record,
+    Several,
+    default_of,
+    integer,
+    is_required,
+    member,
+    members,
+    text,
+    words,
+)
+from snapshot import canonical
+from snapshot.identifiers import SCOPE_TYPES
+from snapshot.roles import ROLES, THIN_PEERS
+
+NODE_KINDS = ("data", "witness")
+ALLOWABLE = (  # rules S55; what S56 names is never to be allowed
+    "continue_services",
+    "preserve_routes",
+    "reconnect_peers",
+    "validate_peers",
+    "use_storage_endpoints",
+    "report_degraded",
+)
+DAY = 86_400
+DEFAULT_PEERS = 19  # rules, Numbers: active 4, warm 12, cold 3
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Nodes: those named in `nodes`, and those that have one of `roles` and all of `labels` (of what is given)."""
+
+    nodes: tuple[str, ...] = member(Several(IDENTIFIER, 1_000), "node ids", ())
+    roles: tuple[str, ...] = member(Several(OneOf(tuple(ROLES)), 8), "a node with any of these roles", ())
+    labels: Mapping[str, str] = member(Named(text(128), 32), "a node with all of these labels", {})
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.nodes or self.roles or self.labels)
+
+
+@dataclass(frozen=True)
+class ServiceEndpoint:
+    """Where a service answers. Only what is `exposed` is projected to ingress nodes."""
+
+    name: str = member(IDENTIFIER, "unique within the service")
+    protocol: str = member(OneOf(("http", "https", "tcp", "udp")), "what is spoken there")
+    host: str = member(HOST, "where it listens")
+    port: int = member(integer(1, 65_535), "the port")
+    exposed: bool = member(BOOLEAN, "whether ingress nodes of the organization learn of it", default=False)
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """A value that looks like a secret to the coordinator and is none; what nodes refuse, nothing exempts."""
+
+    at: str = member(text(256), "where it stands, as the refusal names it without `spec`: `settings.login[0].line`")
+    family: str = member(IDENTIFIER, "what it was taken for")
+    because: str = member(words(256), "why it is no secret, for the audit log")
+
+
+@dataclass(frozen=True)
+class RouteMatch:
+    """What a route takes; a member that is left out matches everything."""
+
+    hosts: tuple[str, ...] = member(Several(HOST, 64), "host names asked for", ())
+    path_prefix: str = member(text(256), "how the path begins", "")
+    protocol: str = member(OneOf(("any", "http", "https", "tcp", "udp")), "what is spoken", "any")
+    port: int = member(integer(0, 65_535), "the port that is entered at; 0 is any", 0)
+
+
+@dataclass(frozen=True)
+class QosClass:
+    """One class of traffic."""
+
+    priority: int = member(integer(0, 7), "7 goes first")
+    rate_kbit_per_s: int = member(integer(0, 10**9), "0 is unlimited", 0)
+    burst_kib: int = member(integer(0, 10**6), "0 leaves it to the node", 0)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What all kinds have in common: one of these, by its kind and id, is one row of declared state."""
+
+    KIND: ClassVar[str] = ""
+    ABOUT: ClassVar[str] = ""
+
+    id: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.KIND, self.id)
+
+    def spec(self) -> dict[str, object]:
+        """As JSON, every member written out."""
+        value: dict[str, object] = json.loads(canonical.dumps(asdict(self)))
+        value.pop("id")
+        return value
+
+    def brief(self) -> dict[str, object]:
+        """As JSON, without the members that say what they would say if they were left out."""
+        return _said(self)
+
+
+def _said(value: object) -> dict[str, object]:
+    said = ((each, getattr(value, each.name)) for each in members(type(value)))
+    return {each.name: _brief(one) for each, one in said if is_required(each) or one != default_of(each)}
+
+
+def _brief(value: object) -> object:
+    if is_dataclass(value):
+        return _said(value)
+    if isinstance(value, (tuple, list)):
+        return [_brief(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _brief(each) for name, each in value.items()}
+    return value
+
+
+@dataclass(frozen=True)
+class Cluster(Resource):
+    KIND = "Cluster"
+    ABOUT = "The cluster itself, once; its id is the cluster's id. Every node is told of it at the start."
+
+    coordinators: tuple[str, ...] = member(Several(ENDPOINT, 16, is_set=False), "where nodes check in, in this order")
+    description: str = member(text(256), "for people", "")
+
+
+@dataclass(frozen=True)
+class Site(Resource):
+    KIND = "Site"
+    ABOUT = (
+        "A group of nodes, with a generation of its own. `init` makes the site `default`, which stays whatever is"
+        " declared; any other exists while it is declared, and cannot go while a Node, a member, an entry of the"
+        " allowlist or an open token names it."
+    )
+
+    description: str = member(text(256), "for people", "")
+
+
+@dataclass(frozen=True)
+class Organization(Resource):
+    KIND = "Organization"
+    ABOUT = "A tenant. A node is given nothing of an organization that it does not serve."
+
+    name: str = member(text(128), "for people", "")
+
+
+@dataclass(frozen=True)
+class Node(Resource):
+    KIND = "Node"
+    ABOUT = "What a node is to be. It gets it once it has joined, for which the allowlist and a token are needed."
+
+    kind: str = member(OneOf(NODE_KINDS), "a witness has no roles and carries no services", "data")
+    roles: tuple[str, ...] = member(Several(OneOf(tuple(ROLES)), 8), "what it may be given", ())
+    organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "whom it serves", ())
+    site: str = member(IDENTIFIER, "the Site where it stands", "default")
+    addresses: tuple[str, ...] = member(Several(HOST_PORT, 16, is_set=False), "where its peers may reach it", ())
+    labels: Mapping[str, str] = member(Named(text(128), 32), "to be selected by", {})
+
+
+@dataclass(frozen=True)
+class Service(Resource):
+    KIND = "Service"
+    ABOUT = (
+        "A workload of one organization. The nodes that run it get all of it; ingress nodes of the organization get"
+        " its exposed endpoints. Only nodes with the role `egress_service` that serve the organization run services."
+        " Each is a scope of its own on a node, `service_assignment/<id>`: refused, renewed and withdrawn by itself."
+    )
+
+    organization: str = member(IDENTIFIER, "whose it is")
+    runs_on: Selector = member(Record(Selector), "the nodes that run it")
+    workload: str = member(text(256), "what is run: a name that the node's supervisor knows", "")
+    endpoints: tuple[ServiceEndpoint, ...] = member(
+        Several(Record(ServiceEndpoint), 32, is_set=False), "where it answers", ()
+    )
+    settings: Mapping[str, object] = member(Open(16 << 10), "the service's own configuration", {})
+    exempt: tuple[Exemption, ...] = member(
+        Several(Record(Exemption), 32, is_set=False), "values of `settings` that look like secrets and are none", ()
+    )
+
+    def __eq__(self, other: object) -> bool:
+        """1 and true are two settings, though Python takes them for one."""
+        if not isinstance(other, Service):
+            return NotImplemented
+        mine, theirs = ([getattr(each, one.name) for one in fields(Service)] for each in (self, other))
+        return mine == theirs and canonical.dumps(self.settings) == canonical.dumps(other.settings)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Route(Resource):
+    KIND = "Route"
+    ABOUT = (
+        "How traffic comes to a service: known to the core and thin nodes of its organization, to the ingress nodes"
+        " that it enters at, and to the nodes that run the service."
+    )
+
+    organization: str = member(IDENTIFIER, "whose it is: the service's")
+    service: str = member(IDENTIFIER, "where it leads")
+    enters_at: Selector = member(Record(Selector), "which ingress nodes; left out, all of the organization", Selector())
+    match: RouteMatch = member(Record(RouteMatch), "what it takes", RouteMatch())
+    qos: str = member(text(64), "the id of a QosPolicy, or nothing", "")
+    ttl_s: int = member(integer(0, DAY), "how long a session over it may outlive its authority", 3_600)
+
+
+@dataclass(frozen=True)
+class QosPolicy(Resource):
+    KIND = "QosPolicy"
+    ABOUT = "Classes of traffic for core nodes: of one organization, or of all."
+
+    classes: Mapping[str, QosClass] = member(Named(Record(QosClass), 32), "by the class's name")
+    organization: str = member(text(64), "whose it is; left out, everybody's", "")
+
+
+@dataclass(frozen=True)
+class StorageEndpoint(Resource):
+    KIND = "StorageEndpoint"
+    ABOUT = (
+        "A mirror: an HTTPS file server with the tree that `holdfastctl publish --to` writes, which somebody runs and"
+        " keeps up to date. Nodes ask it for heads and documents where no coordinator answers; its certificate is of"
+        " the same CA as the coordinator's. It is believed nothing: what it gives is verified all the same. No Holdfast"
+        " program serves or copies such a tree by itself; `families` and `replicates` are told to the node that is"
+        " said to run it, for whoever does."
+    )
+
+    url: str = member(ENDPOINT, "where it answers")
+    organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "for nodes that serve any; left out, for all", ())
+    node: str = member(text(64), "the storage_config node that runs it, or nothing", "")
+    families: tuple[str, ...] = member(
+        Several(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it is to keep; left out, all", ()
+    )
+    replicates: tuple[str, ...] = member(Several(IDENTIFIER, 16), "endpoints that it is to copy from", ())
+
+
+@dataclass(frozen=True)
+class DegradedModePolicy(Resource):
+    KIND = "DegradedModePolicy"
+    ABOUT = (
+        "What a node may go on doing without a fresh head (rules S55..S58). Of those that apply, the highest `priority`"
+        " is a node's, then the lowest id; without one it may do nothing."
+    )
+
+    applies_to: Selector = member(Record(Selector), "which nodes; left out, all", Selector())
+    priority: int = member(integer(0, 1_000), "the highest wins", 0)
+    allow: tuple[str, ...] = member(Several(OneOf(ALLOWABLE), len(ALLOWABLE)), "what it may go on doing", ())
+    max_duration_s: int = member(integer(0, 7 * DAY), "counted from the head's expiry", DAY)
+    route_ttl_s: int = member(integer(0, DAY), "how long routes are kept", 3_600)
+    session_ttl_s: int = member(integer(0, DAY), "how long sessions are kept", 900)
+    allow_unconfirmed_start: bool = member(BOOLEAN, "whether a restart without a coordinator goes on", default=False)
+
+
+@dataclass(frozen=True)
+class PeerPolicy(Resource):
+    KIND = "PeerPolicy"
+    ABOUT = (
+        "Which peers a node is told of, and how many at most: never the whole topology. Of those that apply, the"
+        f" highest `priority` is a node's, then the lowest id; without one it is told of {DEFAULT_PEERS}. What is told"
+        " (addresses, certificates) is for the services that connect nodes. An agent asks peers that have a"
+        " `direct_url` for documents when nobody else gives them; no agent answers such questions yet."
+    )
+
+    applies_to: Selector = member(Record(Selector), "which nodes; left out, all", Selector())
+    priority: int = member(integer(0, 1_000), "the highest wins", 0)
+    peers: Selector = member(
+        Record(Selector), "whom it may know; left out, every member it shares a tenant with", Selector()
+    )
+    most: int = member(integer(1, 256), f"at most so many; a thin node never more than {THIN_PEERS}", DEFAULT_PEERS)
+
+
+KINDS: tuple[type[Resource], ...] = (
+    Cluster,
+    Site,
+    Organization,
+    Node,
+    Service,
+    Route,
+    QosPolicy,
+    StorageEndpoint,
+    DegradedModePolicy,
+    PeerPolicy,
+)
+BY_NAME = {each.KIND: each for each in KINDS}
+
+
+def read(kind: type[Resource], id_: str, spec: object, path: Path, faults: list[Fault]) -> Resource | None:
+    """The resource, or None after reporting at least one fault."""
+    resource: Resource | None = Record(kind).read_as(spec, path, faults, id=id_)
+    return resource
+
+
+def restore(kind: str, id_: str, spec: object) -> Resource:
+    """A resource from the database, where only what `read` accepted is kept."""
+    faults: list[Fault] = []
+    value = read(BY_NAME[kind], id_, spec, (), faults)
+    if value is None:
+        raise AssertionError(f"{kind} {id_} in the database is out of form: {faults}")
+    return value

@@ -1,0 +1,158 @@
+"""The declared state as one immutable value: the resources and the members. Views and decisions are functions of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+from weakref import ref
+
+from coordinator.declared.kinds import (
+    Cluster,
+    DegradedModePolicy,
+    Node,
+    PeerPolicy,
+    QosPolicy,
+    Resource,
+    Route,
+    Selector,
+    Service,
+    StorageEndpoint,
+)
+from snapshot.identifiers import Scope
+
+Kind = TypeVar("Kind", bound=Resource)
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class MemberEntry:
+    """What the catalog says of a member that others may have to know. Revoked members stand in no model."""
+
+    node_id: str
+    kind: str
+    site_id: str
+    certificates: tuple[bytes, ...]  # DER: the pin, and the next one while both hold
+    direct_url: str | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A member as a document's subject: its entry and its declaration in one."""
+
+    member: MemberEntry
+    declared: Node
+
+    @property
+    def node_id(self) -> str:
+        return self.member.node_id
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """A witness has none, whatever is declared (rules J27); a new member has none yet (rules J8)."""
+        return () if self.member.kind == "witness" else self.declared.roles
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        return () if self.member.kind == "witness" else self.declared.organizations
+
+    def serves(self, organization: str) -> bool:
+        return organization in self.organizations
+
+    def serves_any(self, organizations: Iterable[str]) -> bool:
+        """Whether it may know of what belongs to these organizations; of what belongs to none it may."""
+        wanted = tuple(organizations)
+        return not wanted or any(each in self.organizations for each in wanted)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Members in the order of their places, which are hashes of their ids."""
+
+    places: list[int]
+    node_ids: list[str]
+
+
+@dataclass(frozen=True)
+class Model:
+    """All declared resources by (kind, id), and all members that are not revoked by their id."""
+
+    cluster_id: str
+    resources: Mapping[Key, Resource] = field(default_factory=dict)
+    members: Mapping[str, MemberEntry] = field(default_factory=dict)
+    # What peers.py has worked out for this model: members by their place on a ring, by policy and organization.
+    rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What affected.py has found between an earlier model, while there is one, and this: (node id, scope).
+    compared: list[tuple["ref[Model]", frozenset[tuple[str, Scope]]]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    # What views.py has written of a resource: the same for every node that may know it, so it is never changed.
+    written: dict[tuple[str, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What views.py has found for a node: which services it is told of.
+    assigned: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def subjects(self) -> Mapping[str, Subject]:
+        """Every member with its declaration, in the order of the ids; without one it has no roles (rules J8)."""
+        return {node_id: Subject(member, self.declared(node_id)) for node_id, member in sorted(self.members.items())}
+
+    @cached_property
+    def cluster(self) -> Cluster | None:
+        return next(iter(self.of(Cluster)), None)
+
+    @cached_property
+    def services(self) -> Mapping[str, Service]:
+        return {each.id: each for each in self.of(Service)}
+
+    @cached_property
+    def services_of(self) -> Mapping[str, list[Service]]:
+        return _grouped(self.of(Service))
+
+    @cached_property
+    def routes_of(self) -> Mapping[str, list[Route]]:
+        return _grouped(self.of(Route))
+
+    @cached_property
+    def qos_policies(self) -> list[QosPolicy]:
+        return self.of(QosPolicy)
+
+    @cached_property
+    def storage_endpoints(self) -> list[StorageEndpoint]:
+        return self.of(StorageEndpoint)
+
+    @cached_property
+    def degraded_policies(self) -> list[DegradedModePolicy]:
+        """The one that wins first."""
+        return sorted(self.of(DegradedModePolicy), key=lambda each: (-each.priority, each.id))
+
+    @cached_property
+    def peer_policies(self) -> list[PeerPolicy]:
+        """The one that wins first."""
+        return sorted(self.of(PeerPolicy), key=lambda each: (-each.priority, each.id))
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """Every resource of a kind, in the order of the ids."""
+        return sorted((each for each in self.resources.values() if isinstance(each, kind)), key=lambda each: each.id)
+
+    def declared(self, node_id: str) -> Node:
+        """As nothing, where nothing is declared."""
+        found = self.resources.get((Node.KIND, node_id))
+        return found if isinstance(found, Node) else Node(node_id)
+
+
+def selects(selector: Selector, subject: Subject) -> bool:
+    """An empty selector selects every node."""
+    if selector.is_empty or subject.node_id in selector.nodes:
+        return True
+    if not (selector.roles or selector.labels):
+        return False
+    has_role = not selector.roles or any(role in subject.roles for role in selector.roles)
+    labels = subject.declared.labels
+    return has_role and all(labels.get(name) == value for name, value in selector.labels.items())
+
+
+def _grouped(resources: "list[Kind]") -> "dict[str, list[Kind]]":
+    groups: dict[str, list[Kind]] = {}
+    for each in resources:
+        groups.setdefault(str(getattr(each, "organization", "")), []).append(each)
+    return groups

@@ -1,0 +1,75 @@
+"""What applying a set of resources would change: the declared against the kept. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from coordinator.declared.kinds import Resource
+from coordinator.declared.model import Key
+from snapshot import canonical
+
+
+@dataclass(frozen=True)
+class Change:
+    """One resource before and after; None where it is not."""
+
+    before: Resource | None
+    after: Resource | None
+
+    @property
+    def key(self) -> Key:
+        resource = self.after or self.before
+        if resource is None:
+            raise AssertionError("a change has at least one side")
+        return resource.key
+
+    @property
+    def verb(self) -> str:
+        if self.before is None:
+            return "create"
+        return "delete" if self.after is None else "change"
+
+    def lines(self) -> Iterator[str]:
+        """For people: `~ Node n1` and one line for each member that differs."""
+        sign = {"create": "+", "delete": "-", "change": "~"}[self.verb]
+        yield f"{sign} {' '.join(self.key)}"
+        if self.verb == "change":
+            for path, before, after in differences(*self.specs()):
+                yield f"    {path}: {_written(before)} -> {_written(after)}"
+
+    def specs(self) -> tuple[object, object]:
+        """The specification before and after, as JSON; None where there is none."""
+        old = None if self.before is None else self.before.spec()
+        return old, None if self.after is None else self.after.spec()
+
+
+def changes(kept: Mapping[Key, Resource], declared: Mapping[Key, Resource], *, prune: bool) -> tuple[Change, ...]:
+    """In the order of kind and id. Without `prune` what is not declared stays."""
+    found = [Change(kept.get(key), resource) for key, resource in sorted(declared.items()) if kept.get(key) != resource]
+    if prune:
+        found += [Change(resource, None) for key, resource in sorted(kept.items()) if key not in declared]
+    return tuple(sorted(found, key=lambda each: each.key))
+
+
+def result(kept: Mapping[Key, Resource], made: tuple[Change, ...]) -> dict[Key, Resource]:
+    """The resources after the changes."""
+    after = dict(kept)
+    for change in made:
+        if change.after is None:
+            after.pop(change.key)
+        else:
+            after[change.key] = change.after
+    return after
+
+
+def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[str, object, object]]:
+    """Each member that differs: its path, the old value, the new one (None where there is none)."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in sorted(old.keys() | new.keys(), key=str):
+            yield from differences(old.get(name), new.get(name), f"{path}.{name}")
+    elif canonical.dumps(old) != canonical.dumps(new):  # 1 and true are two values
+        yield path, old, new
+
+
+def _written(value: object) -> str:
+    """As YAML writes it, too; what is not there is `unset`."""
+    return "unset" if value is None else canonical.dumps(value).decode()

@@ -1,0 +1,230 @@
+"""Texts of YAML files -> declared resources, or everything that is wrong with them: file, line, field, remedy.
+
+    read(texts, cluster_id)              the resources, each valid in itself
+    check(resources, cluster_id)         whether they hold together, with what is already declared
+
+Secrets and content that no scope may carry are refused here already, by the detector of the nodes (rules S78, S23), and
+what a wider table of the coordinator's own takes for a secret (value_shapes.py), unless the declaration exempts it.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
+from coordinator.declared.fields import ID_REMEDY, Fault
+from coordinator.declared.kinds import BY_NAME, Resource, Service
+from coordinator.declared.model import Key
+from coordinator.declared.references import faults_of
+from coordinator.declared.value_shapes import Shapes
+from coordinator.declared.yaml_source import Source, Unreadable
+from snapshot import secrets
+from snapshot.content import FORBIDDEN_MEMBERS
+from snapshot.identifiers import is_id
+
+NAME = "(name)"  # the field of what is wrong with a file's name
+WHOLE = "(document)"  # the field of what is wrong with no member alone
+_MEMBERS = ("kind", "id", "spec")
+_MOST_SHOWN = 1_024
+_REFERENCE = 'keep it in a secret store and write {secret_ref: "<resolver>:<path>"}'
+# `Service.settings` is the one place for what others have named; a text in it is not read.
+_OTHERS_NAME = (
+    "if it is no secret, and a name that another program has given, write that program's file as one text"
+    " (settings: {file: |...}): names are not looked at in texts"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong, where it is, and what to do. `field`: the member's path, or in brackets what has none."""
+
+    file: str
+    line: int
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.field}: {self.message} ({self.remedy})"
+
+
+class InvalidResources(Refused):
+    """Everything that is wrong at once; nothing was applied."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda each: (each.file, each.line, each.field)))
+        super().__init__(Code.INVALID_RESOURCES, f"{len(self.problems)} problems: {self.problems[0]}")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A resource and where it was written."""
+
+    resource: Resource
+    file: str
+    source: Source
+
+    def problem(self, fault: Fault) -> Problem:
+        return _problem(self.file, self.source.line(fault.path), fault)
+
+
+def read(texts: Mapping[str, str], shapes: Shapes | None = None) -> dict[Key, Declared]:
+    """Every resource of the texts (file name to YAML), by kind and id; InvalidResources with all that is wrong.
+
+    `shapes`: what values are taken for secrets, where it is not what is shipped.
+    """
+    declared: dict[Key, Declared] = {}
+    problems: list[Problem] = []
+    for file in sorted(texts):
+        if not _is_unicode(file):
+            problems.append(_problem(file, 1, Fault((NAME,), "is not UTF-8", "rename the file")))
+        for each in _read_file(file, texts[file], value_shapes.shipped() if shapes is None else shapes, problems):
+            first = declared.setdefault(each.resource.key, each)
+            if first is not each:
+                where = f"{first.file}:{first.source.line(())}"
+                problems.append(each.problem(Fault(("id",), f"is declared at {where} already", "keep one of them")))
+    if problems:
+        raise InvalidResources(problems)
+    return declared
+
+
+def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluster_id: str) -> None:
+    """Whether what is declared, with what is `kept` beside it, holds together; InvalidResources otherwise.
+
+    `kept`: resources of the database that stay as they are.
+    """
+    together = {**kept, **{key: each.resource for key, each in declared.items()}}
+    problems = []
+    for resource, fault in faults_of(together, cluster_id):
+        origin = declared.get(resource.key)
+        if origin is not None:
+            problems.append(origin.problem(fault))
+        else:
+            remedy = f"{fault.remedy}; or delete {resource.KIND} {resource.id} too"
+            there = f"(declared) {resource.KIND} {resource.id}"
+            problems.append(_problem(there, 0, Fault(fault.path, fault.message, remedy)))
+    if problems:
+        raise InvalidResources(problems)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _read_file(file: str, text: str, shapes: Shapes, problems: list[Problem]) -> Iterator[Declared]:
+    try:
+        for source in yaml_source.documents(text):
+            faults: list[Fault] = []
+            resource = _resource(source.value, shapes, faults)
+            problems += [_problem(file, source.line(fault.path), fault) for fault in faults]
+            if resource is not None:
+                yield Declared(resource, file, source)
+    except Unreadable as error:
+        problems.append(_problem(file, error.line, Fault(error.path, error.message, error.remedy)))
+
+
+def _resource(value: object, shapes: Shapes, faults: list[Fault]) -> Resource | None:
+    if not isinstance(value, dict):
+        faults.append(Fault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
+        return None
+    faults += _misnamed(value)
+    if faults:
+        return None
+    kind, id_, spec = value["kind"], value["id"], value.get("spec")
+    resource = kinds.read(BY_NAME[kind], id_, spec if spec is not None else {}, ("spec",), faults)
+    faults += _forbidden(spec)
+    refused = {fault.path for fault in faults}
+    exempt = {(each.at, each.family) for each in resource.exempt} if isinstance(resource, Service) else set()
+    faults += (each for each in _suspicious(spec, shapes, exempt, kind) if each.path not in refused)
+    return None if faults else resource
+
+
+def _misnamed(value: Mapping[str, object]) -> Iterator[Fault]:
+    """What of `kind`, `id` and `spec` is missing, unknown or wrong; what `spec` holds is the kind's."""
+    for name in sorted(value.keys() - set(_MEMBERS)):
+        yield Fault((name,), "is not a member of a resource", _nearest(name, "members", _MEMBERS))
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in BY_NAME:
+        message = f"{bounded(str(kind), 64)} is no kind of resource" if "kind" in value else "is missing"
+        yield Fault(("kind",), message, _nearest(str(value.get("kind", "")), "kinds", BY_NAME))
+    if not is_id(value.get("id")):
+        yield Fault(("id",), "must be an id" if "id" in value else "is missing", ID_REMEDY)
+
+
+def _nearest(name: str, what: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"known {what}: {', '.join(known)}"
+
+
+def _forbidden(spec: object) -> Iterator[Fault]:
+    """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
+    finding = secrets.find_secret(spec)
+    if finding is not None:
+        path = ("spec", *_path(spec, finding.pointer))
+        message = f"holds a raw secret ({finding.detector})"
+        yield Fault(path, message, f"{_REFERENCE}; {_OTHERS_NAME}" if finding.detector == "name" else _REFERENCE)
+    hidden = private_key_scan.find(spec, ("spec",))
+    if hidden is not None:
+        yield Fault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
+    for at, name in _names(spec, ("spec",)):
+        if name in FORBIDDEN_MEMBERS:
+            yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
+
+
+def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind: str) -> Iterator[Fault]:
+    """What the coordinator's own table takes for a secret. The value itself is never shown (threats D-55)."""
+    texts = list(private_key_scan.strings(spec, ()))
+    if next(value_shapes.families_in(shapes, "\n".join(text for _, text in texts)), None) is None:
+        return
+    for path, text in texts:
+        for family in value_shapes.families_in(shapes, text):
+            told = tuple(_unless_secret(part, shapes) for part in path)
+            at = _dotted(told)
+            if (at, family) not in exempt:
+                way = f"; if it is none, beside `settings`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
+                remedy = _REFERENCE + (way if kind == Service.KIND else "")
+                yield Fault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
+
+
+def _unless_secret(part: str | int, shapes: Shapes) -> str | int:
+    """A name that is a secret itself is not repeated."""
+    if isinstance(part, str) and (secrets.shape_of(part) or next(value_shapes.families_in(shapes, part), None)):
+        return "(secret)"
+    return part
+
+
+def _names(value: object, path: yaml_source.Path) -> Iterator[tuple[yaml_source.Path, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield (*path, name), name
+            yield from _names(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _names(inner, (*path, index))
+
+
+def _path(value: object, pointer: str) -> yaml_source.Path:
+    """A JSON pointer as a path: only in a list a number is an index. A name that is not shown leads nowhere."""
+    path: yaml_source.Path = ()
+    for token in pointer.split("/")[1:]:
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            path, value = (*path, int(name)), value[int(name)]
+        else:
+            path, value = (*path, name), value.get(name) if isinstance(value, dict) else None
+    return path
+
+
+def _problem(file: str, line: int, fault: Fault) -> Problem:
+    """Names and values are whatever somebody wrote: a terminal is to show them, and JSON to carry them."""
+    field = bounded(_dotted(fault.path), _MOST_SHOWN) if fault.path else WHOLE
+    return Problem(bounded(file, _MOST_SHOWN), line, field, bounded(fault.message, _MOST_SHOWN), fault.remedy)
+
+
+def _dotted(path: yaml_source.Path) -> str:
+    text = ""
+    for part in path:
+        name = part if part != "" else '""'
+        text += f"[{name}]" if isinstance(name, int) else (f".{name}" if text else name)
+    return text

@@ -1,0 +1,1 @@
+"""What an operator is told of nodes: versions, who is late, why a node holds what it holds."""

@@ -1,0 +1,313 @@
+"""One scope of one node in whole: by which rule, which version, who signed it, what is in it and whence, who holds it.
+
+    explain_scope(database, node_id, scope, ...)    -> ScopeExplanation, from one consistent read
+
+What is published and what is declared are two things: entries are those of both, and each says how the two stand.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import select
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.declared import views
+from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.explain_sources import Origin, Source, origin
+from coordinator.declared.model import Model, Subject
+from coordinator.fleet import explain
+from coordinator.fleet.explain import TRUST_BUNDLE
+from coordinator.fleet.holders import Holders, holders
+from coordinator.publishing import published_state as situation
+from coordinator.publishing.published_state import Allowed, Held, Situation
+from coordinator.publishing.rollback_overlay import governing
+from coordinator.reports import refusals
+from coordinator.reports.refusals import RefusedScope
+from coordinator.trust.signatures import Signer, signers
+from snapshot import canonical
+from snapshot.identifiers import Scope, format_time
+from snapshot.roles import EVERY_NODE, allowed_scope_types
+
+MOST_ENTRIES = 200
+VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
+BY_ROOTS = Origin("root keys signed it; `holdfastctl trust show` has all of it")
+LEFT = Origin("nothing that is declared gives it any more")
+
+
+@dataclass(frozen=True)
+class Version:
+    """The document that the node's head announces."""
+
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    snapshot_id: str
+    published_at: float
+    issued_at: str
+    refresh_after: str
+    expires_at: str
+    min_trust_bundle_version: int
+    roles: tuple[str, ...]
+    organization_ids: tuple[str, ...]
+    signers: tuple[Signer, ...]
+    threshold: int  # so many valid signatures the trust bundle asks for; 0 where there is none
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the published version; `value` is left out (null) of a large one that was not asked for."""
+
+    name: str
+    size: int
+    sha256: str
+    value: object
+    is_shown: bool
+
+
+@dataclass(frozen=True)
+class EntryExplanation:
+    """A member of a section. `stands`: how published and declared agree.
+
+    `as_declared`; `differs` (what is declared gives another value); `not_declared` (nothing declared gives it any
+    more); `not_published` (declared, and not in the published version); `signed` (nobody declares it).
+    """
+
+    section: str
+    entry: str
+    stands: str
+    because: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class ScopeExplanation:
+    """`published` is None before the first publication; `differs` is by section, as for all scopes."""
+
+    node_id: str
+    scope: str
+    may_hold: bool
+    because: str
+    rules: tuple[str, ...]
+    notes: tuple[str, ...]
+    published: Version | None
+    differs: Mapping[str, str]
+    sections: tuple[Section, ...]
+    entries: tuple[EntryExplanation, ...]
+    entries_total: int
+    holders: Holders
+
+
+def explain_scope(
+    database: Database,
+    node_id: str,
+    scope: str,
+    *,
+    now: float,
+    section: str | None = None,
+    most: int = MOST_ENTRIES,
+) -> ScopeExplanation:
+    """With `section` of that one alone, its value in whole. `not_found` for what there is not."""
+    wanted = explain.scope_of(scope)
+    with database.read() as transaction:
+        model = catalog.load(transaction)
+        subject = explain.subject_of(model, node_id)
+        found = situation.read_situations(transaction, [node_id])[node_id]
+        case = _Case(transaction, model, subject, wanted, found, now)
+        return _explained(case, section, most)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One question, and what it is answered from."""
+
+    transaction: Transaction
+    model: Model
+    subject: Subject
+    scope: Scope
+    situation: Situation
+    now: float
+
+    @property
+    def held(self) -> Held | None:
+        return self.situation.held.get(self.scope.name)
+
+    @property
+    def may_hold(self) -> bool:
+        return self.scope == TRUST_BUNDLE or views.holds(self.model, self.subject, self.scope)
+
+    @cached_property
+    def content(self) -> Content | None:
+        """What is declared; None of what it may not hold, and of what no resource is compiled into."""
+        if not self.may_hold or self.scope == TRUST_BUNDLE:
+            return None
+        return compile_scope(self.model, self.subject.node_id, self.scope)
+
+    @property
+    def allowed(self) -> Allowed | None:
+        """The last recovery."""
+        return self.situation.recoveries.get(self.scope.name)
+
+    def published(self, name: str) -> bytes | None:
+        return self.held.read(name) if self.held is not None and name in self.held.sections else None
+
+    def declared(self, name: str) -> bytes | None:
+        return None if self.content is None else self.content.sections.get(name)
+
+
+def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
+    names = _names(case, section)
+    stands = [(name, entry, how) for name in names for entry, how in _standings(case, name)]
+    held = case.held
+    return ScopeExplanation(
+        node_id=case.subject.node_id,
+        scope=case.scope.name,
+        may_hold=case.may_hold,
+        because=explain.because(case.model, case.subject, case.scope),
+        rules=_rules(case),
+        notes=tuple(_notes(case)),
+        published=None if held is None else _version(case, held),
+        differs={} if case.content is None else explain.differing(case.content, held, case.allowed),
+        sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
+        entries=tuple(_entry(case, *each) for each in stands[:most]),
+        entries_total=len(stands),
+        holders=holders(case.transaction, case.subject.node_id, case.scope.name, held.entry if held else None),
+    )
+
+
+def _names(case: _Case, wanted: str | None) -> list[str]:
+    """The sections that are published or declared, or the one that is asked for."""
+    published = set(case.held.sections) if case.held else set()
+    names = sorted(published | set(case.content.sections if case.content else ()))
+    if wanted is None:
+        return names
+    if wanted not in names:
+        remedy = f"there are {', '.join(names)}" if names else "it has none"
+        raise Refused(Code.NOT_FOUND, f"{case.scope.name} has no section {wanted}", remedy=remedy)
+    return [wanted]
+
+
+def _rules(case: _Case) -> tuple[str, ...]:
+    """What decides whether the node may hold it."""
+    if case.scope == TRUST_BUNDLE:
+        return ("format.md 8", "format.md 9")
+    if case.subject.member.kind == "witness":
+        return ("rules J27",)
+    return ("format.md 9",) if case.scope.type in EVERY_NODE else ("format.md 9", "rules S17")
+
+
+def _notes(case: _Case) -> Iterator[str]:
+    held = case.held
+    if held is not None and not case.may_hold:
+        yield "it is announced still: the next head does not list it"
+    if held is None and case.may_hold:
+        yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
+    if held is not None and case.now >= held.envelope.expires_at:
+        yield "the published version has expired, and no node acts on it"
+    yield from (f"it {each.words}" for each in _refused(case))
+    yield from _revoked(case)
+    if held is not None and _is_recovered(case):
+        yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
+
+
+def _refused(case: _Case) -> list[RefusedScope]:
+    """What the node does not take, where it does not."""
+    return [each for each in refusals.told(case.transaction, case.subject.node_id) if each.scope == case.scope.name]
+
+
+def _revoked(case: _Case) -> Iterator[str]:
+    """What was taken from the node without being compiled otherwise: heads and bundles tell it so (rules S61)."""
+    told = [situation.read_revocations(case.transaction)]
+    bundle = situation.latest_bundle(case.transaction)
+    told += [bundle[1].revocations] if bundle else []
+    roles = frozenset(case.subject.roles)
+    taken = {role for role in roles if any(f"{case.subject.node_id}/{role}" in each.role_assignments for each in told)}
+    if case.scope.type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
+        yield f"revoked for this node: {', '.join(sorted(taken))}; it uses nothing that only this grants"
+    if case.scope.type == views.SERVICES:
+        gone = (name for name in case.scope.ids if any(name in each.service_ids for each in told))
+        yield from (f"the service {name} is revoked" for name in gone)
+
+
+def _is_recovered(case: _Case) -> bool:
+    """Whether the published version is one that a recovery went back to, and still holds (rules S65)."""
+    held, allowed = case.held, None if case.content is None else governing(case.allowed, case.content)
+    return held is not None and allowed is not None and held.entry.pair == allowed.held.entry.pair
+
+
+def _version(case: _Case, held: Held) -> Version:
+    table, one = schema.documents, held.envelope
+    chosen = select(table.c.published_at, table.c.signatures).where(table.c.snapshot_id == held.entry.snapshot_id)
+    row = case.transaction.row(chosen)
+    if row is None:
+        raise AssertionError("what is held is kept")
+    key_ids = [key_id for key_id, _ in json.loads(row.signatures)]
+    signed, threshold = signers(
+        case.transaction, key_ids, case.scope.type, cluster_id=case.model.cluster_id, now=case.now
+    )
+    return Version(
+        **vars(held.entry),
+        published_at=row.published_at,
+        issued_at=format_time(one.issued_at),
+        refresh_after=format_time(one.refresh_after),
+        expires_at=format_time(one.expires_at),
+        min_trust_bundle_version=one.min_trust_bundle_version,
+        roles=one.roles,
+        organization_ids=one.organization_ids,
+        signers=signed,
+        threshold=threshold,
+    )
+
+
+def _is_published(held: Held | None, name: str) -> bool:
+    return held is not None and name in held.sections
+
+
+def _section(held: Held | None, name: str, *, whole: bool) -> Section:
+    if held is None:
+        raise AssertionError("it is published")
+    entry = held.sections[name]
+    is_shown = whole or entry.size <= VALUE_BYTES
+    value = canonical.loads(held.read(name)) if is_shown else None
+    return Section(name, entry.size, entry.sha256, value, is_shown)
+
+
+def _standings(case: _Case, name: str) -> Iterator[tuple[str, str]]:
+    """The members of a section, published or declared, in the order of their names, and how the two stand."""
+    published, declared = case.published(name), case.declared(name)
+    if case.scope == TRUST_BUNDLE:
+        yield from ((entry, "signed") for entry in sorted(_members(published)))
+    elif published == declared:  # as nearly always, and then nothing need be compared
+        yield from ((entry, "as_declared") for entry in sorted(_members(published)))
+    else:
+        ours, theirs = _members(declared), _members(published)
+        for entry in sorted(ours.keys() | theirs.keys()):
+            yield entry, _stands(entry, theirs, ours)
+
+
+def _members(section: bytes | None) -> dict[str, object]:
+    """Of bytes that our own hash has named."""
+    value = {} if section is None else json.loads(section)
+    return value if isinstance(value, dict) else {}
+
+
+def _stands(entry: str, published: Mapping[str, object], declared: Mapping[str, object]) -> str:
+    if entry not in published:
+        return "not_published"
+    if entry not in declared:
+        return "not_declared"
+    is_same = canonical.dumps(published[entry]) == canonical.dumps(declared[entry])  # so 1 is not true
+    return "as_declared" if is_same else "differs"
+
+
+def _entry(case: _Case, section: str, entry: str, stands: str) -> EntryExplanation:
+    if stands == "signed":
+        whence = BY_ROOTS
+    elif stands == "not_declared":
+        whence = LEFT
+    else:
+        whence = origin(case.model, case.subject, case.scope, section, entry)
+    return EntryExplanation(section, entry, stands, whence.because, whence.sources)

@@ -1,0 +1,301 @@
+"""The state of the fleet: counts, spread, lag and names, never one boolean (rules J28, K30; seed 002). Pure.
+
+assess(members, published, reports, now, ...)   -> Fleet
+observe(database, now)                          the same, from one consistent read
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import JSON, cast, func, select, type_coerce
+
+from coordinator.base.settings import Settings
+from coordinator.database import catalog, documents, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.declared.references import DEFAULT_SITE
+from coordinator.declared.selection import Selection
+from coordinator.reports import refusals
+from coordinator.reports.checkin import Pair
+from coordinator.reports.refusals import RefusedScope
+from wire.messages import STORE_FAULTS
+
+UNSEEN = "unseen"
+SILENT = "silent"  # no report for three of its intervals
+SILENT_AFTER = 3  # of its intervals
+REVOKED = "revoked"  # by us, whatever it says of itself
+MOST_NAMED = 50
+MOST_REASON = 64
+
+Scopes = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class FleetMember:
+    """What the catalog says of one member."""
+
+    node_id: str
+    kind: str
+    revoked: bool = False
+    site_id: str = DEFAULT_SITE
+    labels: Mapping[str, str] = field(default_factory=dict)  # as declared
+    published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
+
+
+@dataclass(frozen=True)
+class Report:
+    """The last report of one member; `asked_at`: its last request for its head."""
+
+    node_id: str
+    reported_at: float
+    state: str
+    mode: str
+    head_grade: str
+    behind: bool
+    active: Mapping[str, Pair]  # scope -> what it applied
+    asked_at: float = 0.0
+    refused: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # scope -> version that it refused last, why
+    store_fault: str = ""
+    agent_version: str = ""
+    interval_s: int | None = None  # how often it means to report; None: it does not say
+    roots_confirmed: bool = True  # false: it trusts root keys of a first use that nobody has compared
+
+    @property
+    def last_seen(self) -> float:
+        return max(self.reported_at, self.asked_at)
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A member that does not hold what it should, and why."""
+
+    node_id: str
+    reason: str
+    seconds_since_seen: float | None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """How the fleet stands at one time. Lags are in versions; times in seconds."""
+
+    at: float
+    members: int
+    data_members: int
+    baseline_shortfall: int
+    states: Mapping[str, int]
+    grades: Mapping[str, int]
+    versions: Mapping[str, Mapping[str, int]]  # scope -> "epoch.version" -> nodes
+    lag_versions: Mapping[str, float]  # "p50" "p90" "p99" "max", over every scope of every node that reports
+    seconds_since_seen: Mapping[str, float]
+    stragglers: tuple[Straggler, ...]  # the longest unseen first; of them as many as were asked for
+    stragglers_total: int
+    rejected_joins: Mapping[str, int]  # by code
+    refusals: tuple[RefusedScope, ...] = ()  # what is not renewed first, at most 50
+    refusals_total: int = 0
+    roots_unconfirmed: tuple[str, ...] = ()  # nodes that trust root keys on first use; at most 50
+    roots_unconfirmed_total: int = 0
+
+
+def assess(
+    members: Sequence[FleetMember],
+    reports: Mapping[str, Report],
+    rejected_joins: Mapping[str, int],
+    *,
+    now: float,
+    settings: Settings,
+    named: slice = slice(MOST_NAMED),
+) -> Fleet:
+    """Revoked members are counted as such and belong to nothing else. `named`: those of the stragglers."""
+    living = [member for member in members if not member.revoked]
+    data = sum(member.kind == "data" for member in living)
+    found = [each for each in (straggler_of(m, reports.get(m.node_id), now, settings) for m in living) if each]
+    found.sort(key=_longest_unseen)
+    states = Counter(state_of(m, reports.get(m.node_id), now, settings) for m in members)
+    heard = [reports[member.node_id] for member in living if member.node_id in reports]
+    unconfirmed = sorted(report.node_id for report in heard if not report.roots_confirmed)
+    return Fleet(
+        at=now,
+        members=len(living),
+        data_members=data,
+        baseline_shortfall=shortfall(living, settings),
+        states=dict(sorted(states.items())),
+        grades=dict(sorted(Counter(report.head_grade for report in heard).items())),
+        versions=_versions(heard),
+        lag_versions=quantiles(lags(living, reports)),
+        seconds_since_seen=quantiles([now - report.last_seen for report in heard]),
+        stragglers=tuple(found[named]),
+        stragglers_total=len(found),
+        rejected_joins=dict(sorted(rejected_joins.items())),
+        roots_unconfirmed=tuple(unconfirmed[:MOST_NAMED]),
+        roots_unconfirmed_total=len(unconfirmed),
+    )
+
+
+def shortfall(members: Iterable[FleetMember], settings: Settings) -> int:
+    """Data members that are missing in the cluster (rules J28), whatever part of it is looked at."""
+    data = sum(member.kind == "data" and not member.revoked for member in members)
+    return max(0, settings.baseline_data_members - data)
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float]:
+    """p50, p90, p99 and max by the nearest rank; empty without values."""
+    ordered = sorted(values)
+    if not ordered:
+        return {}
+    ranks = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
+    return {name: ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for name, percent in ranks.items()}
+
+
+def observe(
+    database: Database,
+    *,
+    now: float,
+    settings: Settings,
+    since: float = 0.0,
+    which: Selection | None = None,
+    named: slice = slice(MOST_NAMED),
+) -> Fleet:
+    """`since`: rejected joins from then on; `which`: the members that are looked at."""
+    with database.read() as transaction:
+        heard = {report.node_id: report for report in reports(transaction)}
+        whole = members(transaction)
+        chosen = [
+            each
+            for each in whole
+            if which is None
+            or which.takes(each.site_id, each.labels, state_of(each, heard.get(each.node_id), now, settings))
+        ]
+        found = assess(chosen, heard, rejected(transaction, since), now=now, settings=settings, named=named)
+        ids = {each.node_id for each in chosen}
+        standing = [each for each in refusals.told(transaction) if each.node_id in ids]
+        missing = shortfall(whole, settings)
+        named_first = tuple(standing[:MOST_NAMED])
+        return replace(found, baseline_shortfall=missing, refusals=named_first, refusals_total=len(standing))
+
+
+def _longest_unseen(each: Straggler) -> tuple[float, str]:
+    since = float("inf") if each.seconds_since_seen is None else each.seconds_since_seen
+    return -since, each.node_id
+
+
+def state_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
+    if member.revoked:
+        return REVOKED
+    if report is None:
+        return UNSEEN
+    return SILENT if _is_silent(report, now, settings) else report.state
+
+
+def _is_silent(report: Report, now: float, settings: Settings) -> bool:
+    """By the node's own interval, which its agent.toml sets."""
+    return now - report.reported_at > SILENT_AFTER * (report.interval_s or settings.heartbeat_interval_s)
+
+
+def straggler_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
+    if report is None:
+        return Straggler(member.node_id, UNSEEN, None)
+    since = now - report.last_seen
+    if _is_silent(report, now, settings):
+        return Straggler(member.node_id, SILENT, since)
+    if report.behind:
+        return Straggler(member.node_id, "node_behind", since)
+    late = sorted(scope for scope, pair in member.published.items() if report.active.get(scope, (0, 0)) < pair)
+    return Straggler(member.node_id, f"late: {_why(late, member, report)}", since) if late else None
+
+
+def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
+    """The first scope whose published version the node has refused, with its reason; else the first, and whether the
+    node's disk is to blame.
+    """
+    for scope in late:
+        version, reason = report.refused.get(scope, (0, ""))
+        if version == member.published[scope][1]:
+            return f"{scope}, {reason}"
+    return f"{late[0]}, {report.store_fault}" if report.store_fault else late[0]
+
+
+def lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
+    """How many versions each scope of each reporting node is behind; another epoch counts as all of them."""
+    found = []
+    for member in members:
+        report = reports.get(member.node_id)
+        for scope, (epoch, version) in member.published.items() if report else ():
+            held_epoch, held = report.active.get(scope, (0, 0)) if report else (0, 0)
+            found.append(max(0, version - held) if held_epoch == epoch else version)
+    return found
+
+
+def _versions(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+    spread: dict[str, Counter[str]] = {}
+    for report in reports:
+        for scope, (epoch, version) in report.active.items():
+            spread.setdefault(scope, Counter())[f"{epoch}.{version}"] += 1
+    return {scope: dict(sorted(spread[scope].items())) for scope in sorted(spread)}
+
+
+def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> list[FleetMember]:
+    """All, or some."""
+    nodes, model = schema.nodes, catalog.load(transaction)
+    columns = select(nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at)
+    announced = {
+        node_id: {scope: entry.pair for scope, entry in listed.items()}
+        for node_id, listed in documents.listings(transaction, node_ids).items()
+    }
+    return [
+        FleetMember(
+            node_id=row.node_id,
+            kind=row.kind,
+            revoked=row.revoked_at is not None,
+            site_id=row.site_id,
+            labels=model.declared(row.node_id).labels,
+            published=announced.get(row.node_id, {}),
+        )
+        for row in transaction.rows(columns if node_ids is None else columns.where(nodes.c.node_id.in_(node_ids)))
+    ]
+
+
+def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[Report]:
+    """Of all, or of some."""
+    status, asked = schema.node_status, schema.head_requests
+    joined = status.outerjoin(asked, status.c.node_id == asked.c.node_id)
+    chosen = select(status, asked.c.last_seen.label("asked")).select_from(joined)
+    for row in transaction.rows(chosen if node_ids is None else chosen.where(status.c.node_id.in_(node_ids))):
+        report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
+        said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
+        scopes, fault = said["scopes"], _store_fault(said["counters"])
+        active, refused = _last_active(scopes), _last_refused(scopes)
+        told = (row.agent_version, said.get("interval_s"), said.get("roots_confirmed", True))
+        yield Report(*report, active, row.asked or 0.0, refused, fault, *told)
+
+
+def _last_active(scopes: Scopes) -> dict[str, Pair]:
+    actives = {scope: each["active"] for scope, each in scopes.items() if each["active"] is not None}
+    return {scope: (mark["authority_epoch"], mark["config_version"]) for scope, mark in actives.items()}
+
+
+def _last_refused(scopes: Scopes) -> dict[str, tuple[int, str]]:
+    """What a node says of a refusal is its own: bounded, and passed over where it is not in form."""
+    found = {scope: each["last_rejected"] or {} for scope, each in scopes.items()}
+    return {
+        scope: (version, reason[:MOST_REASON])
+        for scope, one in found.items()
+        if isinstance(version := one.get("config_version"), int)
+        and isinstance(reason := one.get("reason"), str)
+        and reason.isprintable()
+    }
+
+
+def _store_fault(counters: Mapping[str, Any]) -> str:
+    return next((fault for fault in STORE_FAULTS if counters.get(fault)), "")
+
+
+def rejected(transaction: Transaction, since: float) -> dict[str, int]:
+    table = schema.audit
+    refused = (table.c.action == "join") & (table.c.outcome != "done") & (table.c.at >= since)
+    is_sqlite = transaction.connection.dialect.name == "sqlite"
+    after = type_coerce(table.c.after, JSON) if is_sqlite else cast(table.c.after, JSON)
+    times = func.sum(func.coalesce(after["count"].as_integer(), 1))  # a sum of strangers, or one (refused_joins.py)
+    counted = select(table.c.outcome, times.label("times")).where(refused).group_by(table.c.outcome)
+    return {row.outcome: row.times for row in transaction.rows(counted)}

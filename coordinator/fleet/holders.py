@@ -1,0 +1,117 @@
+"""Who holds one version of one scope: what the node itself reports, and who else has the same content (rules K30).
+
+A report says what a node claims to have active; it is shown beside what was published and believed nothing (rules S70).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from coordinator.database import documents, schema
+from coordinator.database.database import Transaction
+from coordinator.database.documents import Entry
+from coordinator.reports.checkin import Comparison, Mark, compare
+
+MOST_NAMED = 50
+_WORD = 128  # characters of what a node says in words of its own
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the node's last report says of the scope. `active` is None where it has none; times are Unix seconds."""
+
+    at: float
+    state: str
+    active: Mark | None
+    pending: int | None  # its config_version: taken, and waiting for its valid_from
+    last_refused: str | None  # the reason
+
+
+@dataclass(frozen=True)
+class Holders:
+    """`standing`: how the node's own active version stands to the published one.
+
+    `same`, `behind`, `ahead`, `other_content` (one version, two contents), `nothing` (it reports the scope not to be
+    active), `unheard` (no report), `unpublished` (there is nothing to compare with).
+    """
+
+    standing: str
+    reported: Reported | None
+    published_for: int  # other members whose heads announce the same content
+    others: tuple[str, ...]  # other members that report it active: the first 50 by their ids
+    others_total: int
+
+
+def holders(transaction: Transaction, node_id: str, scope: str, published: Entry | None) -> Holders:
+    reported = _reported(transaction, node_id, scope)
+    standing = _standing(published, reported)
+    if published is None:
+        return Holders(standing, reported, 0, (), 0)
+    announced = {each for each in _announced(transaction, scope, published.content_hash) if each != node_id}
+    others = sorted(each for each in _active(transaction, scope, published.content_hash) if each != node_id)
+    return Holders(standing, reported, len(announced), tuple(others[:MOST_NAMED]), len(others))
+
+
+def _standing(published: Entry | None, reported: Reported | None) -> str:
+    if reported is None:
+        return "unheard"
+    if reported.active is None:
+        return "nothing"
+    if published is None:
+        return "unpublished"
+    ours = Mark(published.authority_epoch, published.config_version, published.content_hash)
+    return _STANDINGS[compare(ours, reported.active)]
+
+
+def _reported(transaction: Transaction, node_id: str, scope: str) -> Reported | None:
+    table = schema.node_status
+    row = transaction.row(select(table.c.last_seen, table.c.state, table.c.body).where(table.c.node_id == node_id))
+    if row is None:
+        return None
+    said = json.loads(row.body)["scopes"].get(scope) or {}  # only what `heartbeat_form.parse` took is kept
+    pending, refused = said.get("pending") or {}, said.get("last_rejected") or {}
+    waits, reason = pending.get("config_version"), refused.get("reason")
+    return Reported(
+        row.last_seen,
+        row.state,
+        _mark(said.get("active")),
+        waits if isinstance(waits, int) else None,  # what stands in these two is looked at nowhere else
+        reason[:_WORD] if isinstance(reason, str) else None,
+    )
+
+
+def _mark(active: dict[str, object] | None) -> Mark | None:
+    if active is None:
+        return None
+    return Mark(int(str(active["authority_epoch"])), int(str(active["config_version"])), str(active["content_hash"]))
+
+
+def _announced(transaction: Transaction, scope: str, content_hash: str) -> Iterator[str]:
+    """Only listings that hold the hash are read (it is hex: no wildcard is in it)."""
+    heads = schema.heads
+    rows = transaction.rows(select(heads.c.node_id).where(heads.c.listing.contains(content_hash)))
+    listings = documents.listings(transaction, sorted(row.node_id for row in rows))
+    for node_id, listing in listings.items():
+        if scope in listing and listing[scope].content_hash == content_hash:
+            yield node_id
+
+
+def _active(transaction: Transaction, scope: str, content_hash: str) -> Iterator[str]:
+    """Of members that are not revoked."""
+    nodes, reports = schema.nodes, schema.node_status
+    joined = reports.join(nodes, nodes.c.node_id == reports.c.node_id)
+    members = select(reports.c.node_id, reports.c.body).select_from(joined).where(nodes.c.revoked_at.is_(None))
+    for row in transaction.rows(members.where(reports.c.body.contains(content_hash))):
+        active = (json.loads(row.body)["scopes"].get(scope) or {}).get("active")
+        if active is not None and active["content_hash"] == content_hash:
+            yield row.node_id
+
+
+_STANDINGS = {
+    Comparison.EQUAL: "same",
+    Comparison.NODE_BEHIND: "behind",
+    Comparison.NODE_AHEAD: "ahead",
+    Comparison.CONFLICT: "other_content",
+}

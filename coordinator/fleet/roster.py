@@ -1,0 +1,201 @@
+"""The members as an operator looks at them: what the catalog holds, what each reported last, and how that stands.
+
+page    many, in short, in byte order of their ids, by pages
+show    one, with its scopes, its clock and what it was like of late
+
+What a node says of itself is shown and believed nothing (rules S70).
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from coordinator.base import spans
+from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.settings import Settings
+from coordinator.base.spans import Slot, Span
+from coordinator.database import catalog, schema
+from coordinator.database.catalog import NodeEntry
+from coordinator.database.database import Database, Transaction
+from coordinator.declared.selection import Selection
+from coordinator.fleet import fleet
+from coordinator.fleet.fleet import FleetMember, Report
+from coordinator.reports.checkin import Pair
+from wire.certificate import BadCertificateError, Certificate
+
+MOST = 1_000  # in one answer
+_CHUNK = 500  # looked at in one statement
+_SLOTS_OF_SILENCE = 2
+
+
+@dataclass(frozen=True)
+class Listed(NodeEntry):
+    """A member in short. `state`: as it says itself, or `unseen`, `silent`, `revoked`; `why`: why it does not hold what
+    it should, or nothing. What it says of itself is null before its first report.
+    """
+
+    labels: Mapping[str, str]
+    certificate_expires_at: int | None
+    state: str
+    why: str
+    mode: str | None
+    head_grade: str | None
+    agent_version: str | None
+    reported_at: float | None
+
+
+@dataclass(frozen=True)
+class HeldScope:
+    """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why."""
+
+    scope: str
+    published: str | None
+    active: str | None
+    expires_at: str | None
+    refused: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Shown(Listed):
+    """A member in whole. `clock` as the node says it; `history`: the newest first."""
+
+    boot_id: str | None
+    head: str | None
+    degraded_since: str | None
+    interval_s: int | None
+    roots_confirmed: bool | None  # false: root keys of a first use that nobody has compared; None: it does not say
+    clock_synchronised: bool | None
+    clock_offset_s: float | None
+    scopes: tuple[HeldScope, ...]
+    history: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    nodes: tuple[Listed, ...]
+    next: str | None
+
+
+def page(
+    database: Database, which: Selection, *, now: float, settings: Settings, after: str = "", most: int = MOST
+) -> Page:
+    """`next`: the node to page on after."""
+    with database.read() as transaction:
+        ids = sorted(row[0] for row in transaction.rows(select(schema.nodes.c.node_id)))
+        found: list[Listed] = []
+        for start in range(bisect_right(ids, after), len(ids), _CHUNK):
+            found += _listed(transaction, ids[start : start + _CHUNK], which, now, settings)
+            if len(found) > most:
+                return Page(tuple(found[:most]), found[most - 1].node_id)
+    return Page(tuple(found), None)
+
+
+def show(database: Database, node_id: str, *, now: float, settings: Settings) -> Shown:
+    """`not_found` for a stranger."""
+    with database.read() as transaction:
+        found = list(_listed(transaction, [node_id], Selection(), now, settings))
+        if not found:
+            raise Refused(Code.NOT_FOUND, f"{node_id} is no member")
+        (member,) = fleet.members(transaction, [node_id])
+        status = transaction.row(select(schema.node_status).where(schema.node_status.c.node_id == node_id))
+        said = json.loads(status.body) if status is not None else {}
+        interval_s = said.get("interval_s") or settings.heartbeat_interval_s
+        history = _history(transaction, found[0], interval_s, now, settings)
+    head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
+    boot_id = status.boot_id if status is not None else None
+    return Shown(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_said(said, member))
+
+
+def _listed(
+    transaction: Transaction, ids: Sequence[str], which: Selection, now: float, settings: Settings
+) -> Iterator[Listed]:
+    entries = {each.node_id: each for each in catalog.entries(transaction, ids)}
+    reports = {each.node_id: each for each in fleet.reports(transaction, ids)}
+    members = {each.node_id: each for each in fleet.members(transaction, ids)}
+    taken = [node_id for node_id in sorted(entries) if _takes(which, members[node_id], reports, now, settings)]
+    ends = _ends(transaction, taken)
+    for node_id in taken:
+        report, member = reports.get(node_id), members[node_id]
+        late = None if member.revoked else fleet.straggler_of(member, report, now, settings)
+        yield Listed(
+            **vars(entries[node_id]),
+            labels=member.labels,
+            certificate_expires_at=ends.get(node_id),
+            state=fleet.state_of(member, report, now, settings),
+            why=late.reason if late else "",
+            mode=report.mode if report else None,
+            head_grade=report.head_grade if report else None,
+            agent_version=report.agent_version if report else None,
+            reported_at=report.reported_at if report else None,
+        )
+
+
+def _takes(
+    which: Selection, member: FleetMember, reports: Mapping[str, Report], now: float, settings: Settings
+) -> bool:
+    state = fleet.state_of(member, reports.get(member.node_id), now, settings)
+    return which.takes(member.site_id, member.labels, state)
+
+
+def _ends(transaction: Transaction, ids: Sequence[str]) -> dict[str, int]:
+    """Of the certificate that lasts longest: during a renewal there are two."""
+    table, found = schema.nodes, {}
+    columns = select(table.c.node_id, table.c.certificate, table.c.next_certificate)
+    for row in transaction.rows(columns.where(table.c.node_id.in_(ids))):
+        ends = [_end(bytes(der)) for der in (row.certificate, row.next_certificate) if der is not None]
+        if any(ends):
+            found[row.node_id] = max(ends)
+    return found
+
+
+def _end(der: bytes) -> int:
+    """0 for what is no certificate: an entry is shown whatever stands in it."""
+    try:
+        return int(Certificate.read(der).not_after)
+    except BadCertificateError:
+        return 0
+
+
+def _said(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
+    """Of the parts whose form heartbeat_form.py does not look into, only what is in form."""
+    clock, scopes = said.get("clock") or {}, said.get("scopes") or {}
+    synchronised, offset_s = clock.get("synchronised"), clock.get("offset_floor_s")
+    names = sorted(scopes.keys() | member.published.keys())
+    return {
+        "degraded_since": said.get("degraded_since"),
+        "interval_s": said.get("interval_s"),
+        "roots_confirmed": said.get("roots_confirmed"),
+        "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
+        "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
+        "scopes": tuple(_scope(name, scopes.get(name) or {}, member.published.get(name)) for name in names),
+    }
+
+
+def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> HeldScope:
+    active, refused = said.get("active") or {}, said.get("last_rejected") or {}
+    version, reason, end = refused.get("config_version"), refused.get("reason"), active.get("expires_at")
+    return HeldScope(
+        scope=name,
+        published=None if published is None else "{}.{}".format(*published),
+        active=f"{active['authority_epoch']}.{active['config_version']}" if active else None,
+        expires_at=bounded(end, 64) if isinstance(end, str) else None,
+        refused=version if isinstance(version, int) else None,
+        reason=bounded(reason, 64) if isinstance(reason, str) else "",
+    )
+
+
+def _history(
+    transaction: Transaction, entry: NodeEntry, interval_s: float, now: float, settings: Settings
+) -> tuple[Span, ...]:
+    """What lies outside the ring is of an earlier round."""
+    table, slot_s = schema.heartbeat_history, settings.heartbeat_history_slot_s
+    since = now - settings.heartbeat_history_slots * slot_s
+    rows = transaction.rows(select(table).where(table.c.node_id == entry.node_id, table.c.at > since))
+    slots = [Slot(row.at, row.state, row.mode, row.head_grade) for row in rows]
+    quiet_s = max(_SLOTS_OF_SILENCE * slot_s, fleet.SILENT_AFTER * interval_s)
+    return tuple(spans.spans(slots, slot_s=slot_s, quiet_s=quiet_s, known_from=entry.first_seen, now=now))

@@ -1,0 +1,1 @@
+"""Keys and certificates: where they lie, what they sign, and files that are swapped as a whole."""

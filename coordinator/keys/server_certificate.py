@@ -1,0 +1,119 @@
+"""A coordinator's own certificate, of the CA that `init` has made: the first one, a renewal, one for another name.
+
+The CA's key is needed for that alone, on no day between: it may lie elsewhere, and under a passphrase (threats D-61).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys import keystore
+from coordinator.keys.acting import as_owner_of
+from coordinator.keys.atomic_files import plain_file
+from wire.certificate import BadCertificateError, Certificate, KeyPair, issue_server, pem_chain_to_der, pem_to_der
+from wire.endpoint import BadEndpointError, Endpoint
+
+AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
+
+
+def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Path | None = None) -> KeyPair:
+    """The CA whose key lies there, opened; its certificate too, or `beside`. Refused where they do not."""
+    certificate, key = directory / AUTHORITY, directory / AUTHORITY_KEY
+    if beside is not None and not certificate.is_file():
+        certificate = beside / AUTHORITY
+    for path in (certificate, key):
+        if not path.is_file():
+            remedy = (
+                "name the directory where this cluster's CA is kept: --ca; another CA's certificate is renewed there"
+            )
+            raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
+    return KeyPair(certificate.read_bytes(), _opened(key, passphrase))
+
+
+def encrypted(key_pem: bytes, passphrase: bytes | None) -> bytes:
+    """As it is kept; as it is without a passphrase."""
+    if passphrase is None:
+        return key_pem
+    how = serialization.BestAvailableEncryption(passphrase)
+    private = serialization.load_pem_private_key(key_pem, None)
+    return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+
+
+def _opened(key: Path, passphrase: bytes | None) -> bytes:
+    if not keystore.is_encrypted(key):
+        return key.read_bytes()
+    if passphrase is None:
+        raise Refused(Code.BAD_KEY, f"{key} is encrypted", remedy="give its passphrase: --passphrase-file")
+    try:
+        private = serialization.load_pem_private_key(key.read_bytes(), passphrase)
+    except ValueError:
+        raise Refused(Code.BAD_KEY, f"{key} has another passphrase", remedy="give the right one") from None
+    plain = serialization.NoEncryption()
+    return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+
+def authorities(certificate: Path) -> tuple[Certificate, ...]:
+    """The CAs that lie with a coordinator's certificate: in its chain, and the cluster's own beside it."""
+    chain = pem_chain_to_der(certificate.read_bytes())[1:]
+    beside = certificate.parent / AUTHORITY
+    if beside.is_file():
+        chain += pem_chain_to_der(beside.read_bytes())
+    return tuple({each.fingerprint: each for each in map(Certificate.read, chain) if each.is_authority}.values())
+
+
+def issued(ca: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
+    """For these names and addresses, each once."""
+    for host in hosts:
+        _must_be_a_host(host)
+    try:
+        return issue_server(ca, list(dict.fromkeys(hosts)), now)
+    except ValueError as error:
+        remedy = "look at the CA's two files"
+        raise Refused(Code.BAD_KEY, f"no certificate can be issued: {error}", remedy=remedy) from None
+
+
+def host_of(url: str) -> str:
+    """Of https://host:port, as an operator wrote it."""
+    try:
+        return Endpoint.parse(url, configured=True).host
+    except BadEndpointError as error:
+        raise Refused(Code.BAD_REQUEST, str(error), remedy="give https://host:port") from error
+
+
+def renew(certificate: Path, key: Path, ca: KeyPair, hosts: Sequence[str], now: float) -> Certificate:
+    """Another certificate of a new key in both files, for the present names unless others are given.
+
+    The key goes first: interrupted between the two, a coordinator would refuse the pair, and this is run again.
+    """
+    names = hosts or _read(certificate.read_bytes()).names
+    pair = issued(ca, names, now)
+    _replace(key, pair.key_pem, 0o600)
+    _replace(certificate, pair.certificate_pem, 0o644)
+    return _read(pair.certificate_pem)
+
+
+def _must_be_a_host(host: str) -> None:
+    try:
+        Endpoint.parse(f"https://[{host}]" if ":" in host else f"https://{host}", configured=True)
+    except BadEndpointError as error:
+        remedy = "give names as in DNS, or addresses, without a port"
+        raise Refused(Code.BAD_REQUEST, f"the host {host!r}: {error}", remedy=remedy) from None
+
+
+def _read(pem: bytes) -> Certificate:
+    try:
+        return Certificate.read(pem_to_der(pem))
+    except BadCertificateError as error:
+        remedy = "give the names: --host"
+        raise Refused(Code.BAD_KEY, f"the present certificate: {error}", remedy=remedy) from None
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    beside = path.with_name(f".{path.name}.new")
+    with as_owner_of(path.parent):
+        beside.unlink(missing_ok=True)
+        plain_file(data, mode)(beside)
+        beside.replace(path)
+        keystore.sync_directory(path.parent)

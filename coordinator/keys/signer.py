@@ -1,0 +1,236 @@
+"""Signing: what `snapshot/verify.py` believes, made. The agent's process never holds this module.
+
+snapshot increment head recovery      a Document of that kind
+sign                                  any envelope over any content, as it is given
+trust_bundle_sections, key_record     the sections of a trust bundle
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coordinator.keys.signing_key import SigningKey
+from snapshot import canonical, container, manifest
+from snapshot.bundle import ACTIVE, CONFIG, ROOT
+from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
+from snapshot.manifest import Change, Entry, Recovery, Revocations, ScopeVersion
+from snapshot.signature import pae
+
+NO_HASH = "sha256:" + "0" * 64
+
+
+@dataclass(frozen=True)
+class Document:
+    """A signed document, ready to be sent."""
+
+    envelope: Envelope
+    envelope_bytes: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    manifest_bytes: bytes
+    sections: tuple[bytes, ...]
+
+    def chunks(self) -> Iterator[bytes]:
+        return container.encode(self.envelope_bytes, self.signatures, self.manifest_bytes, self.sections)
+
+    def to_bytes(self) -> bytes:
+        return b"".join(self.chunks())
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What an envelope says beside what follows from its content and its signers. Times are Unix seconds."""
+
+    snapshot_id: str
+    cluster_id: str
+    scope_type: str
+    config_version: int
+    authority_epoch: int
+    issued_at: int
+    refresh_after: int
+    expires_at: int
+    subject_node_id: str = SHARED
+    scope_ids: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    organization_ids: tuple[str, ...] = ()
+    valid_from: int | None = None  # issued_at where it is None
+    min_trust_bundle_version: int = 0
+
+    def envelope(self, kind: str) -> Envelope:
+        """Without content and signers, which `sign` fills in."""
+        return Envelope(
+            kind=kind,
+            snapshot_id=self.snapshot_id,
+            cluster_id=self.cluster_id,
+            subject_node_id=self.subject_node_id,
+            scope_type=self.scope_type,
+            scope_ids=tuple(sorted(self.scope_ids)),
+            roles=tuple(sorted(self.roles)),
+            organization_ids=tuple(sorted(self.organization_ids)),
+            config_version=self.config_version,
+            authority_epoch=self.authority_epoch,
+            issued_at=self.issued_at,
+            valid_from=self.issued_at if self.valid_from is None else self.valid_from,
+            refresh_after=self.refresh_after,
+            expires_at=self.expires_at,
+            min_trust_bundle_version=self.min_trust_bundle_version,
+            signer_key_id=NO_HASH,
+            signature_algorithm="",
+            cosigner_key_ids=(),
+            content_hash=NO_HASH,
+            content_length=0,
+        )
+
+
+@dataclass(frozen=True)
+class Base:
+    """The full state that an increment changes."""
+
+    config_version: int
+    sections: Mapping[str, Entry]
+
+
+def snapshot(claims: Claims, sections: Mapping[str, object], keys: Sequence[SigningKey]) -> Document:
+    """`sections` are JSON values by name, or their bytes."""
+    encoded = {name: section_bytes(value) for name, value in sections.items()}
+    entries = {name: entry_of(data) for name, data in encoded.items()}
+    content = manifest.state_bytes(entries)
+    return sign(claims.envelope(SNAPSHOT), content, _in_order(encoded), keys)
+
+
+def increment(
+    claims: Claims, base: Base, changes: Mapping[str, Change], brought: Mapping[str, bytes], keys: Sequence[SigningKey]
+) -> Document:
+    """`brought` are the bytes of each section set, and of each patch."""
+    after = manifest.state_after(base.sections, changes)
+    envelope = replace(
+        claims.envelope(INCREMENT),
+        base_config_version=base.config_version,
+        next_config_version=claims.config_version,
+        base_content_hash=content_hash(manifest.state_bytes(base.sections)),
+        next_content_hash=content_hash(manifest.state_bytes(after)),
+    )
+    content = canonical.dumps({name: _change_members(change) for name, change in changes.items()})
+    return sign(envelope, content, _in_order(brought), keys)
+
+
+def head(
+    claims: Claims,
+    scopes: Mapping[str, ScopeVersion],
+    keys: Sequence[SigningKey],
+    *,
+    poll_after_s: int = 15,
+    revocations: Revocations | None = None,
+) -> Document:
+    """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
+    content = canonical.dumps(
+        {
+            "generation": claims.config_version,
+            "poll_after_s": poll_after_s,
+            "revocations": _revocation_members(revocations or Revocations(), of_head=True),
+            "scopes": {scope: vars(version) for scope, version in scopes.items()},
+        }
+    )
+    return sign(replace(claims.envelope(HEAD), scope_type=HEAD), content, (), keys)
+
+
+def recovery(claims: Claims, allowed: Recovery, keys: Sequence[SigningKey]) -> Document:
+    return sign(claims.envelope(RECOVERY), canonical.dumps(vars(allowed)), (), keys)
+
+
+def sign(envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]) -> Document:
+    """The envelope completed by its content and its signers, the first key the primary one, and signed by all."""
+    complete = replace(
+        envelope,
+        signer_key_id=keys[0].key_id,
+        signature_algorithm=keys[0].algorithm,
+        cosigner_key_ids=tuple(sorted(key.key_id for key in keys[1:])),
+        content_hash=content_hash(content),
+        content_length=sum(map(len, sections)),
+    )
+    return signed_as_given(complete, content, sections, keys)
+
+
+def signed_as_given(
+    envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
+) -> Document:
+    """Signatures by all keys over the envelope as it stands."""
+    encoded = envelope.to_bytes()
+    message = pae(envelope.kind, encoded)
+    signatures = tuple((key.key_id, key.sign(message)) for key in keys)
+    return Document(envelope, encoded, signatures, content, tuple(sections))
+
+
+def trust_bundle_sections(
+    keys: Mapping[str, Mapping[str, object]],
+    *,
+    root_threshold: int,
+    config_threshold: int,
+    authority_epoch: int,
+    revocations: Revocations | None = None,
+) -> dict[str, object]:
+    """The four sections of format.md 8."""
+    return {
+        "keys": dict(keys),
+        "thresholds": {ROOT: root_threshold, CONFIG: config_threshold},
+        "authority": {"authority_epoch": authority_epoch},
+        "revocations": _revocation_members(revocations or Revocations(), of_head=False),
+    }
+
+
+def key_record(
+    key: SigningKey,
+    *,
+    purpose: str,
+    cluster_id: str,
+    not_before: int,
+    not_after: int,
+    status: str = ACTIVE,
+    scope_types: Sequence[str] | None = None,
+) -> dict[str, object]:
+    """One member of the section `keys`; without `scope_types` a config key may sign all that config keys sign."""
+    every = [scope for scope in (*SCOPE_TYPES, HEAD) if scope != "trust_bundle"]
+    return {
+        "algorithm": key.algorithm,
+        "public_key": base64.b64encode(key.public_key).decode(),
+        "purpose": purpose,
+        "cluster_id": cluster_id,
+        "scope_types": sorted(every if scope_types is None else scope_types) if purpose == CONFIG else [],
+        "not_before": format_time(not_before),
+        "not_after": format_time(not_after),
+        "status": status,
+    }
+
+
+def content_hash(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def entry_of(data: bytes) -> Entry:
+    return Entry(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def section_bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else canonical.dumps(value)
+
+
+def _in_order(sections: Mapping[str, bytes]) -> tuple[bytes, ...]:
+    """In manifest order: names are ASCII, so by code point."""
+    return tuple(sections[name] for name in sorted(sections))
+
+
+def _change_members(change: Change) -> dict[str, object]:
+    if change.brought is None or change.result is None:
+        return {"op": "remove"}
+    members: dict[str, object] = {"op": change.op, **vars(change.brought)}
+    if change.op == "patch":
+        members |= {"result_sha256": change.result.sha256, "result_size": change.result.size}
+    return members
+
+
+def _revocation_members(revocations: Revocations, *, of_head: bool) -> dict[str, object]:
+    members = {name: sorted(v) if isinstance(v, frozenset) else v for name, v in vars(revocations).items()}
+    if not of_head:
+        members = {name: value for name, value in members.items() if name not in ("version", "key_ids")}
+    return members

@@ -1,0 +1,231 @@
+"""Join tokens: JWTs that only this project's coordinators read (rules K16, K25, K26; threats D-34, D-35, D-52).
+
+A token is good for one node at one site of one cluster, once, until it expires; one with a count for as many nodes,
+each bound to its certificate by its use. The signature says who issued it; the record of its `jti` says how often it
+was used, whom it lets in, and whether it was revoked, on every replica at once. Count and ids stand in the record and
+not in the token: an operator takes them back without finding the disks that it lies on.
+
+It also names the root keys that sign the first trust bundle, and how many of them must: the node, which has the token
+from an operator and not from whoever answers its join, pins them (threats D-19).
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
+
+from coordinator.base import requests
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.requests import Member
+from snapshot import canonical
+from snapshot.identifiers import is_hash, is_id, is_integer
+
+MAX_BYTES = 8 << 10
+MOST_USES = 10_000
+TYPE = "holdfast-join+jwt"
+
+_JTI = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HEADER = {
+    "alg": Member(lambda value: value == "EdDSA"),
+    "typ": Member(lambda value: value == TYPE),
+    "kid": Member(is_hash),
+}
+_CLAIMS = {
+    "aud": Member(lambda value: isinstance(value, str)),
+    "cluster": Member(is_id),
+    "site": Member(is_id),
+    "node_id": Member(is_id, required=False),
+    "jti": Member(lambda value: isinstance(value, str) and bool(_JTI.fullmatch(value))),
+    "nbf": Member(is_integer),
+    "exp": Member(is_integer),
+    "root_key_ids": Member(lambda value: isinstance(value, list) and all(map(is_hash, value)), required=False),
+    "root_threshold": Member(is_integer, required=False),
+}
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The root keys of the first trust bundle, and how many of them must have signed it."""
+
+    root_key_ids: tuple[str, ...]
+    threshold: int
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a token says, its signature verified. Times are Unix seconds."""
+
+    cluster_id: str
+    site_id: str
+    jti: str
+    not_before: int
+    expires_at: int
+    node_id: str | None = None
+    pins: Pins | None = None
+
+    def payload(self) -> dict[str, object]:
+        claims: dict[str, object] = {
+            "aud": f"{self.cluster_id}/{self.site_id}",
+            "cluster": self.cluster_id,
+            "site": self.site_id,
+            "jti": self.jti,
+            "nbf": self.not_before,
+            "exp": self.expires_at,
+        }
+        if self.node_id is not None:
+            claims["node_id"] = self.node_id
+        if self.pins is not None:
+            claims |= {"root_key_ids": list(self.pins.root_key_ids), "root_threshold": self.pins.threshold}
+        return claims
+
+
+@dataclass(frozen=True)
+class Several:
+    """For how many nodes a token is, and which ids it lets in beside the allowlist, as `gw-*`."""
+
+    uses: int = 1
+    nodes: str | None = None
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """What the database knows of an issued token."""
+
+    jti: str
+    revoked: bool = False
+    used_certificate_sha256: str | None = None
+    used_by: str | None = None
+    uses: int = 1
+    used: int = 0
+    nodes: str | None = None
+    used_here: bool = False  # by the very node and certificate that bring it again
+
+    def lets_in(self, node_id: str) -> bool:
+        """Whether it stands for an entry of the allowlist: an operator has made it for ids of this kind (rules J17)."""
+        return self.nodes is not None and node_id.startswith(self.nodes.removesuffix("*"))
+
+
+def new_claims(
+    cluster_id: str,
+    site_id: str,
+    *,
+    now: float,
+    lifetime_s: int,
+    node_id: str | None = None,
+    pins: Pins | None = None,
+) -> Claims:
+    start = int(now)
+    return Claims(cluster_id, site_id, secrets.token_hex(16), start, start + lifetime_s, node_id, pins)
+
+
+def issue(claims: Claims, key: Ed25519PrivateKey) -> str:
+    """The token's text. It is shown once and kept nowhere."""
+    headers = {"typ": TYPE, "kid": key_id(key.public_key())}
+    return jwt.api_jws.PyJWS().encode(canonical.dumps(claims.payload()), key, algorithm="EdDSA", headers=headers)
+
+
+def is_pattern(text: str) -> bool:
+    """`<beginning of ids>*`, as `gw-*`; never every id."""
+    return text.endswith("*") and len(text) > 1 and is_id(f"{text[:-1]}0")
+
+
+def key_id(key: Ed25519PublicKey) -> str:
+    return key_id_of(spki(key))
+
+
+def key_id_of(public_key: bytes) -> str:
+    """Of the key's SubjectPublicKeyInfo, DER."""
+    return "sha256:" + hashlib.sha256(public_key).hexdigest()
+
+
+def spki(key: Ed25519PublicKey) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def read(token: str, keys: Mapping[str, bytes], cluster_id: str) -> Claims:
+    """The claims of a token signed by one of `keys` (key id to SPKI DER) for this cluster; else `bad_token`.
+
+    Its times and its record are not looked at: `judge` does that.
+    """
+    if len(token) > MAX_BYTES or not token.isascii() or token.count(".") != 2:
+        raise Refused(Code.BAD_TOKEN, "not a token of ours by its form")
+    header_text, payload_text, _ = token.split(".")
+    header = requests.parse(_base64url(header_text), MAX_BYTES, Code.BAD_TOKEN)
+    requests.closed(header, _HEADER, Code.BAD_TOKEN)  # so `crit`, `jku`, `jwk` and `x5u` are unknown members
+    _verify_signature(token, keys.get(str(header["kid"])))
+    payload = requests.parse(_base64url(payload_text), MAX_BYTES, Code.BAD_TOKEN)
+    requests.closed(payload, _CLAIMS, Code.BAD_TOKEN)
+    claims = _claims(payload)
+    if claims.payload() != payload or claims.cluster_id != cluster_id:
+        raise Refused(Code.BAD_TOKEN, "the token is for another audience")
+    return claims
+
+
+def judge(claims: Claims, record: TokenRecord | None, *, node_id: str, certificate_sha256: str, now: float) -> None:
+    """Whether this node may use the token now, in the order of rules K26; a retry with its certificate may."""
+    if record is None:
+        raise Refused(Code.BAD_TOKEN, "no record of this token: it was not issued from this database")
+    if record.revoked:
+        raise Refused(Code.TOKEN_REVOKED, f"token {claims.jti} was revoked")
+    if now >= claims.expires_at:
+        raise Refused(Code.TOKEN_EXPIRED, f"token {claims.jti} expired at {claims.expires_at}")
+    if now < claims.not_before:
+        raise Refused(Code.BAD_TOKEN, f"token {claims.jti} is not valid before {claims.not_before}")
+    if claims.node_id is not None and claims.node_id != node_id:
+        raise Refused(Code.BAD_TOKEN, f"token {claims.jti} is bound to node {claims.node_id}")
+    if record.uses > 1:
+        if not record.used_here and record.used >= record.uses:
+            raise Refused(Code.TOKEN_USED, f"token {claims.jti} was used by {record.used} nodes, and is for no more")
+        return
+    used_with = record.used_certificate_sha256
+    if used_with is not None and (used_with, record.used_by) != (certificate_sha256, node_id):
+        raise Refused(Code.TOKEN_USED, f"token {claims.jti} was used by {record.used_by}")
+
+
+def jti_of(token: str) -> str | None:
+    """The `jti` that a token claims, unverified: good for looking up its record and for nothing else."""
+    if len(token) > MAX_BYTES or not token.isascii() or token.count(".") != 2:
+        return None
+    try:
+        jti = requests.parse(_base64url(token.split(".")[1]), MAX_BYTES).get("jti")
+    except Refused:
+        return None
+    return jti if isinstance(jti, str) and _JTI.fullmatch(jti) else None
+
+
+def _verify_signature(token: str, public_key: bytes | None) -> None:
+    if public_key is None:
+        raise Refused(Code.BAD_TOKEN, "signed by a key that is none of the coordinators'")
+    try:
+        # A key of another type than Ed25519 is an InvalidKeyError of the one algorithm that is allowed.
+        jwt.api_jws.PyJWS().decode(token, load_der_public_key(public_key), algorithms=["EdDSA"])  # type: ignore[arg-type]
+    except (jwt.PyJWTError, ValueError) as error:
+        raise Refused(Code.BAD_TOKEN, "the signature does not verify") from error
+
+
+def _claims(payload: Mapping[str, object]) -> Claims:
+    node_id, named = payload.get("node_id"), payload.get("root_key_ids")
+    pins = Pins(tuple(map(str, named)), int(str(payload.get("root_threshold", 0)))) if isinstance(named, list) else None
+    return Claims(
+        cluster_id=str(payload["cluster"]),
+        site_id=str(payload["site"]),
+        jti=str(payload["jti"]),
+        not_before=int(str(payload["nbf"])),
+        expires_at=int(str(payload["exp"])),
+        node_id=None if node_id is None else str(node_id),
+        pins=pins,
+    )
+
+
+def _base64url(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(Code.BAD_TOKEN, "not base64url") from error

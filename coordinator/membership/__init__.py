@@ -1,0 +1,1 @@
+"""Who belongs to the cluster: join, revocation, operators, replicas, pinned certificates."""

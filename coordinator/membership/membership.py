@@ -1,0 +1,251 @@
+"""Joining, and what a member's certificate is from then on: acts of the decisions in join.py (rules J, K).
+
+Each operation is one transaction. A refusal leaves catalog, tokens and history as they were (rules J11); it spends the
+nonce and stands in the audit log, with the details that the peer is not told (rules X20, H-000-4).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, case, insert, select, update
+from sqlalchemy.engine import Row
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import catalog, cluster_state, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.database.member import Member
+from coordinator.declared.kinds import Node
+from coordinator.keys import nonces
+from coordinator.keys.tokens import TokenRecord, jti_of
+from coordinator.membership import operators
+from coordinator.membership.join import Allowed, Decision, JoinState, decide
+from coordinator.membership.proof import JoinRequest, Verifier
+from coordinator.reports import heartbeats
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The answer to a join, made from the state after it (rules J9); the documents are added by who signs them."""
+
+    outcome: str  # "admitted" | "already_member"
+    member: Member
+    generation: int
+    touched: frozenset[str]  # nodes whose heads have to be issued again
+
+
+def new_nonce(database: Database, *, now: float, lifetime_s: int) -> str:
+    """The nonce of `GET /v1/join/nonce`. Nothing is written."""
+    with database.read() as transaction:
+        return nonces.issue(cluster_state.standing(transaction).nonce_key, now, lifetime_s)
+
+
+def verifier(database: Database) -> Verifier:
+    """What `JoinRequest.authenticated` holds a proof against."""
+    with database.read() as transaction:
+        key = cluster_state.standing(transaction).nonce_key
+        return Verifier(key, cluster_state.server_certificates(transaction))
+
+
+def join(database: Database, request: JoinRequest, *, now: float) -> Grant:
+    """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way."""
+    with database.change(actor=f"node:{request.node_id}", now=now) as transaction:
+        cluster_state.sound(transaction)  # a coordinator without a state, or that was put back, admits nobody
+        try:
+            _spend_nonce(transaction, request)
+            return _apply(transaction, request, decide(request, _state(transaction, request), now))
+        except Refused as refused:
+            refusal = refused
+            _audit_refusal(transaction, request.node_id, refused)
+    raise refusal
+
+
+def turn_away_stranger(database: Database, request: JoinRequest, *, now: float) -> None:
+    """Refused, and nothing is written, not even the nonce: who shows neither a token of ours nor a pinned certificate.
+
+    Whoever is not refused here is decided upon again, in the transaction of `join`.
+    """
+    if request.connection_certificate is not None:
+        return
+    with database.read() as transaction:
+        state = _state(transaction, request)
+        if state.token is None:
+            decide(request, state, now)
+
+
+def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> bool:
+    """A member has used its new certificate: from now on it is the only one. False when there was nothing to do."""
+    with database.read() as transaction:
+        if _waiting(transaction, certificate_sha256) is None:
+            return False
+    with database.change(actor="coordinator", now=now) as transaction:
+        row = _waiting(transaction, certificate_sha256)
+        if row is None:
+            transaction.audit("certificate.confirm", certificate_sha256, outcome="nothing")
+            return False
+        before = catalog.load(transaction)
+        new = {"certificate": row.next_certificate, "certificate_sha256": row.next_certificate_sha256}
+        _set(transaction, row.node_id, {**new, "next_certificate": None, "next_certificate_sha256": None})
+        pins = ({"certificate": row.certificate_sha256}, {"certificate": certificate_sha256})
+        transaction.audit("certificate.confirm", row.node_id, *pins)
+        catalog.changed(transaction, before, catalog.with_member(transaction, before, row.node_id))
+        return True
+
+
+def _waiting(transaction: Transaction, certificate_sha256: str) -> Row[Any] | None:
+    table = schema.nodes
+    return transaction.row(select(table).where(table.c.next_certificate_sha256 == certificate_sha256))
+
+
+def _state(transaction: Transaction, request: JoinRequest) -> JoinState:
+    """All that the decision reads, in the transaction that applies it."""
+    presented = request.certificate.sha256
+    owner = catalog.member_by_pin(transaction, presented)
+    tombstones, retired = schema.tombstones, schema.retired_certificates
+    tombstone = transaction.row(select(tombstones.c.code).where(tombstones.c.node_id == request.node_id))
+    gone = transaction.row(select(retired.c.code).where(retired.c.certificate_sha256 == presented))
+    return JoinState(
+        cluster_id=cluster_state.standing(transaction).cluster_id,
+        token_keys=cluster_state.token_keys(transaction),
+        own_certificates=cluster_state.server_certificates(transaction) | operators.fingerprints(transaction),
+        sites=cluster_state.site_ids(transaction),
+        member=catalog.member(transaction, request.node_id),
+        certificate_owner=None if owner is None else owner.node_id,
+        tombstone=None if tombstone is None else tombstone.code,
+        retired=None if gone is None else gone.code,
+        allowed=_allowed(transaction, request.node_id),
+        declared=_declared(transaction, request.node_id),
+        token=_token(transaction, request),
+    )
+
+
+def _allowed(transaction: Transaction, node_id: str) -> Allowed | None:
+    table = schema.allowlist
+    row = transaction.row(select(table).where(table.c.node_id == node_id))
+    return None if row is None else Allowed(row.kind, row.site_id, row.certificate_sha256)
+
+
+def _declared(transaction: Transaction, node_id: str) -> Allowed | None:
+    found = catalog.load(transaction).resources.get((Node.KIND, node_id))
+    return Allowed(found.kind, found.site) if isinstance(found, Node) else None
+
+
+def _token(transaction: Transaction, request: JoinRequest) -> TokenRecord | None:
+    """The record that an unverified token names; the decision verifies before it believes it."""
+    jti = None if request.token is None else jti_of(request.token)
+    table = schema.tokens
+    row = None if jti is None else transaction.row(select(table).where(table.c.jti == jti))
+    if row is None:
+        return None
+    return TokenRecord(
+        row.jti,
+        row.revoked_at is not None,
+        row.used_certificate_sha256,
+        row.used_by,
+        row.uses,
+        row.used,
+        row.nodes,
+        used_here=row.uses > 1 and transaction.row(_uses(row.jti, request)) is not None,
+    )
+
+
+def _uses(jti: str, request: JoinRequest) -> Select[tuple[str]]:
+    table = schema.token_uses
+    here = (table.c.node_id == request.node_id) & (table.c.certificate_sha256 == request.certificate.sha256)
+    return select(table.c.jti).where(table.c.jti == jti, here)
+
+
+def _spend_nonce(transaction: Transaction, request: JoinRequest) -> None:
+    table = schema.used_nonces
+    if transaction.row(select(table.c.nonce).where(table.c.nonce == request.nonce)) is not None:
+        raise Refused(Code.BAD_PROOF, "the nonce was used before", remedy="ask for a new one")
+    transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
+
+
+def _apply(transaction: Transaction, request: JoinRequest, decision: Decision) -> Grant:
+    before = catalog.load(transaction)
+    if decision.consume is not None:
+        _consume(transaction, decision.consume, request)
+    if decision.pin == "first":
+        _insert(transaction, request, decision)
+    else:
+        _update(transaction, request, decision)
+    after = catalog.with_member(transaction, before, request.node_id)
+    touched = frozenset[str]()
+    if before.members.get(request.node_id) != after.members.get(request.node_id):
+        touched = frozenset(node_id for node_id, _ in catalog.changed(transaction, before, after))
+    by = {} if decision.consume is None else {"token": decision.consume}
+    transaction.audit("join", request.node_id, None, {**_described(request), **by, "pin": decision.pin})
+    joined, generation = catalog.entered(transaction, request.node_id)
+    return Grant(decision.outcome, joined, generation, touched)
+
+
+def _consume(transaction: Transaction, jti: str, request: JoinRequest) -> None:
+    """The statement itself counts: whatever was read before, a token is never used more often than it may be."""
+    table = schema.tokens
+    if transaction.row(_uses(jti, request)) is not None:
+        return  # a retry: counted already
+    use = {"used_at": transaction.now, "used_by": request.node_id}
+    pin = {"used_certificate_sha256": request.certificate.sha256}
+    left = (table.c.uses == 1) | (table.c.used < table.c.uses)
+    count = case((table.c.uses == 1, 1), else_=table.c.used + 1)
+    if not transaction.run(update(table).where(table.c.jti == jti, left).values(used=count, **use, **pin)):
+        raise Refused(Code.TOKEN_USED, f"token {jti} is for no more nodes")
+    several = select(table.c.jti).where(table.c.jti == jti, table.c.uses > 1)
+    if transaction.row(several) is not None:
+        named = {"jti": jti, "node_id": request.node_id, "certificate_sha256": request.certificate.sha256}
+        transaction.run(insert(schema.token_uses).values(**named, at=transaction.now))
+
+
+def _insert(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:
+    """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold; what it
+    reported before, also while its membership was ending, is not held against it.
+    """
+    heartbeats.forget(transaction, request.node_id)
+    heads = schema.heads
+    held = transaction.number(select(heads.c.generation).where(heads.c.node_id == request.node_id))
+    transaction.run(
+        insert(schema.nodes).values(
+            node_id=request.node_id,
+            kind=decision.kind,
+            site_id=decision.site_id,
+            certificate=request.certificate.der,
+            certificate_sha256=request.certificate.sha256,
+            direct_url=request.direct_url,
+            incarnation=request.incarnation,
+            first_seen=transaction.now,
+            generation=held,
+        )
+    )
+
+
+def _update(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:
+    """What a member says anew of itself; its kind, site and `first_seen` stay (rules J29, K18)."""
+    values: dict[str, object] = {"incarnation": request.incarnation, "direct_url": request.direct_url}
+    der, sha256 = request.certificate.der, request.certificate.sha256
+    if decision.pin == "next":
+        values |= {"next_certificate": der, "next_certificate_sha256": sha256}
+    elif decision.pin == "replace":
+        if _is_another_store(transaction, request):
+            heartbeats.forget(transaction, request.node_id)
+        values |= {"certificate": der, "certificate_sha256": sha256}
+        values |= {"next_certificate": None, "next_certificate_sha256": None}
+    _set(transaction, request.node_id, values)
+
+
+def _is_another_store(transaction: Transaction, request: JoinRequest) -> bool:
+    """The same store under another key keeps its marks: an old copy of it would be noticed by them (rules K41)."""
+    table = schema.nodes
+    here = select(table.c.node_id).where(table.c.node_id == request.node_id, table.c.incarnation == request.incarnation)
+    return transaction.row(here) is None
+
+
+def _set(transaction: Transaction, node_id: str, values: dict[str, object]) -> None:
+    transaction.run(update(schema.nodes).where(schema.nodes.c.node_id == node_id).values(**values))
+
+
+def _described(request: JoinRequest) -> dict[str, object]:
+    return {"kind": request.kind, "certificate": request.certificate.sha256, "incarnation": request.incarnation}
+
+
+def _audit_refusal(transaction: Transaction, subject: str, refusal: Refused) -> None:
+    transaction.audit("join", subject, None, {"detail": refusal.detail}, outcome=refusal.code.value)

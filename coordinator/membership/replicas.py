@@ -1,0 +1,122 @@
+"""The coordinators of a cluster over one database, each with a certificate and a token key of its own (rules K26, K34).
+
+A join is bound to a certificate of one of them, and a token is signed by the key of one. Their entries follow their
+files: what was exchanged there counts from the start, or the reload, of the coordinator that has it.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state, schema
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database, Transaction
+from coordinator.keys.tokens import key_id_of
+
+ADD = "holdfastctl coordinators add"
+REMOVE = "holdfastctl coordinators remove"
+
+_TABLE = schema.coordinators
+
+
+@dataclass(frozen=True)
+class Replica:
+    """`added_at`: Unix seconds. The id of a token key is the `sha256:` of its public half (DER)."""
+
+    coordinator_id: str
+    url: str
+    certificate_sha256: str
+    token_key_id: str
+    added_at: float
+
+
+def listed(database: Database) -> list[Replica]:
+    """All of them, in the order in which they were added."""
+    with database.read() as transaction:
+        return _listed(transaction)
+
+
+def add(database: Database, founding: Founding, *, actor: str, now: float) -> None:
+    """Another one. Refused where its id or its token key is one's already: neither is taken over in silence."""
+    cluster_state.check(founding)
+    with database.change(actor=actor, now=now) as transaction:
+        _must_be_new(transaction, founding)
+        cluster_state.enter(transaction, founding)
+        transaction.audit("coordinator.add", founding.coordinator_id, None, {"url": founding.url})
+
+
+def check_new(database: Database, founding: Founding) -> None:
+    """Whether `add` would take it, before anything is made for it."""
+    cluster_state.check(founding)
+    with database.read() as transaction:
+        _must_be_new(transaction, founding)
+
+
+def follow(
+    database: Database, coordinator_id: str, certificate_sha256: str, token_public_key: bytes, *, actor: str, now: float
+) -> bool:
+    """Bring the entry of a coordinator to what its files are; whether anything was to be changed.
+
+    `not_found` where the cluster has none of this id, `in_use` where the token key is another one's.
+    """
+    has = {"certificate_sha256": certificate_sha256, "token_key_id": key_id_of(token_public_key)}
+    with database.read() as transaction:
+        if _of(_own(transaction, coordinator_id)) == has:
+            return False
+    with database.change(actor=actor, now=now) as transaction:
+        before = _of(_own(transaction, coordinator_id))
+        _must_be_its_own(transaction, coordinator_id, token_public_key)
+        entry = update(_TABLE).where(_TABLE.c.coordinator_id == coordinator_id)
+        transaction.run(entry.values(**has, token_public_key=token_public_key))
+        transaction.audit("coordinator.follow", coordinator_id, before, has)
+    return True
+
+
+def remove(database: Database, coordinator_id: str, *, answering: str, actor: str, now: float) -> None:
+    """One that is gone: its tokens count no more. Not the one that answers, so that one is always left."""
+    with database.change(actor=actor, now=now) as transaction:
+        own = _own(transaction, coordinator_id)
+        if coordinator_id == answering:
+            raise Refused(Code.IN_USE, f"{coordinator_id} is the one that answers", remedy="ask one that stays")
+        transaction.run(_TABLE.delete().where(_TABLE.c.coordinator_id == coordinator_id))
+        transaction.audit("coordinator.remove", coordinator_id, {"url": own.url, **_of(own)}, None)
+
+
+def _must_be_new(transaction: Transaction, founding: Founding) -> None:
+    if cluster_state.standing(transaction).cluster_id != founding.cluster_id:
+        raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
+    name = founding.coordinator_id
+    if any(each.coordinator_id == name for each in _listed(transaction)):
+        remedy = f"choose another id, or, if that one is gone, first: {REMOVE} {name}"
+        raise Refused(Code.CONFLICT, f"{name} is a coordinator of this cluster already", remedy=remedy)
+    _must_be_its_own(transaction, name, founding.token_public_key)
+
+
+def _own(transaction: Transaction, coordinator_id: str) -> Replica:
+    cluster_state.standing(transaction)
+    every = {each.coordinator_id: each for each in _listed(transaction)}
+    if coordinator_id not in every:
+        known = ", ".join(every)
+        remedy = f"this cluster has {known}; a further one begins with `{ADD}`"
+        raise Refused(Code.NOT_FOUND, f"{coordinator_id} is no coordinator of this cluster", remedy=remedy)
+    return every[coordinator_id]
+
+
+def _of(replica: Replica) -> dict[str, str]:
+    return {"certificate_sha256": replica.certificate_sha256, "token_key_id": replica.token_key_id}
+
+
+def _must_be_its_own(transaction: Transaction, coordinator_id: str, token_public_key: bytes) -> None:
+    token_key_id = key_id_of(token_public_key)
+    others = {each.token_key_id: each.coordinator_id for each in _listed(transaction)}
+    if (holder := others.get(token_key_id, coordinator_id)) != coordinator_id:
+        remedy = f"each coordinator has a token key of its own, which `{ADD}` makes; copy it to none"
+        raise Refused(Code.IN_USE, f"the token key of {coordinator_id} is that of {holder}", remedy=remedy)
+
+
+def _listed(transaction: Transaction) -> list[Replica]:
+    rows = transaction.rows(select(_TABLE).order_by(_TABLE.c.added_at, _TABLE.c.coordinator_id))
+    return [
+        Replica(row.coordinator_id, row.url, row.certificate_sha256, row.token_key_id, row.added_at) for row in rows
+    ]

@@ -1,0 +1,1 @@
+"""From the declared state to signed documents in nodes' heads."""

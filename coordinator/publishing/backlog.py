@@ -1,0 +1,97 @@
+"""Which scopes of which nodes have to be compiled again, and a batch of them compiled (rules K21, S69).
+
+After a start nothing is known, so each node is compiled whole, once. From then on a change of the declared state adds
+what affected.py names, and a node whose publication went out is struck off. Losing this costs work, never correctness.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.base.settings import Settings
+from coordinator.database import catalog
+from coordinator.database.database import Database
+from coordinator.declared import views
+from coordinator.declared.affected import affected
+from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.model import Model
+from coordinator.keys.signing_key import SigningKey
+from coordinator.publishing import heads, published_state
+from coordinator.publishing.publication import Draft, draft
+from coordinator.publishing.published_state import Situation
+from coordinator.publishing.signing_context import Issue, Unpublishable
+from snapshot.identifiers import Scope
+
+
+@dataclass
+class Backlog:
+    """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start."""
+
+    followed: Model | None = None
+    known: set[str] = field(default_factory=set)
+    changed: dict[str, set[Scope]] = field(default_factory=dict)
+
+    def follow(self, model: Model) -> None:
+        if self.followed is not None and model is not self.followed:
+            for node_id, scope in affected(self.followed, model):
+                self.changed.setdefault(node_id, set()).add(scope)
+        self.followed = model
+
+    def scopes(self, model: Model, node_id: str) -> dict[Scope, bool]:
+        """What the node may hold; True for what is to be compiled again."""
+        subject = model.subjects.get(node_id)
+        held = () if subject is None else views.scopes(model, subject)
+        changed = self.changed.get(node_id, set())
+        return {each: node_id not in self.known or each in changed for each in held}
+
+    def done(self, node_id: str) -> None:
+        self.known.add(node_id)
+        self.changed.pop(node_id, None)
+
+    def failed(self, node_id: str) -> None:
+        """Whole again, next time."""
+        self.known.discard(node_id)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`unsigned`: by node, why not even a head could be made."""
+
+    drafts: tuple[Draft, ...]
+    unsigned: Mapping[str, Unpublishable]
+
+
+def due(database: Database, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
+    """heads.due"""
+    with database.read() as transaction:
+        return heads.due(transaction, now, round_s=round_s, most=most)
+
+
+def prepare(
+    database: Database,
+    backlog: Backlog,
+    keys: Sequence[SigningKey],
+    settings: Settings,
+    node_ids: Sequence[str],
+    now: float,
+) -> Batch:
+    """The next publication of each of these nodes, from one consistent reading. Nothing is written."""
+    drafts, unsigned = [], {}
+    with database.read() as transaction:
+        model = catalog.load(transaction)
+        backlog.follow(model)
+        issue = published_state.read_issue(transaction, keys, settings, now)
+        for node_id, each in published_state.read_situations(transaction, node_ids).items():
+            try:
+                drafts.append(_draft(issue, model, backlog, each))
+            except Unpublishable as fault:
+                unsigned[node_id] = fault
+    return Batch(tuple(drafts), unsigned)
+
+
+def _draft(issue: Issue, model: Model, backlog: Backlog, each: Situation) -> Draft:
+    subject = model.subjects.get(each.node_id)
+    return draft(issue, each, subject, backlog.scopes(model, each.node_id), _compiling(model, each.node_id))
+
+
+def _compiling(model: Model, node_id: str) -> Callable[[Scope], Content]:
+    return lambda scope: compile_scope(model, node_id, scope)

@@ -1,0 +1,143 @@
+"""Applying declared resources as a whole, in one transaction (protocol 2; rules S69, K21, H38).
+
+apply(database, texts, ...)           `holdfastctl apply -f DIR`: the plan, carried out
+carry_out(database, proposal, ...)    the same of what was worked out already (proposals.py)
+with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from coordinator.database import catalog, cluster_state, schema, sites
+from coordinator.database.database import Database, Transaction
+from coordinator.declared import resources
+from coordinator.declared.affected import Touched
+from coordinator.declared.fields import Fault
+from coordinator.declared.kinds import Exemption, Node, Service
+from coordinator.declared.model import Key, Model
+from coordinator.declared.plans import Change
+from coordinator.declared.resources import Declared, InvalidResources
+from coordinator.publishing import endpoints, proposals
+from coordinator.publishing.proposals import Proposal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an apply does: its changes, what stays, and the scopes that have to be compiled again."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    touched: frozenset[Touched]
+    based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
+    after: Model  # the state that it makes
+
+    def lines(self) -> list[str]:
+        nodes = len({node_id for node_id, _ in self.touched})
+        made = [line for change in self.changes for line in change.lines()]
+        return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
+
+
+def apply(
+    database: Database,
+    texts: Mapping[str, str],
+    *,
+    actor: str,
+    now: float,
+    prune: bool = False,
+    drop_endpoints: bool = False,
+    dry_run: bool = False,
+    based_on: str | None = None,
+) -> Plan:
+    """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
+    proposal = proposals.propose(database, resources.read(texts), prune=prune, based_on=based_on)
+    how = {"drop_endpoints": drop_endpoints, "dry_run": dry_run}
+    return carry_out(database, proposal, actor=actor, now=now, based_on=based_on, **how)
+
+
+def carry_out(
+    database: Database,
+    proposal: Proposal,
+    *,
+    actor: str,
+    now: float,
+    drop_endpoints: bool = False,
+    dry_run: bool = False,
+    based_on: str | None = None,
+) -> Plan:
+    """Apply what is proposed, as a whole.
+
+    InvalidResources where the catalog says otherwise; `concurrent_update` when the state is no longer the one that
+    `based_on` names (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that
+    would go, unless `drop_endpoints` (rules L15).
+    """
+    enter = database.rehearse if dry_run else database.change
+    with enter(actor=actor, now=now) as transaction:
+        proposal = _current(transaction, proposal, based_on)
+        return _made(transaction, proposal, drop_endpoints=drop_endpoints)
+
+
+def _current(transaction: Transaction, proposal: Proposal, based_on: str | None) -> Proposal:
+    """The proposal, or where the state has moved on meanwhile another one: this is the state it will be made to."""
+    state_id = cluster_state.standing(transaction).state_id
+    proposals.check_base(based_on, state_id)
+    if state_id == proposal.state_id:
+        return proposal
+    before = catalog.load(transaction)
+    return proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
+
+
+def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> Plan:
+    before, made = proposal.before, proposal.changes
+    _check_catalog(transaction, proposal.declared)
+    if left := list(sites.problems(transaction, made)):
+        raise InvalidResources(left)
+    if not drop_endpoints:
+        endpoints.check(transaction, before.cluster, proposal.after.cluster)
+    sites.follow(transaction, made)
+    _write(transaction, proposal)
+    if made:
+        catalog.changed(transaction, before, proposal.after)
+    flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
+    transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
+    return Plan(made, proposal.unchanged, proposal.touched, proposal.state_id, proposal.after)
+
+
+def _write(transaction: Transaction, proposal: Proposal) -> None:
+    table, made = schema.resources, proposal.changes
+    this = delete(table).where(table.c.kind == bindparam("of_kind"), table.c.id == bindparam("of_id"))
+    keys = [change.key for change in made if change.before is not None]
+    transaction.run(this, [{"of_kind": kind, "of_id": id_} for kind, id_ in keys])
+    revision = cluster_state.standing(transaction).revision + 1
+    bodies = proposal.bodies.items()
+    rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
+    transaction.run(insert(table), rows)
+    transaction.audit_all([(f"resource.{each.verb}", " ".join(each.key), *each.specs()) for each in made])
+    transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(each)) for key, each in _exempt(made)])
+
+
+def _exempt(made: Iterable[Change]) -> Iterator[tuple[Key, Exemption]]:
+    """Each value of what is written now that looks like a secret and is said to be none."""
+    for change in made:
+        if isinstance(change.after, Service):
+            yield from ((change.key, each) for each in change.after.exempt)
+
+
+def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:
+    """What is declared of a node may not contradict what it is, or is allowed as (rules H-000-1)."""
+    problems = []
+    for table, what in ((schema.nodes, "a member"), (schema.allowlist, "on the allowlist")):
+        for row in transaction.rows(select(table.c.node_id, table.c.kind, table.c.site_id)):
+            each = declared.get((Node.KIND, row.node_id))
+            if each is None or not isinstance(each.resource, Node):
+                continue
+            for field, given, there in (
+                ("kind", each.resource.kind, row.kind),
+                ("site", each.resource.site, row.site_id),
+            ):
+                if given != there:
+                    message = f"{row.node_id} is {what} with {field} {there}"
+                    problems.append(each.problem(Fault(("spec", field), message, "remove it first, or declare it so")))
+    if problems:
+        raise InvalidResources(problems)

@@ -1,0 +1,285 @@
+"""What each node is told: its head, swapped against exactly what it was made from (rules K20, K21, X16).
+
+Under one (node, scope, epoch, version) there is one content for ever, whichever coordinator publishes: who comes second
+with another one gets `conflict`, and nothing of it remains.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, func, insert, select, update
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.database import cluster_state, documents, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import Document, Entry
+from coordinator.reports import refusal_records
+from coordinator.reports.checkin import PublishedHead
+from coordinator.reports.refusal_records import Outcome
+from snapshot import canonical
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a publication was made from: the swap is against exactly this (rules K21)."""
+
+    generation: int  # of the node's entry: raised by every change that touches it
+    published: int  # generation of the head that is out; 0 for none
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One node's next head, with the documents that it announces and that are not kept yet."""
+
+    node_id: str
+    based_on: Basis
+    head: Document
+    refresh_after: int
+    listing: Mapping[str, Entry]  # scope -> what the node should hold
+    documents: tuple[Document, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, Basis]:
+    """Of every entry, or of some. Read it in the transaction that reads the model: nothing can slip in between then."""
+    nodes, heads = schema.nodes, schema.heads
+    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
+    columns = select(nodes.c.node_id, nodes.c.generation, heads.c.generation.label("published"))
+    chosen = columns.select_from(joined)
+    rows = transaction.rows(chosen if node_ids is None else chosen.where(nodes.c.node_id.in_(node_ids)))
+    return {row.node_id: Basis(row.generation, row.published or 0) for row in rows}
+
+
+def basis(transaction: Transaction, node_id: str) -> Basis:
+    """Of one node; (0, 0) for a stranger."""
+    nodes, heads = schema.nodes, schema.heads
+    generation = transaction.number(select(nodes.c.generation).where(nodes.c.node_id == node_id))
+    return Basis(generation, transaction.number(select(heads.c.generation).where(heads.c.node_id == node_id)))
+
+
+def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
+    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids.
+
+    Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
+    small fleet is renewed by the batch, and not by a transaction for each node.
+    """
+    nodes, heads = schema.nodes, schema.heads
+    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
+    is_behind = heads.c.node_id.is_(None) | (heads.c.generation < nodes.c.generation)
+    columns = select(nodes.c.node_id, heads.c.refresh_after, is_behind.label("is_behind")).select_from(joined)
+    rows = transaction.rows(columns.where(is_behind | (heads.c.refresh_after <= now + round_s)))
+    soon = sorted((row.refresh_after, row.node_id) for row in rows if not row.is_behind)
+    found = [row.node_id for row in rows if row.is_behind] + [node_id for at, node_id in soon if at <= now]
+    if soon and soon[0][0] <= now:
+        found += [node_id for at, node_id in soon if at > now][: max(0, most - len(found))]
+    return sorted(found)
+
+
+def publish(database: Database, publications: Sequence[Publication], *, actor: str, now: float) -> dict[str, Refused]:
+    """Publish for each node or for none of it; the refusals by node id, empty when all went out.
+
+    One transaction for all: a node that lost its swap (`conflict`: compile again) does not hold up the others.
+    """
+    if len({each.node_id for each in publications}) < len(publications):
+        raise ValueError("one publication for each node")
+    refusals: dict[str, Refused] = {}
+    accepted: list[_Accepted] = []
+    with database.change(actor=actor, now=now) as transaction:
+        cluster_state.sound(transaction)
+        read = _read(transaction, publications)
+        for each in publications:
+            try:
+                accepted.append(_accept(transaction, each, read))
+            except Refused as refused:
+                refusals[each.node_id] = refused
+        _write(transaction, accepted, read)
+        latest = max([read.standing.last_issued_at, *(each.publication.head.issued_at for each in accepted)])
+        transaction.run(update(schema.cluster).values(last_issued_at=latest))
+        subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
+        transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
+    return refusals
+
+
+def published_head(transaction: Transaction, node_id: str) -> PublishedHead | None:
+    row = transaction.row(select(schema.heads).where(schema.heads.c.node_id == node_id))
+    return None if row is None else PublishedHead(row.authority_epoch, row.generation, row.refresh_after)
+
+
+def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
+    """The greatest (epoch, version) that was ever published, by node and scope."""
+    table = schema.published
+    key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
+    chosen = select(*key, func.max(table.c.config_version).label("version")).where(table.c.node_id.in_(node_ids))
+    found: dict[str, dict[str, Pair]] = defaultdict(dict)
+    for row in transaction.rows(chosen.group_by(*key)):
+        pair = (row.authority_epoch, row.version)
+        found[row.node_id][row.scope] = max(pair, found[row.node_id].get(row.scope, (0, 0)))
+    return found
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What publications are held against; read once for all of them."""
+
+    standing: cluster_state.Standing
+    bases: Mapping[str, Basis]
+    heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
+    listings: Mapping[str, Mapping[str, Entry]]
+    last: Mapping[str, Mapping[str, Pair]]
+    on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
+    kept: set[str]
+
+
+@dataclass(frozen=True)
+class _Accepted:
+    """A publication that may go out, and its lines that are not on record yet or name another document."""
+
+    publication: Publication
+    new: Mapping[str, Entry]
+    signed_again: Mapping[str, Entry]
+
+
+def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
+    """Of these nodes alone: what one node's change costs does not grow with the fleet."""
+    node_ids = [each.node_id for each in publications]
+    named = {entry.snapshot_id for each in publications for entry in each.listing.values()}
+    table = schema.heads
+    heads = {
+        row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
+        for chunk in documents.chunks(node_ids)
+        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk)))
+    }
+    return _Read(
+        standing=cluster_state.standing(transaction),
+        bases=bases(transaction, node_ids),
+        heads=heads,
+        listings=documents.listings(transaction, node_ids),
+        last=_last(transaction, node_ids),
+        on_record=_on_record(transaction, publications),
+        kept=documents.kept(transaction, named),
+    )
+
+
+def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
+    found: dict[str, dict[str, Pair]] = {}
+    for chunk in documents.chunks(node_ids):
+        found |= last_versions(transaction, chunk)
+    return found
+
+
+def _on_record(transaction: Transaction, publications: Sequence[Publication]) -> dict[tuple[str, str, Pair], str]:
+    """Lines with the version numbers that are announced now, of any of the nodes: few more than are asked for."""
+    table = schema.published
+    numbers = sorted({entry.config_version for each in publications for entry in each.listing.values()})
+    return {
+        (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
+        for chunk in documents.chunks([each.node_id for each in publications])
+        for some in documents.chunks(numbers)
+        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk), table.c.config_version.in_(some)))
+    }
+
+
+def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accepted:
+    """Refused `conflict` for what may not go out; nothing has been written then."""
+    _check_basis(each, read)
+    for one in (*each.documents, each.head):
+        if one.issued_at < read.standing.last_issued_at:
+            raise Refused(Code.CONFLICT, f"issued_at {one.issued_at} is behind the last one")  # rules K47
+        if one.authority_epoch > read.standing.authority_epoch:
+            raise Refused(Code.CONFLICT, f"epoch {one.authority_epoch} was not announced")
+    brought = {one.snapshot_id for one in each.documents}
+    missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
+    if missing:
+        raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
+    announced = read.listings.get(each.node_id, {})
+    changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
+    known = {scope: _is_known(transaction, each.node_id, scope, entry, read) for scope, entry in changed.items()}
+    new = {scope: entry for scope, entry in changed.items() if not known[scope]}
+    return _Accepted(each, new, {scope: entry for scope, entry in changed.items() if known[scope]})
+
+
+def _check_basis(each: Publication, read: _Read) -> None:
+    latest = read.bases.get(each.node_id)
+    if latest != each.based_on:
+        raise Refused(Code.CONFLICT, f"made from {each.based_on}, now {latest}", remedy="compile again")
+    before = read.heads.get(each.node_id, (0, 0, ""))[:2]
+    pair = (each.head.authority_epoch, each.head.config_version)
+    if pair <= before or each.head.config_version < latest.generation:
+        raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
+
+
+def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry, read: _Read) -> bool:
+    """Whether this version is on record, with this content; Refused where it is another one, or goes back.
+
+    One content under one version; a lower version only where a recovery allows it (rules S86, S87).
+    """
+    recorded = read.on_record.get((node_id, scope, entry.pair))
+    if recorded not in (None, entry.content_hash):
+        raise Refused(Code.CONFLICT, f"{scope} {entry.pair} was published with another content")
+    last = read.last.get(node_id, {}).get(scope, (0, 0))
+    if entry.pair < last and not _is_recovered(transaction, node_id, scope, last, entry):
+        raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is below {last}, and no recovery allows it")
+    return recorded is not None
+
+
+def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tuple[int, int], entry: Entry) -> bool:
+    table = schema.recoveries
+    allowed = select(table.c.nonce).where(
+        table.c.node_id == node_id,
+        table.c.scope == scope,
+        table.c.from_config_version == last[1],
+        table.c.to_config_version == entry.config_version,
+        table.c.to_content_hash == entry.content_hash,
+    )
+    return entry.authority_epoch == last[0] and transaction.row(allowed) is not None
+
+
+def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read) -> None:
+    """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, as in a
+    batch of reports, so that the two never wait for each other.
+    """
+    publications = [each.publication for each in accepted]
+    refusal_records.settle(transaction, [outcome for each in publications for outcome in each.outcomes])
+    replaced = [read.heads[each.node_id][2] for each in publications if each.node_id in read.heads]
+    documents.forget(transaction, replaced)
+    for chunk in documents.chunks([each.node_id for each in publications]):
+        transaction.run(delete(schema.heads).where(schema.heads.c.node_id.in_(chunk)))
+    signed = [document for each in publications for document in (*each.documents, each.head)]
+    documents.insert_documents(transaction, signed)
+    transaction.run(insert(schema.heads), [_head_row(each) for each in publications])
+    _write_entries(transaction, accepted)
+    nodes = schema.nodes
+    mine = update(nodes).where(nodes.c.node_id == bindparam("node")).values(generation=bindparam("number"))
+    transaction.run(mine, [{"node": each.node_id, "number": each.head.config_version} for each in publications])
+
+
+def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> None:
+    table = schema.published
+    rows = [
+        {"node_id": each.publication.node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
+        for each in accepted
+        for scope, entry in each.new.items()
+    ]
+    transaction.run(insert(table), rows)
+    for each in accepted:
+        for scope, entry in each.signed_again.items():  # it replaces what is handed out, never what it says
+            line = (table.c.node_id == each.publication.node_id) & (table.c.scope == scope)
+            version = (table.c.authority_epoch == entry.authority_epoch) & (
+                table.c.config_version == entry.config_version
+            )
+            transaction.run(update(table).where(line, version).values(snapshot_id=entry.snapshot_id))
+
+
+def _head_row(each: Publication) -> dict[str, object]:
+    return {
+        "node_id": each.node_id,
+        "authority_epoch": each.head.authority_epoch,
+        "generation": each.head.config_version,
+        "snapshot_id": each.head.snapshot_id,
+        "refresh_after": each.refresh_after,
+        "expires_at": each.head.expires_at,
+        "listing": canonical.dumps({scope: vars(entry) for scope, entry in each.listing.items()}).decode(),
+    }

@@ -1,0 +1,89 @@
+"""Whether what a node has may still be signed for it, and for whom. Pure, but for reading sections.
+
+    audience(held, holder)   the roles and organizations of a document signed again
+    reason(held, holder)     why it is not signed again, or nothing
+
+What was right when it was published may name today what was revoked, or what the node may not know any more. No refusal
+of something newer brings that back: it is not renewed, and expires.
+"""
+
+import json
+from collections.abc import Iterator
+
+from coordinator.declared.compiler import Audience
+from coordinator.publishing.published_state import Held
+from snapshot.holder import Holder
+from snapshot.manifest import Revocations
+from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
+
+# The members of entries that name what can be revoked: format.md 9, 10.
+_SERVICE, _URL, _URLS = "service_id", "url", "coordinators"
+
+
+def audience(held: Held, holder: Holder) -> Audience:
+    """Never more than it was made for."""
+    one = held.envelope
+    if one.scope_type in ESTABLISHING:
+        return Audience(one.roles, one.organization_ids)
+    return Audience(tuple(role for role in one.roles if _grants(role, held, holder)), one.organization_ids)
+
+
+def reason(held: Held, holder: Holder) -> str:
+    one = held.envelope
+    gone = sorted(set(one.organization_ids) - holder.organization_ids)
+    if gone:
+        return f"it is about {', '.join(gone)}, which the node serves no more"
+    if one.scope_type in ESTABLISHING:
+        if set(one.roles) != holder.roles or set(one.organization_ids) != holder.organization_ids:
+            return "it says of the node what is declared otherwise now"
+    elif one.scope_type not in EVERY_NODE and not any(_grants(role, held, holder) for role in one.roles):
+        return "the node has none of the roles any more that granted it"
+    named = sorted(set(_revoked(held, holder)))
+    return f"it names what was revoked: {', '.join(named)}" if named else ""
+
+
+def _grants(role: str, held: Held, holder: Holder) -> bool:
+    is_taken = f"{holder.node_id}/{role}" in _told(holder).role_assignments
+    return role in holder.roles and not is_taken and held.envelope.scope_type in ROLES.get(role, ())
+
+
+def _revoked(held: Held, holder: Holder) -> Iterator[str]:
+    told = _told(holder)
+    if not (told.service_ids or told.node_ids or told.endpoints):
+        return
+    yield from told.service_ids & set(held.envelope.scope_ids)
+    for name in held.sections:
+        value = json.loads(held.read(name))  # its hash was looked at
+        entries = value if isinstance(value, dict) else {}
+        if name.startswith("services"):
+            yield from told.service_ids & entries.keys()
+        elif name.startswith("peers"):
+            yield from told.node_ids & entries.keys()
+        yield from _named(value, told)
+
+
+def _named(value: object, told: Revocations) -> Iterator[str]:
+    """By members at any depth."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if (name == _SERVICE and inner in told.service_ids) or (name == _URL and inner in told.endpoints):
+                yield str(inner)
+            elif name == _URLS and isinstance(inner, list):
+                yield from (each for each in inner if each in told.endpoints)
+            else:
+                yield from _named(inner, told)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner, told)
+
+
+def _told(holder: Holder) -> Revocations:
+    """By heads and by the bundle."""
+    by_bundle = holder.bundle.revocations if holder.bundle else Revocations()
+    told = holder.revocations
+    return Revocations(
+        node_ids=told.node_ids | by_bundle.node_ids,
+        role_assignments=told.role_assignments | by_bundle.role_assignments,
+        service_ids=told.service_ids | by_bundle.service_ids,
+        endpoints=told.endpoints | by_bundle.endpoints,
+    )

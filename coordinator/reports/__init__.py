@@ -1,0 +1,1 @@
+"""What nodes say: heartbeats, read, judged, merged, recorded."""

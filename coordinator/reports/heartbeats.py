@@ -1,0 +1,162 @@
+"""What nodes report, merged with what is on record and written in batches (protocol 3; rules K30).
+
+    record(database, batch)        one transaction for a whole batch; the answers, which may go out once it returns
+    forget(transaction, node_id)   its membership ended, or another store reports under its id
+
+A report is never configuration (rules S70). Kept are the last state of each node, one past state a time slot, and each
+journal event once by (node, incarnation, sequence), in whatever order and however often it comes (rules J42).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Table, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from coordinator.database import journals, schema
+from coordinator.database.database import Database, Transaction
+from coordinator.reports import refusal_records
+from coordinator.reports.checkin import Comparison, Mark, compare_all
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.report_check import Claim, announced, doubtful
+from coordinator.reports.report_merge import Answer, Known, Record, merge
+from snapshot import canonical
+
+
+@dataclass(frozen=True)
+class History:
+    """How past states are kept: a ring of time slots (rules, Numbers; settings)."""
+
+    slots: int = 48
+    slot_s: int = 300
+
+
+def record(
+    database: Database, batch: Sequence[Heartbeat], *, now: float, history: History | None = None
+) -> list[Answer]:
+    """Write a batch in one transaction; the answers in its order. Nothing is acknowledged before the commit."""
+    if not batch:
+        return []
+    with database.record(now=now) as transaction:
+        members = _records(transaction, sorted({each.node_id for each in batch}))
+        published = _Published.read(transaction, batch, {node_id: kept for node_id, (kept, _) in members.items()})
+        rows: dict[str, dict[str, object]] = {}
+        answers = []
+        for each in batch:
+            kept, generation = members.get(each.node_id, (None, 0))
+            merged, compared = merge(kept, each, published.of(each))
+            answers.append(Answer(generation, merged.acknowledged_event, merged.recorded, compared))
+            if each.node_id in members:  # removed meanwhile: nothing of it is kept
+                members[each.node_id] = (merged, generation)
+                rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
+        _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
+        _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
+        taken = [each for each in batch if each.node_id in rows]
+        _write(transaction, schema.events, _event_rows(taken, now), keep=True)
+        journals.bound(transaction, {each.node_id for each in taken if each.journal})
+        refusal_records.report(transaction, taken)
+    return answers
+
+
+def forget(transaction: Transaction, node_id: str) -> None:
+    """Whoever comes next under this id has reported nothing yet (rules K37). What is in the journal stays."""
+    for table in (schema.node_status, schema.heartbeat_history):
+        transaction.run(delete(table).where(table.c.node_id == node_id))
+    refusal_records.forget(transaction, node_id)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What was published, as far as a batch asks for it: nothing is read for a report that is as the record has it."""
+
+    doubts: Mapping[Claim, Comparison]
+    announced: Mapping[str, Mapping[str, Mark]]
+
+    @classmethod
+    def read(
+        cls, transaction: Transaction, batch: Sequence[Heartbeat], records: Mapping[str, Record | None]
+    ) -> "_Published":
+        claims: set[Claim] = set()
+        behind: set[str] = set()
+        for each in batch:
+            kept = records.get(each.node_id) or Record()
+            for scope, found in compare_all(kept.recorded, each.active).items() if each.node_id in records else ():
+                if found is Comparison.NODE_AHEAD:
+                    claims.add((each.node_id, scope, each.active[scope]))
+                elif found is Comparison.NODE_BEHIND:
+                    behind.add(each.node_id)
+        return cls(doubtful(transaction, claims), announced(transaction, behind))
+
+    def of(self, each: Heartbeat) -> Known:
+        found = ((scope, self.doubts.get((each.node_id, scope, mark))) for scope, mark in each.active.items())
+        doubts = {scope: doubt for scope, doubt in found if doubt is not None} if self.doubts else {}
+        return Known(doubts, self.announced.get(each.node_id))
+
+
+def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Record | None, int]]:
+    """What is on record of each member, and the generation that it should have; a stranger is not among them.
+
+    The rows are locked in order, so that another replica's batch waits instead of lowering a mark.
+    """
+    nodes, status = schema.nodes, schema.node_status
+    columns = select(status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event)
+    locked = columns.where(status.c.node_id.in_(node_ids)).order_by(status.c.node_id).with_for_update()
+    kept = {
+        row.node_id: Record(row.incarnation, _marks(row.recorded), row.acknowledged_event)
+        for row in transaction.rows(locked)
+    }
+    entries = transaction.rows(select(nodes.c.node_id, nodes.c.generation).where(nodes.c.node_id.in_(node_ids)))
+    return {row.node_id: (kept.get(row.node_id), row.generation) for row in entries}
+
+
+def _status_row(each: Heartbeat, merged: Record, now: float, *, behind: bool) -> dict[str, object]:
+    marks = {
+        scope: [mark.authority_epoch, mark.config_version, mark.content_hash] for scope, mark in merged.recorded.items()
+    }
+    return {
+        "node_id": each.node_id,
+        "last_seen": now,
+        "state": each.state,
+        "mode": each.mode,
+        "incarnation": each.incarnation,
+        "boot_id": each.boot_id,
+        "agent_version": each.agent_version,
+        "head_epoch": each.head.authority_epoch,
+        "head_generation": each.head.config_version,
+        "head_grade": each.head_grade,
+        "behind": behind,
+        "recorded": canonical.dumps(marks).decode(),
+        "acknowledged_event": merged.acknowledged_event,
+        "body": each.body,
+    }
+
+
+def _history_rows(rows: Mapping[str, Mapping[str, object]], now: float, history: History) -> list[dict[str, object]]:
+    slot = int(now // history.slot_s) % history.slots
+    names = ("node_id", "state", "mode", "head_generation", "head_grade")
+    return [{"slot": slot, "at": now, **{name: rows[node_id][name] for name in names}} for node_id in sorted(rows)]
+
+
+def _event_rows(batch: Sequence[Heartbeat], now: float) -> list[dict[str, object]]:
+    """In the order of the key, so that two replicas never wait for each other."""
+    events = sorted((each.node_id, each.incarnation, *event) for each in batch for event in each.journal)
+    names = ("node_id", "incarnation", "sequence", "body")
+    rows = (dict(zip(names, (*event, journals.kept(body)), strict=True)) for *event, body in events)
+    return [{**row, "received_at": now} for row in rows]
+
+
+def _write(transaction: Transaction, table: Table, rows: Sequence[Mapping[str, object]], *, keep: bool = False) -> None:
+    """Insert, or replace the row of the same key; with `keep` what is there stays."""
+    key = [column.name for column in table.primary_key]
+    dialect = sqlite if transaction.connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table)
+    if keep:
+        transaction.run(statement.on_conflict_do_nothing(index_elements=key), rows)
+        return
+    new = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in key}
+    transaction.run(statement.on_conflict_do_update(index_elements=key, set_=new), rows)
+
+
+def _marks(text: str) -> dict[str, Mark]:
+    return {scope: Mark(*mark) for scope, mark in json.loads(text).items()}  # our own writing

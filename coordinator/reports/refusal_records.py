@@ -1,0 +1,233 @@
+"""The refusals that stand, kept: what reports and publications change of them, and all of them for who asks.
+
+    report(transaction, batch)          of the reports of members; part of their transaction
+    of_nodes(transaction, node_ids)     by node and scope
+    settle(transaction, outcomes)       what publications have come to
+    standing(transaction)               each with how long what the node has is good
+
+A node is believed of its own scopes alone, and of what it has only what was published for it under exactly that version
+with exactly that content (rules S70): any other claim changes nothing here. Begin and end stand in the audit log, in
+which a node that flaps fills ten lines an hour.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.engine import Row
+
+from coordinator.base.refusal import bounded
+from coordinator.database import schema
+from coordinator.database.database import Transaction
+from coordinator.database.documents import TRUST_BUNDLE, chunks
+from coordinator.reports import report_check
+from coordinator.reports.checkin import Mark
+from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.standing_refusals import Refusal, Said, follow
+from snapshot.identifiers import HEAD
+
+BEGUN, ENDED = "refusal.begin", "refusal.end"
+MOST_NOTED, NOTED_IN_S = 10, 3_600
+NOT_OURS = frozenset({HEAD, TRUST_BUNDLE})  # made anew each time, and signed by others
+Line = tuple[str, str]
+"""Node id and scope."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a publication has made of a refusal; None: it is over."""
+
+    node_id: str
+    scope: str
+    refused_hash: str  # the one that it was made from
+    after: Refusal | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`good_until`: when what the node has expires (Unix seconds); None where it has nothing, or that is not known."""
+
+    node_id: str
+    scope: str
+    refusal: Refusal
+    good_until: int | None
+
+
+def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusal]]:
+    table = schema.standing_refusals
+    found: dict[str, dict[str, Refusal]] = defaultdict(dict)
+    for chunk in chunks(node_ids):
+        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk))):
+            found[row.node_id][row.scope] = _refusal(row)
+    return found
+
+
+def standing(transaction: Transaction, node_id: str | None = None) -> list[Standing]:
+    """Of members that are not revoked, in the order of nodes and scopes; of one node, where one is named."""
+    table, kept, nodes = schema.standing_refusals, schema.documents, schema.nodes
+    line = schema.published
+    is_running = (
+        (line.c.node_id == table.c.node_id)
+        & (line.c.scope == table.c.scope)
+        & (line.c.authority_epoch == table.c.running_epoch)
+        & (line.c.config_version == table.c.running_version)
+    )
+    joined = table.join(nodes, nodes.c.node_id == table.c.node_id).outerjoin(line, is_running)
+    joined = joined.outerjoin(kept, kept.c.snapshot_id == line.c.snapshot_id)
+    chosen = select(table, kept.c.expires_at).select_from(joined).where(nodes.c.revoked_at.is_(None))
+    if node_id is not None:
+        chosen = chosen.where(table.c.node_id == node_id)
+    rows = transaction.rows(chosen.order_by(table.c.node_id, table.c.scope))
+    return [Standing(row.node_id, row.scope, _refusal(row), row.expires_at) for row in rows]
+
+
+def report(transaction: Transaction, batch: Sequence[Heartbeat]) -> None:
+    """One after the other, as they came: a node may be in a batch twice."""
+    kept = of_nodes(transaction, sorted({each.node_id for each in batch}))
+    concerned = [(each, scopes) for each in batch if (scopes := _concerned(each, kept.get(each.node_id, {})))]
+    if not concerned:
+        return
+    known = report_check.published(transaction, set(_claims(concerned)))
+    listings = report_check.announced(transaction, {each.node_id for each, _ in concerned})
+    for each, scopes in concerned:
+        listed = listings.get(each.node_id, {})
+        for scope in scopes:
+            active = each.active.get(scope)
+            if active is not None and known.get((each.node_id, scope, active)) != active:
+                continue  # never published for it: node_api.py sounds the alarm
+            before = kept[each.node_id].get(scope)
+            after = follow(before, _said(each, scope), listed.get(scope), transaction.now)
+            if after != before:
+                _write(transaction, (each.node_id, scope), before, after)
+                _ask_for_head(transaction, each.node_id, after, listed.get(scope))
+                _keep(kept[each.node_id], scope, after)
+
+
+def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> None:
+    """A refusal of another content that was reported meanwhile stays as it is."""
+    found = of_nodes(transaction, sorted({each.node_id for each in outcomes}))
+    for each in outcomes:
+        before = found[each.node_id].get(each.scope)
+        if before is not None and before.refused.content_hash == each.refused_hash:
+            _write(transaction, (each.node_id, each.scope), before, each.after)
+
+
+def forget(transaction: Transaction, node_id: str) -> None:
+    table = schema.standing_refusals
+    transaction.run(delete(table).where(table.c.node_id == node_id))
+
+
+# ---- what a report says
+
+
+def _concerned(each: Heartbeat, kept: Mapping[str, Refusal]) -> list[str]:
+    """The scopes of which it may say something new: nearly always none."""
+    return sorted((each.refused.keys() | kept.keys()) - NOT_OURS)
+
+
+def _claims(concerned: Sequence[tuple[Heartbeat, Sequence[str]]]) -> Iterator[report_check.Claim]:
+    for each, scopes in concerned:
+        for scope in scopes:
+            if scope in each.active:
+                yield each.node_id, scope, each.active[scope]
+
+
+def _said(each: Heartbeat, scope: str) -> Said:
+    return Said(each.active.get(scope), each.refused.get(scope), _detail(each, scope))
+
+
+def _detail(each: Heartbeat, scope: str) -> str:
+    """In words, from the last event of the journal that tells of it."""
+    for _, text in reversed(each.journal):
+        event = json.loads(text)  # our own writing
+        if event.get("event") == "rejected" and event.get("scope") == scope:
+            words = str(event.get("detail", ""))
+            return bounded(words.partition("; ")[2] or words)
+    return ""
+
+
+# ---- the table
+
+
+def _write(transaction: Transaction, line: Line, before: Refusal | None, after: Refusal | None) -> None:
+    table = schema.standing_refusals
+    mine = (table.c.node_id == line[0]) & (table.c.scope == line[1])
+    if after is None:
+        transaction.run(delete(table).where(mine))
+    elif before is None:
+        transaction.run(insert(table).values(node_id=line[0], scope=line[1], **_columns(after)))
+    else:
+        transaction.run(update(table).where(mine).values(_columns(after)))
+    if _content(before) != _content(after):
+        _note(transaction, line, before, after)
+
+
+def _content(refusal: Refusal | None) -> str:
+    return "" if refusal is None else refusal.refused.content_hash
+
+
+def _note(transaction: Transaction, line: Line, before: Refusal | None, after: Refusal | None) -> None:
+    """The end of one content's refusal, and the beginning of another's."""
+    if before is not None:
+        _audit(transaction, ENDED, line, _told(before), None)
+    if after is not None:
+        _audit(transaction, BEGUN, line, None, _told(after))
+
+
+def _audit(transaction: Transaction, action: str, line: Line, before: object, after: object) -> None:
+    table, subject = schema.audit, bounded(" ".join(line))
+    lately = (table.c.action == action) & (table.c.at > transaction.now - NOTED_IN_S) & (table.c.subject == subject)
+    if transaction.number(select(func.count()).where(lately)) < MOST_NOTED:
+        transaction.audit(action, subject, before, after)
+
+
+def _told(refusal: Refusal) -> dict[str, object]:
+    running = None if refusal.running is None else list(refusal.running.pair)
+    about = {"version": list(refusal.refused.pair), "content_hash": refusal.refused.content_hash}
+    return {**about, "reason": refusal.reason, "step": refusal.step, "detail": refusal.detail, "running": running}
+
+
+def _ask_for_head(transaction: Transaction, node_id: str, after: Refusal | None, listed: Mark | None) -> None:
+    """Once it has what was renewed for it, what is declared is to be offered again: at the next look (publisher.py)."""
+    if after is None or listed is None or after.running != listed:
+        return
+    heads = schema.heads
+    mine = (heads.c.node_id == node_id) & (heads.c.refresh_after > int(transaction.now))
+    transaction.run(update(heads).where(mine).values(refresh_after=int(transaction.now)))
+
+
+def _keep(kept: dict[str, Refusal], scope: str, after: Refusal | None) -> None:
+    if after is None:
+        kept.pop(scope, None)
+    else:
+        kept[scope] = after
+
+
+def _columns(refusal: Refusal) -> dict[str, object]:
+    refused, running = refusal.refused, refusal.running
+    return {
+        "refused_epoch": refused.authority_epoch,
+        "refused_version": refused.config_version,
+        "refused_hash": refused.content_hash,
+        "since": refusal.since,
+        "reason": refusal.reason,
+        "step": refusal.step,
+        "detail": refusal.detail,
+        "running_epoch": running.authority_epoch if running else None,
+        "running_version": running.config_version if running else None,
+        "running_hash": running.content_hash if running else None,
+        "renewed_at": refusal.renewed_at,
+        "withheld": refusal.withheld,
+    }
+
+
+def _refusal(row: "Row[Any]") -> Refusal:
+    running = None
+    if row.running_hash is not None:
+        running = Mark(row.running_epoch, row.running_version, row.running_hash)
+    refused = Mark(row.refused_epoch, row.refused_version, row.refused_hash)
+    said = (row.since, row.reason, row.step, row.detail)
+    return Refusal(refused, *said, running, row.renewed_at, row.withheld)

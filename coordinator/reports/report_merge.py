@@ -1,0 +1,95 @@
+"""What a report changes of the record of its node, and what it is answered (rules S3, S87, K37, K41). Pure.
+
+merge(record, heartbeat, known)    the new record, and how the report stands against what was published
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.database.documents import TRUST_BUNDLE
+from coordinator.reports.checkin import Comparison, Mark, compare, compare_all
+from coordinator.reports.heartbeat_form import Heartbeat
+from wire.messages import SCOPES_MAX
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a node: the highest mark that it reported of what was published for it, by scope, at most
+    SCOPES_MAX; and what was acknowledged.
+    """
+
+    incarnation: str = ""
+    recorded: Mapping[str, Mark] = field(default_factory=dict)
+    acknowledged_event: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the coordinator knows of one node beside its record. `doubts`: reported versions that were never published
+    for it. `announced`: what its head lists, read for a node that is behind; None where no head is out.
+    """
+
+    doubts: Mapping[str, Comparison] = field(default_factory=dict)
+    announced: Mapping[str, Mark] | None = None
+
+    def verdict(self, scope: str, found: Comparison, reported: Mark | None) -> Comparison:
+        """`found`: how the report differs from the record. EQUAL: the report is right, and the record is to follow."""
+        if found is Comparison.NODE_AHEAD:
+            return self.doubts.get(scope, Comparison.EQUAL)
+        if found is not Comparison.NODE_BEHIND or self.announced is None or scope == TRUST_BUNDLE:
+            return found  # no recovery leads below a bundle, and it may be out before the head that lists it
+        listed = self.announced.get(scope)
+        if listed is None or compare(listed, reported) is Comparison.EQUAL:
+            return Comparison.EQUAL
+        return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a heartbeat; `comparisons`: the scopes that are behind, ahead, or in conflict (rules K37, K41)."""
+
+    generation: int
+    acknowledged_event: int
+    recorded: Mapping[str, Mark]
+    comparisons: Mapping[str, Comparison]
+
+    def body(self) -> dict[str, object]:
+        """As protocol 3 has it."""
+        recorded = {
+            scope: {"authority_epoch": mark.authority_epoch, "config_version": mark.config_version}
+            for scope, mark in sorted(self.recorded.items())
+        }
+        answer = {"generation": self.generation, "acknowledged_event": self.acknowledged_event}
+        return {**answer, "recorded": recorded, "directives": []}
+
+    @property
+    def is_behind(self) -> bool:
+        """The node was restored from an old disk: it is to recover."""
+        return Comparison.NODE_BEHIND in self.comparisons.values()
+
+
+def merge(
+    previous: Record | None, heartbeat: Heartbeat, known: Known | None = None
+) -> tuple[Record, Mapping[str, Comparison]]:
+    """The new record, and how the report stands against the old one and against what was published.
+
+    A mark goes up to what was published for this node, and down only to what its head announces after a recovery, or
+    where its head lists the scope no more (rules S3, S87).
+    """
+    record, known = previous or Record(), known or Known()
+    marks = dict(record.recorded)
+    noted: dict[str, Comparison] = {}
+    for scope, found in compare_all(record.recorded, heartbeat.active).items():
+        verdict = known.verdict(scope, found, heartbeat.active.get(scope))
+        if verdict is not Comparison.EQUAL:
+            noted[scope] = verdict
+        elif scope in heartbeat.active:
+            marks[scope] = heartbeat.active[scope]
+        else:
+            del marks[scope]
+    if len(marks) > SCOPES_MAX:  # no honest node comes there: what it does not name any more is forgotten
+        marks = {scope: mark for scope, mark in marks.items() if scope in heartbeat.active}
+    is_same = record.incarnation == heartbeat.incarnation
+    acknowledged = [record.acknowledged_event] if is_same else [0]
+    acknowledged += [sequence for sequence, _ in heartbeat.journal]
+    return Record(heartbeat.incarnation, marks, max(acknowledged)), noted

@@ -1,0 +1,1 @@
+"""What the running daemon shares and keeps up: context, maintenance, reminders, metrics."""

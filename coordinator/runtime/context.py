@@ -1,0 +1,146 @@
+"""What the parts of one running coordinator share, and what is said of a refusal to whom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database import cluster_state
+from coordinator.database.database import Database
+from coordinator.database.database_fault import is_full, told
+from coordinator.declared.apply_cache import LastRead
+from coordinator.membership.pin_sync import Pins
+from coordinator.membership.refused_joins import RefusedJoins
+from coordinator.publishing.board import Board
+from coordinator.publishing.publisher import Publisher
+from coordinator.reports.collector import Collector
+from coordinator.reports.last_seen import Seen
+from wire.certificate import Certificate
+from wire.request import HttpError
+
+UNAVAILABLE_S = 5  # until a node or an operator asks again
+
+_log = structlog.get_logger(__name__)
+
+_STATUS = {
+    Code.BAD_REQUEST: 400,
+    Code.BAD_KEY: 400,
+    Code.NOT_FOUND: 404,
+    Code.UNKNOWN_SITE: 404,
+    Code.CONFLICT: 409,
+    Code.CONCURRENT_UPDATE: 409,
+    Code.CONTRADICTION: 409,
+    Code.ENDPOINT_IN_USE: 409,
+    Code.ALREADY_INITIALISED: 409,
+    Code.IN_USE: 409,
+    Code.CLOCK_BEHIND: 409,
+    Code.CLOCK_JUMPED: 409,
+    Code.TOO_LARGE: 413,
+    Code.INVALID_RESOURCES: 422,
+    Code.INVALID_SETTINGS: 422,
+    Code.HASH_MISMATCH: 500,
+    Code.STORE_FULL: 503,
+    Code.NO_STATE: 503,
+    Code.STALE_STATE: 503,
+}
+
+
+@dataclass
+class Standstill:
+    """`reason`: why nothing is signed or served (restored_backup.py), or nothing. The database knows it first
+    (maintenance.py).
+
+    `reading` is held from a look at the database until it is noted: or an older look might be the last word.
+    """
+
+    reason: str = ""
+    reading: trio.Lock = field(default_factory=trio.Lock)
+    known: cluster_state.Standing | None = None  # the last state that followed from the one before (maintenance.py)
+    is_behind: bool = False
+
+    def behind(self, found: cluster_state.Standing) -> str:
+        """Why this state does not follow from the known one, or nothing; remembered until it does."""
+        reason = cluster_state.went_back(found, self.known, is_behind=self.is_behind)
+        self.is_behind = bool(reason)
+        return reason
+
+
+@dataclass
+class Shown:
+    """The certificate that callers are shown, and the CAs that lie with it, as they were read last."""
+
+    certificate: Certificate
+    authorities: tuple[Certificate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """`now` reads the clock, in Unix seconds. `alarms` counts what an operator should look at, by its name."""
+
+    cluster_id: str
+    coordinator_id: str
+    database: Database
+    settings: Settings
+    token_key: Ed25519PrivateKey
+    board: Board
+    publisher: Publisher
+    collector: Collector
+    pins: Pins
+    seen: Seen
+    now: Callable[[], float]
+    keys_directory: Path  # where config keys are looked for, beside the credentials
+    shown: Shown
+    join_port: int  # where nodes that are no members yet are let in
+    node_authority: Path  # the CA that they are given, where `init` has put it
+    last_read: LastRead
+    alarms: dict[str, int] = field(default_factory=dict)
+    standstill: Standstill = field(default_factory=Standstill)
+    refused_joins: RefusedJoins = field(default_factory=RefusedJoins)
+
+    def alarm(self, name: str) -> None:
+        self.alarms[name] = self.alarms.get(name, 0) + 1
+
+    @property
+    def fault(self) -> str:
+        """Why this replica does not do its work, as far as it knows without asking the database; or nothing."""
+        if self.standstill.reason:
+            return self.standstill.reason
+        if self.database.write_fault:
+            return f"the database takes no writes: {self.database.write_fault}"
+        unable = self.publisher.health.reason
+        return f"nothing can be published: {unable}" if unable else ""
+
+
+def status_of(code: Code) -> int:
+    """Codes of rules J and K are 403."""
+    return _STATUS.get(code, 403)
+
+
+def to_peer(refused: Refused) -> HttpError:
+    """The code alone: the details are the operator's (rules X20, H-000-4)."""
+    code = refused.code
+    retry_after = 5 if status_of(code) == 503 else None
+    name = "not_ready" if code is Code.STALE_STATE else code.value
+    return HttpError(status_of(code), name, "refused", retry_after=retry_after)
+
+
+def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
+    """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
+    _log.error("the database does not answer", reason=told(error))
+    if is_operator and is_full(error):
+        remedy = "free space on the database's file system; what nodes report meanwhile comes again"
+        detail = f"nothing was changed: {told(error)} ({remedy})"
+        return HttpError(503, Code.STORE_FULL.value, detail, retry_after=UNAVAILABLE_S, remedy=remedy)
+    detail = f": {told(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
+    return HttpError(503, "unavailable", f"the database does not answer{detail}", retry_after=UNAVAILABLE_S)
+
+
+def to_operator(refused: Refused) -> HttpError:
+    remedy = f" ({refused.remedy})" if refused.remedy else ""
+    return HttpError(status_of(refused.code), refused.code.value, f"{refused.detail}{remedy}", remedy=refused.remedy)

@@ -1,0 +1,135 @@
+"""What goes with time: whether this replica is ready, what other replicas have done, what may be thrown away.
+
+Other replicas are noticed by polling alone (rules H10: everything passes without a notification): their publications
+wake our polls, their changes of the catalog move our pins, within `store_polling_s`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Refused
+from coordinator.base.settings import Settings
+from coordinator.base.threads import in_database, in_library
+from coordinator.database import cluster_state
+from coordinator.database.database import Database
+from coordinator.database.database_fault import told
+from coordinator.keys.signing_key import SigningKey
+from coordinator.membership import refused_joins
+from coordinator.publishing import head_cache, published_state
+from coordinator.publishing.signing_context import Unpublishable
+from coordinator.runtime import retention
+from coordinator.runtime.context import Coordinator
+from coordinator.runtime.metrics import Readiness
+from coordinator.trust import restored_backup
+from snapshot.identifiers import HEAD
+
+TRIM_S = 3_600.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Keeper:
+    def __init__(self, coordinator: Coordinator, readiness: Readiness) -> None:
+        self._at = coordinator
+        self._readiness = readiness
+        self._said: str | None = None
+
+    async def look(self) -> None:
+        """Once: the state of the database, and what has changed there without us."""
+        async with self._at.standstill.reading:
+            await self._look()
+
+    async def _look(self) -> None:
+        at = self._at
+        try:
+            publisher = at.publisher
+            looked = partial(_looked, at.database, publisher.keys, at.settings, at.now())
+            standing, unable = await in_library(looked)
+            known, behind = at.standstill.known, at.standstill.behind(standing)
+            self._stand(restored_backup.reason_of(standing) or behind)
+            publisher.health.outlook = publisher.clock_fault() or unable
+            if not behind and (known is None or standing.state_id != known.state_id):
+                at.standstill.known = standing
+                await at.pins.load()
+                at.publisher.wake()
+            if not at.database.is_sqlite:  # of a SQLite file we are the only one (rules P8)
+                await self._others()
+            if at.database.write_fault:  # nobody else may write while we are not ready
+                await in_database(at.database.check_writing)
+            self._ready(at.database.shortage())
+        except Refused as refused:
+            self._ready(str(refused))
+        except SQLAlchemyError as error:
+            self._ready(f"the database does not answer: {told(error)}")
+        except OSError as error:  # the place of a SQLite file is gone
+            self._ready(f"the database does not answer: {error}")
+
+    async def poll(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(self._at.settings.store_polling_s)
+            await self.look()
+
+    async def trim(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(TRIM_S)
+            try:
+                gone = await in_database(
+                    retention.trim, self._at.database, now=self._at.now(), settings=self._at.settings
+                )
+                _log.info("trimmed", **gone)
+                while await in_database(self._at.database.shrink):  # what others want to write comes between
+                    pass
+            except SQLAlchemyError as error:  # the next hour is as good
+                _log.error("not trimmed", reason=told(error))
+
+    async def note_refused_joins(self) -> None:
+        """Until cancelled: once a minute, in one transaction."""
+        while True:
+            await trio.sleep(refused_joins.FLUSH_S)
+            await self._at.refused_joins.flush(self._at.database, self._at.now())
+
+    async def _others(self) -> None:
+        known = self._at.board.nodes()
+        published = await in_library(head_cache.pairs, self._at.database)
+        for node_id, pair in published.items():
+            if pair > known.get(node_id, (0, 0)):
+                self._at.board.forget(node_id)
+
+    def _stand(self, reason: str) -> None:
+        if reason and not self._at.standstill.reason:
+            _log.error("nothing is signed or served", reason=reason)
+            self._at.board.wake_all()
+        has_ended = bool(self._at.standstill.reason) and not reason
+        self._at.standstill.reason = reason
+        if has_ended:
+            self._at.publisher.reconsider()
+
+    def _ready(self, reason: str) -> None:
+        """What the log is told is what the probe says."""
+        self._readiness.reason = reason
+        said = reason or self._at.fault
+        if said and said != self._said:
+            _log.error("not ready", reason=said)
+        elif said != self._said:
+            _log.info("ready")
+        self._said = said
+
+
+def _looked(
+    database: Database, keys: Sequence[SigningKey], settings: Settings, now: float
+) -> tuple[cluster_state.Standing, str]:
+    """The state, and why no head could be signed from it now, or nothing."""
+    with database.read() as transaction:
+        standing = cluster_state.standing(transaction)
+        try:
+            issue = published_state.read_issue(transaction, keys, settings, now)
+            issue.signers(HEAD)
+        except (Unpublishable, Refused) as fault:
+            return standing, str(fault)
+    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else ""

@@ -1,0 +1,122 @@
+"""What goes with time: spent nonces, expired tokens, old events, old audit rows, superseded documents (rules, Numbers).
+
+`trim` is one transaction and may run as often as one likes. It never touches what a head announces, what a node reports
+to have active (it may have to be signed for it again: standing_refusals.py), the last version of any scope, tombstones,
+trust bundles or recoveries.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sqlalchemy import delete, func, select
+
+from coordinator.base.settings import CLOCK_SKEW_S, Settings
+from coordinator.database import documents, journals, schema
+from coordinator.database.database import Database, Transaction
+
+
+def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, int]:
+    """Rows taken away, by table."""
+    with database.change(actor="coordinator", now=now) as transaction:
+        gone = {
+            "used_nonces": _older(transaction, "used_nonces", "expires_at", now),
+            "tokens": _older(transaction, "tokens", "expires_at", now - CLOCK_SKEW_S),
+            "token_uses": _uses_of_none(transaction),
+            "events": _events(transaction, now - settings.event_history_s),
+            "audit": _older(transaction, "audit", "at", now - settings.audit_history_s),
+            "documents": _documents(transaction, now, settings),
+            "published": _published(transaction, now, settings),
+            "objects": _objects(transaction),
+        }
+        transaction.audit("trim", "database", None, dict(gone))
+        return gone
+
+
+def _older(transaction: Transaction, name: str, column: str, limit: float) -> int:
+    table = schema.metadata.tables[name]
+    return transaction.run(delete(table).where(table.c[column] < limit))
+
+
+def _uses_of_none(transaction: Transaction) -> int:
+    tokens, table = schema.tokens, schema.token_uses
+    return transaction.run(delete(table).where(table.c.jti.not_in(select(tokens.c.jti))))
+
+
+def _events(transaction: Transaction, limit: float) -> int:
+    """Old ones, and those of nodes whose share has become smaller since they reported."""
+    gone = _older(transaction, "events", "received_at", limit)
+    table, most = schema.events, journals.share(transaction)
+    many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most)
+    return gone + journals.bound(transaction, [row.node_id for row in transaction.rows(many)])
+
+
+def _documents(transaction: Transaction, now: float, settings: Settings) -> int:
+    """Snapshots that no head announces, and increments past 7 days or 64 versions, whichever is less."""
+    announced = {entry.snapshot_id for listed in documents.listings(transaction).values() for entry in listed.values()}
+    table = schema.documents
+    columns = (table.c.snapshot_id, table.c.kind, table.c.subject, table.c.scope)
+    ordered = (table.c.authority_epoch.desc(), table.c.config_version.desc(), table.c.published_at.desc())
+    chosen = select(*columns, table.c.published_at).where(
+        table.c.kind.in_(("snapshot", "increment")), table.c.scope != documents.TRUST_BUNDLE
+    )
+    seen: dict[tuple[str, str, str], int] = defaultdict(int)
+    gone: dict[str, set[str]] = defaultdict(set)  # by subject
+    for row in transaction.rows(chosen.order_by(*ordered)):
+        line = (row.subject, row.scope, row.kind)
+        seen[line] += 1
+        is_old = now - row.published_at > settings.increment_history_s
+        is_far = seen[line] > settings.increment_history_versions
+        if row.snapshot_id not in announced and (is_old or is_far):
+            gone[row.subject].add(row.snapshot_id)
+    left = set().union(*gone.values()) - _active(transaction, gone)
+    documents.forget(transaction, sorted(left))
+    return len(left)
+
+
+def _active(transaction: Transaction, gone: Mapping[str, Collection[str]]) -> set[str]:
+    """Those of the documents that a node has: of its own, and of everybody's."""
+    shared = gone.get(documents.EVERYBODY, ())
+    found: set[str] = set()
+    for node_id, body in _reports(transaction, sorted(gone), everybody=bool(shared)):
+        scopes = json.loads(body)["scopes"].values()  # only what `heartbeat_form.parse` took is kept
+        active = {each["active"].get("snapshot_id") for each in scopes if each["active"] is not None}
+        found |= {*gone.get(node_id, ()), *shared} & active
+    return found
+
+
+def _reports(transaction: Transaction, node_ids: Sequence[str], *, everybody: bool) -> Iterator[tuple[str, str]]:
+    table = schema.node_status
+    chosen = select(table.c.node_id, table.c.body)
+    parts = [chosen] if everybody else [chosen.where(table.c.node_id.in_(each)) for each in documents.chunks(node_ids)]
+    for part in parts:
+        yield from ((row.node_id, row.body) for row in transaction.rows(part))
+
+
+def _published(transaction: Transaction, now: float, settings: Settings) -> int:
+    """Old rows whose document is gone, but never a scope's last version: numbers do not come again."""
+    table = schema.published
+    last = (
+        select(table.c.node_id, table.c.scope, func.max(table.c.config_version).label("version"))
+        .group_by(table.c.node_id, table.c.scope, table.c.authority_epoch)
+        .subquery()
+    )
+    is_last = (
+        select(last.c.version)
+        .where(last.c.node_id == table.c.node_id, last.c.scope == table.c.scope)
+        .where(last.c.version == table.c.config_version)
+        .exists()
+    )
+    is_kept = (
+        select(schema.documents.c.snapshot_id).where(schema.documents.c.snapshot_id == table.c.snapshot_id).exists()
+    )
+    old = table.c.published_at < now - settings.increment_history_s
+    return transaction.run(delete(table).where(old, ~is_last, ~is_kept))
+
+
+def _objects(transaction: Transaction) -> int:
+    """Sections that no document refers to any more."""
+    table, refers = schema.objects, schema.document_sections
+    used = select(refers.c.object_key).where(refers.c.object_key == table.c.key).exists()
+    is_section = table.c.key.like(f"{documents.SECTIONS}/%")
+    return transaction.run(delete(table).where(is_section, ~used))

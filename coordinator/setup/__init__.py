@@ -1,0 +1,1 @@
+"""Before and beside the running daemon: configuration, a first cluster, replicas, backup."""

@@ -1,0 +1,56 @@
+"""What of a coordinator's files a backup holds, by the name of the member, and where each belongs on a machine."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.keys import keystore, server_certificate
+from coordinator.setup.configuration import CREDENTIAL, Configuration
+from snapshot.bundle import CONFIG
+
+CONFIGURATION = "coordinator.toml"
+CERTIFICATE, KEY, CA, CA_KEY = "tls/certificate.pem", "tls/key.pem", "tls/ca.pem", "tls/ca-key.pem"
+KEYS, TOKEN = "keys", "keys/token.pem"
+
+
+def is_secret(member: str) -> bool:
+    return member.startswith(f"{KEYS}/") or member in (KEY, CA_KEY)
+
+
+def present(at: Configuration, configuration: Path) -> tuple[dict[str, Path], list[str]]:
+    """Those that are on this machine, and in words those that are not: they come from the service manager."""
+    found, elsewhere = {CONFIGURATION: configuration}, []
+    for member, name in ((CERTIFICATE, at.certificate), (KEY, at.key), (TOKEN, at.token_key)):
+        if name.startswith(CREDENTIAL):
+            elsewhere.append(f"{name} of the service manager")
+        else:
+            found[member] = Path(name)
+    found |= {f"{KEYS}/{path.name}": path for path in keystore.files(at.keys_directory, CONFIG)}
+    found |= {member: path for member, path in _authority(at) if path.is_file()}
+    return found, elsewhere
+
+
+def places(members: Mapping[str, object], at: Configuration) -> dict[str, Path]:
+    """Where each goes, database and configuration aside; Refused where one has no place on this machine."""
+    known = {CERTIFICATE: at.certificate, KEY: at.key, TOKEN: at.token_key}
+    beside = dict(_authority(at))
+    found: dict[str, Path] = {}
+    for member in members:
+        name = PurePosixPath(member)
+        if member in known:
+            if not known[member].startswith(CREDENTIAL):  # then it is given from elsewhere
+                found[member] = Path(known[member])
+        elif member in beside:
+            found[member] = beside[member]
+        elif str(name.parent) == KEYS and keystore.is_key_file(name.name, CONFIG):
+            found[member] = at.keys_directory / name.name
+        else:
+            raise Refused(Code.BACKUP_DAMAGED, f"{member!r} has no place here", remedy="use another backup")
+    return found
+
+
+def _authority(at: Configuration) -> Iterator[tuple[str, Path]]:
+    if not at.certificate.startswith(CREDENTIAL):
+        folder = Path(at.certificate).parent
+        yield CA, folder / server_certificate.AUTHORITY
+        yield CA_KEY, folder / server_certificate.AUTHORITY_KEY

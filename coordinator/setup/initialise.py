@@ -1,0 +1,318 @@
+"""`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, K12, K26, K48; format.md 8).
+
+    1  nothing is there: neither a cluster in the database nor a file that would be written
+    2  a note of what is about to be written, then the files: root keys, config key, token key, TLS identity
+    3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1
+    4  the note goes
+
+Stopped anywhere before 3 has committed, the files of the note are removed: at once, or by the next `init`.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import Settings
+from coordinator.database import cluster_state as authority
+from coordinator.database.cluster_state import Founding
+from coordinator.database.database import Database, Transaction
+from coordinator.keys import atomic_files, keystore, server_certificate, signer
+from coordinator.keys.acting import as_owner_of
+from coordinator.keys.atomic_files import Files, key_file, plain_file
+from coordinator.keys.signer import Claims
+from coordinator.keys.signing_key import SigningKey
+from coordinator.setup import lost_database
+from coordinator.trust import ceremony, trust_import
+from coordinator.trust.ceremony import Add, Moment, PublicKey
+from snapshot.bundle import CONFIG, ROOT, SCOPE
+from snapshot.identifiers import is_id
+from snapshot.signature import ED25519
+from wire.certificate import KeyPair, fingerprint, make_authority
+
+YEAR = 365 * 86_400
+ROOT_LIFETIME_S = 20 * YEAR
+CONFIG_LIFETIME_S = YEAR
+NOTE = "init.incomplete"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`state`: the coordinator's own directory. `root_keys`: where root keys are put, to be taken away from there."""
+
+    cluster_id: str
+    coordinator_id: str
+    url: str
+    database_url: str
+    state: Path
+    root_keys: Path
+    roots: int = 3
+    threshold: int = 2
+    algorithm: str = ED25519
+    hosts: tuple[str, ...] = ()  # names of the server beside the URL's
+    passphrase: bytes | None = field(
+        default=None, repr=False
+    )  # of the root keys, and of a CA key that is put elsewhere
+    ca_key: Path | None = None  # a directory for the CA's key, to be taken away from there; or in the coordinator's own
+    configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
+    declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
+    notes: Path | None = None  # a directory of root's, for its note where the state is a service's
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What there is now."""
+
+    cluster_id: str
+    root_keys: tuple[tuple[str, Path], ...]  # key id, file
+    config_key: tuple[str, Path]
+    certificate: Path
+    certificate_sha256: str
+    authority: Path  # the CA file that nodes are given
+    ca_key: Path
+    configuration: Path | None
+    declared: Path | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Every secret and certificate, made in memory."""
+
+    files: Files
+    roots: tuple[SigningKey, ...]
+    config: SigningKey
+    token: SigningKey
+    certificate_sha256: str
+
+
+def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
+    """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
+    _check(wanted)
+    others = [*_taken_away(wanted), *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
+    with atomic_files.directories(wanted.state, others), _opened(wanted) as database:
+        is_done = partial(_is_initialised, database)
+        note = atomic_files.note_in(wanted.state, wanted.notes, NOTE)
+        atomic_files.clear_up(note, is_done)
+        if is_done():
+            raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
+        lost_database.check_new(*_begun(wanted.state))
+        plan = _planned(wanted, now)
+        with atomic_files.together(note, plan.files, is_done):
+            _found(database, wanted, plan, actor=actor, now=now)
+    return _made(wanted, plan)
+
+
+def _check(wanted: Wanted) -> None:
+    for name, value in (("the cluster id", wanted.cluster_id), ("the coordinator id", wanted.coordinator_id)):
+        if not is_id(value):
+            raise Refused(Code.BAD_REQUEST, f"{name} {value!r} is no id", remedy="use a-z 0-9 . _ - (rules J25)")
+    if not 1 <= wanted.roots <= ceremony.MOST_ROOTS:
+        raise Refused(Code.BAD_REQUEST, f"{wanted.roots} root keys", remedy=f"make 1 to {ceremony.MOST_ROOTS}")
+    if not 1 <= wanted.threshold <= wanted.roots:
+        remedy = f"ask for 1 to {wanted.roots} signatures"
+        raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)
+    for place in _taken_away(wanted):
+        if place.resolve().is_relative_to(wanted.state.resolve()):
+            detail = f"{place} lies in the coordinator's own directory, {wanted.state}"
+            remedy = "put such keys elsewhere, best on a medium that is taken away: --root-keys-to, --ca-key-to"
+            raise Refused(Code.BAD_REQUEST, detail, remedy=remedy)
+    server_certificate.host_of(wanted.url)
+
+
+def _taken_away(wanted: Wanted) -> list[Path]:
+    return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
+
+
+def _ca_key_file(wanted: Wanted) -> Path:
+    return (wanted.ca_key or wanted.state / "tls") / server_certificate.AUTHORITY_KEY
+
+
+@contextmanager
+def _opened(wanted: Wanted) -> Iterator[Database]:
+    """The database, its schema up to date; a file that is new goes again when nothing comes of it."""
+    database = _OwnersDatabase(wanted.database_url)
+    path = Path(str(database.url.database)) if database.is_sqlite else None
+    is_new = path is not None and not path.exists()
+    try:
+        database.claim()
+        database.migrate()
+        yield database
+    except BaseException:
+        if path is not None and is_new and _holds_nothing(database):
+            database.close()
+            with as_owner_of(path.parent):
+                for suffix in ("", "-wal", "-shm", ".lock"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+        raise
+    finally:
+        database.close()
+
+
+class _OwnersDatabase(Database):
+    """What it does with files it does as the account whose directory they lie in."""
+
+    def _as_owner(self) -> AbstractContextManager[None]:
+        return as_owner_of(Path(str(self.url.database)).parent) if self.is_sqlite else nullcontext()
+
+    def claim(self) -> None:
+        with self._as_owner():
+            super().claim()
+
+    def migrate(self) -> str:
+        with self._as_owner():
+            return super().migrate()
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        with self._as_owner(), super().change(actor=actor, now=now) as transaction:
+            yield transaction
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        with self._as_owner(), super().read() as transaction:
+            yield transaction
+
+    def close(self) -> None:
+        with self._as_owner():
+            super().close()
+
+
+def _is_initialised(database: Database) -> bool:
+    try:
+        with database.read() as transaction:
+            authority.standing(transaction)
+    except Refused as refused:
+        if refused.code is Code.NO_STATE:
+            return False
+        raise
+    return True
+
+
+def _holds_nothing(database: Database) -> bool:
+    try:
+        return not _is_initialised(database)
+    except (Refused, SQLAlchemyError):  # who cannot say what is there removes nothing
+        return False
+
+
+def _planned(wanted: Wanted, now: float) -> _Plan:
+    """All keys and certificates. Nothing is written."""
+    roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
+    config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
+    ca = make_authority(f"{wanted.cluster_id} coordinators", now)
+    server = server_certificate.issued(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
+    files = [
+        *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
+        (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
+        (_ca_key_file(wanted), plain_file(_ca_key(wanted, ca))),
+        *own_files(wanted.state, token, ca, server, wanted.configuration),
+        *_text_files(wanted.declared),
+    ]
+    return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
+
+
+def _ca_key(wanted: Wanted, ca: KeyPair) -> bytes:
+    return server_certificate.encrypted(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
+
+
+def own_files(
+    state: Path, token: SigningKey, ca: KeyPair, server: KeyPair, configuration: tuple[Path, str] | None
+) -> Files:
+    """What each coordinator has beside its config keys and, it may be, the CA's key."""
+    tls = state / "tls"
+    files = [
+        (token_file(state), key_file(token)),
+        (tls / server_certificate.AUTHORITY, plain_file(ca.certificate_pem, 0o644)),
+        (tls / "server-key.pem", plain_file(server.key_pem)),
+        (tls / "server.pem", plain_file(server.certificate_pem, 0o644)),
+    ]
+    return [*files, *_text_files(configuration)]
+
+
+def _text_files(given: tuple[Path, str] | None) -> Files:
+    return [] if given is None else [(given[0], plain_file(given[1].encode(), 0o644))]
+
+
+def keys_directory(state: Path) -> Path:
+    return state / "keys"
+
+
+def token_file(state: Path) -> Path:
+    return keys_directory(state) / "token.pem"
+
+
+def _begun(state: Path) -> tuple[Path, Path, Path]:
+    """What only a cluster that was begun has."""
+    return keys_directory(state), token_file(state), state / "tls" / "server.pem"
+
+
+def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: float) -> None:
+    founding = Founding(
+        wanted.cluster_id, wanted.coordinator_id, wanted.url, plan.certificate_sha256, plan.token.public_key
+    )
+    with database.change(actor=actor, now=now) as transaction:
+        one = _OneTransaction(transaction)
+        authority.initialise(one, founding, actor=actor, now=now)
+        trust_import.add_trust_bundle(one, _first_bundle(wanted, plan, now), actor=actor, now=now)
+
+
+def _first_bundle(wanted: Wanted, plan: _Plan, now: float) -> bytes:
+    """Signed by every root key: whoever pins some of them can count them."""
+    start = int(now)
+    moment = Moment(wanted.cluster_id, start, wanted.settings.key_rollout_s)
+    adds = [Add(_public(key), ROOT, start + ROOT_LIFETIME_S) for key in plan.roots]
+    adds.append(Add(_public(plan.config), CONFIG, start + CONFIG_LIFETIME_S))
+    trust = ceremony.first_trust(adds, wanted.threshold, moment)
+    lifetime_s = wanted.settings.trust_bundle_lifetime_s
+    claims = Claims(
+        snapshot_id=os.urandom(16).hex(),
+        cluster_id=wanted.cluster_id,
+        scope_type=SCOPE,
+        config_version=1,
+        authority_epoch=1,
+        issued_at=start,
+        refresh_after=start + lifetime_s // 2,
+        expires_at=start + lifetime_s,
+    )
+    return signer.snapshot(claims, trust.sections(), plan.roots).to_bytes()
+
+
+def _public(key: SigningKey) -> PublicKey:
+    return PublicKey(key.algorithm, key.public_key)
+
+
+class _OneTransaction(Database):
+    """The operations of several modules, each of which makes one change of its own, as one."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    @contextmanager
+    def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
+        yield self._transaction
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        yield self._transaction
+
+
+def _made(wanted: Wanted, plan: _Plan) -> Made:
+    paths = [path for path, _ in plan.files]
+    return Made(
+        cluster_id=wanted.cluster_id,
+        root_keys=tuple((key.key_id, path) for key, path in zip(plan.roots, paths, strict=False)),
+        config_key=(plan.config.key_id, paths[wanted.roots]),
+        certificate=wanted.state / "tls" / "server.pem",
+        certificate_sha256=plan.certificate_sha256,
+        authority=wanted.state / "tls" / server_certificate.AUTHORITY,
+        ca_key=_ca_key_file(wanted),
+        configuration=wanted.configuration[0] if wanted.configuration else None,
+        declared=wanted.declared[0] if wanted.declared else None,
+    )

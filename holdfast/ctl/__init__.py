@@ -1,0 +1,1 @@
+"""`holdfastctl`: the command line of operators."""

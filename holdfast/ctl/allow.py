@@ -1,0 +1,79 @@
+"""`holdfastctl allow`: who may join (rules J17)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.ctl import output
+from holdfast.ctl.join_file import facts_for_nodes, join_file_options, new_file, write
+from holdfast.ctl.socket import Asked, asks_the_coordinator, confirm
+
+
+@click.group()
+def allow() -> None:
+    """The allowlist: nodes that may join, and as what."""
+
+
+@allow.command()
+@click.argument("node_id")
+@click.option("--kind", type=click.Choice(["data", "witness"]), help="[default: as declared, else data]")
+@click.option("--site", "site_id", metavar="ID", help="The site it joins.  [default: as declared, else default]")
+@click.option("--certificate", "certificate_sha256", metavar="sha256:HEX", help="Only with this certificate.")
+@join_file_options
+@asks_the_coordinator
+def add(
+    asked: Asked,
+    node_id: str,
+    join_file: Path | None,
+    join_urls: tuple[str, ...],
+    node_ca: Path | None,
+    **given: object,
+) -> None:
+    """Let a node join. With --join-file also make what it needs for that: bring the file there, `holdfast join FILE`.
+
+    The file holds a join token for this node alone: whoever has it first is the node.
+    """
+    if join_file is None:
+        answer = _entered(asked, node_id, given)
+        next_step = f"holdfastctl tokens create --node {node_id}"
+    else:
+        with new_file(join_file) as file:
+            facts = facts_for_nodes(asked, join_urls, node_ca)
+            answer = _entered(asked, node_id, given)
+            token = asked.post("tokens", body={"node_id": node_id})
+            write(file, facts, token)
+        answer |= {"join_file": str(join_file), "jti": token["jti"], "expires_at": token["expires_at"]}
+        until = output.time(token["expires_at"])
+        next_step = f"bring {join_file} to the node, and there until {until}: holdfast join {join_file.name}"
+    asked.say(answer, f"allowed: {node_id} as {answer['kind']} at {answer['site_id']}; next: {next_step}")
+
+
+def _entered(asked: Asked, node_id: str, given: Mapping[str, object]) -> dict[str, Any]:
+    return asked.post("allowlist", node_id, body={name: value for name, value in given.items() if value is not None})
+
+
+@allow.command("list")
+@asks_the_coordinator
+def list_(asked: Asked) -> None:
+    """Who may join."""
+    asked.show(asked.get("allowlist"), _render)
+
+
+@allow.command()
+@click.argument("node_id")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def remove(asked: Asked, node_id: str, yes: bool) -> None:
+    """Take an entry back. A member stays one."""
+    confirm(f"Take {node_id} off the allowlist?", yes=yes)
+    asked.say(asked.delete("allowlist", node_id), f"no longer allowed: {node_id}")
+
+
+def _render(answer: dict[str, Any]) -> None:
+    rows = (
+        (each["node_id"], each["kind"], each["site_id"], each["certificate_sha256"] or "any")
+        for each in answer["entries"]
+    )
+    output.table(("node", "kind", "site", "certificate"), rows, nothing="nobody may join")

@@ -1,0 +1,109 @@
+"""`holdfastctl apply` and `diff`: declared state, from YAML files, as a whole (protocol 2)."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator.declared.resources import InvalidResources
+from holdfast.ctl import declared_files, output
+from holdfast.ctl.socket import DIFFERENT, REFUSED, Asked, Failed, asks_the_coordinator, confirm
+from holdfast.terminal.shown import say
+
+FILES_HELP = "A directory of YAML files, or one file; again for further ones."
+
+
+@click.command()
+@click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True, required=True,
+              help=FILES_HELP)  # fmt: skip
+@click.option("--prune", is_flag=True, help="Delete what is declared and not in these files.")
+@click.option("--drop-endpoints", is_flag=True, help="Let endpoints of coordinators go that members still need.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, by the same code, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def apply(asked: Asked, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool) -> None:
+    """Show what the files change, ask, and change it in one transaction.
+
+    What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
+    can be published now: it says what holds it back, and it goes out once that is gone.
+    """
+    body = {"files": read(places), "prune": prune, "drop_endpoints": drop_endpoints}
+    plan = asked.post("apply", body={**body, "dry_run": True})
+    if dry_run:
+        asked.show(plan, _render)
+        return
+    if not asked.as_json:
+        _render(plan)
+    if not plan["changes"]:
+        asked.say(plan, "nothing to do")
+        return
+    confirm("Apply this?", yes=yes)
+    done = asked.post("apply", body={**body, "based_on": plan["based_on"]})
+    asked.say(done, _outcome(done))
+    if done["held_back"]:
+        raise SystemExit(DIFFERENT)
+
+
+def _outcome(done: dict[str, Any]) -> str:
+    changes, nodes = len(done["changes"]), len(done["touched"])
+    if done["held_back"]:
+        waiting = f"{nodes} nodes wait for their new configuration"
+        return f"applied: {changes} changes, and held back, {waiting}: {done['held_back']}; see holdfastctl status"
+    return f"applied: {changes} changes, {nodes} nodes get new configuration"
+
+
+@click.command()
+@click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True, help=FILES_HELP)
+@click.option("--prune", is_flag=True, help="Count what is declared and not in the files as deleted.")
+@click.option("--node", "node_id", help="Without files: for this node alone.")
+@click.option("--exit-code", is_flag=True, help=f"Exit with {DIFFERENT} where there is a difference.")
+@asks_the_coordinator
+def diff(asked: Asked, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
+    """How files differ from what is declared; without files, how that differs from what is published."""
+    if places:
+        body = {
+            "files": read(places),
+            "prune": prune,
+            "drop_endpoints": True,
+            "dry_run": True,
+        }  # it shows, and judges not
+        answer = asked.post("apply", body=body)
+        asked.show(answer, _render)
+        differs = bool(answer["changes"])
+    else:
+        answer = asked.get("diff", node=node_id)
+        asked.show(answer, _render_unpublished)
+        differs = bool(answer["nodes"])
+    if exit_code and differs:
+        raise SystemExit(DIFFERENT)
+
+
+def read(places: tuple[Path, ...]) -> dict[str, str]:
+    """File name -> text, as problems will name them. Nobody is asked for anything before all of them are read."""
+    try:
+        texts = declared_files.read(places)
+    except InvalidResources as invalid:
+        first = f"{invalid.code}: {len(invalid.problems)} problems; nothing was changed"
+        raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
+    if not texts:
+        raise click.UsageError(f"no {' or '.join(declared_files.SUFFIXES)} file in {', '.join(map(str, places))}")
+    return texts
+
+
+def _render(plan: dict[str, Any]) -> None:
+    for line in plan["lines"]:
+        say(line)
+    for warning in plan["warnings"]:
+        say(f"warning: {warning}", fg="yellow", err=True)
+    if plan["held_back"]:
+        say(f"holdfastctl: it would be held back: {plan['held_back']}", err=True)
+
+
+def _render_unpublished(answer: dict[str, Any]) -> None:
+    rows = [
+        (node, scope, section, change)
+        for node, scopes in answer["nodes"].items()
+        for scope, sections in scopes.items()
+        for section, change in sections.items()
+    ]
+    output.table(("node", "scope", "section", "change"), rows, nothing="all that is declared is published")

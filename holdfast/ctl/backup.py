@@ -1,0 +1,124 @@
+"""`holdfastctl backup` and `restore`: all of this machine's coordinator in one file, and back (docs/operating.md).
+
+Both work on the files and the database themselves, as `init` does: a backup is most wanted when nothing answers.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator.setup import configuration
+from coordinator.setup.configuration import DEFAULT_PATH
+from holdfast.ctl import output
+from holdfast.ctl.socket import UNANSWERED, Failed, says_what_is_wrong
+from holdfast.terminal.clock import wall_clock
+from holdfast.terminal.shown import say, say_json
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_PATH = click.Path(path_type=Path)
+_CONFIGURATION = click.option("--configuration", "path", type=_PATH, default=DEFAULT_PATH, show_default=True,
+                              help="The coordinator's configuration, which names all else.")  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--to", type=_PATH, help="The file; or a directory, in which it is named by its time.")
+@click.option("--keep", type=click.IntRange(1, 10_000),
+              help="In a directory: so many of this coordinator's backups stay, the oldest go.")  # fmt: skip
+@click.option("--without-keys", is_flag=True, help="Leave private keys out: without them it is no coordinator.")
+@_CONFIGURATION
+@_JSON
+@says_what_is_wrong
+def backup(**given: Any) -> None:  # noqa: ANN401 - the options
+    """Write database, keys, certificates and configuration into one file, while the coordinator works.
+
+    Of the machine's database a consistent copy; PostgreSQL by pg_dump. It is read again and checked before it gets its
+    name. THE FILE HOLDS PRIVATE KEYS: who has it can publish in the cluster's name. It holds no root key.
+    """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    if given["to"] is None:
+        raise click.UsageError("Missing option '--to'.")
+    if given["keep"] and not given["to"].is_dir():
+        raise click.UsageError("--keep needs --to with a directory")
+    from coordinator.setup import backup as backups  # noqa: PLC0415 - the database's library: no other command waits for it
+
+    wanted = backups.Wanted(
+        configuration.load(given["path"]), given["path"].absolute(), given["to"].absolute(),
+        not given["without_keys"], given["keep"],
+    )  # fmt: skip
+    with _telling_of_the_database():
+        made = backups.make(wanted, actor=f"uid:{os.getuid()}", now=wall_clock())
+    answer = {"file": str(made.file), "size": made.size, "removed": list(made.removed), **_about(made.manifest)}
+    _show(answer, given["as_json"])
+    if not given["as_json"]:
+        say("It holds private keys." if answer["keys"] else "It holds no private keys: keep those elsewhere.")
+
+
+@backup.command()
+@click.argument("file", type=_FILE)
+@_JSON
+@says_what_is_wrong
+def verify(file: Path, as_json: bool) -> None:
+    """Read all of a backup: every hash, and whether its database is sound."""
+    from coordinator.setup import backup as backups  # noqa: PLC0415 - likewise
+
+    _show({"file": str(file), "size": file.stat().st_size, **_about(backups.verify(file))}, as_json)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@_CONFIGURATION
+@_JSON
+@says_what_is_wrong
+def restore(file: Path, path: Path, as_json: bool) -> None:
+    """Put a backup back, on a machine where no coordinator is. Nothing is overwritten.
+
+    A configuration that is there already says where everything goes; otherwise the backup's is written.
+    """
+    from coordinator.setup import restore as restores  # noqa: PLC0415 - likewise
+
+    with _telling_of_the_database():
+        made = restores.restore(file, path)
+    answer = {**_about(made.manifest), "configuration": str(made.configuration), "database": made.database,
+              "files": [str(each) for each in made.files]}  # fmt: skip
+    _show(answer, as_json)
+    if not as_json:
+        say("Next: systemctl start holdfast-coordinator, then holdfastctl status. Nodes that have seen newer "
+                   "versions say so, and nothing is signed until the epoch is raised.")  # fmt: skip
+
+
+def _about(manifest: Any) -> dict[str, Any]:  # noqa: ANN401 - its type is of a module that is loaded late
+    from coordinator.setup.backup_files import is_secret  # noqa: PLC0415 - likewise
+
+    return {
+        "cluster": manifest.cluster_id,
+        "coordinator": manifest.coordinator_id,
+        "made_at": manifest.made_at,
+        "keys": any(is_secret(name) for name in manifest.members),
+        "members": sorted(manifest.members),
+        "left_out": list(manifest.left_out),
+    }
+
+
+def _show(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        say_json(answer)
+    else:
+        output.facts((name.replace("_", " "), value) for name, value in answer.items())
+
+
+@contextmanager
+def _telling_of_the_database() -> Iterator[None]:
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
+
+    from coordinator.database.database_fault import told  # noqa: PLC0415 - likewise
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise Failed(f"the database does not answer: {told(error)}; nothing was changed", UNANSWERED) from None

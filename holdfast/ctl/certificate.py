@@ -1,0 +1,63 @@
+"""`holdfastctl show-certificate`: the coordinator's certificate, and the CA that nodes are given for it.
+
+Without network (rules K11, P15).
+"""
+
+from pathlib import Path
+
+import click
+
+from coordinator.setup import configuration
+from holdfast.ctl import output
+from holdfast.ctl.socket import says_what_is_wrong
+from holdfast.terminal.shown import say, say_json
+from wire.certificate import BadCertificateError, Certificate, names_as_issuer, pem_to_der
+
+_TITLES = {"file": "certificate", "authority": "CA for nodes"}
+
+
+@click.command("show-certificate")
+@click.argument("certificate", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=configuration.DEFAULT_PATH,
+              show_default=True, help="Names the certificate, where none is given.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@says_what_is_wrong
+def show_certificate(certificate: Path | None, path: Path, as_json: bool) -> None:
+    """The certificate that nodes are shown, its fingerprint, and the CA file that they are given for it.
+
+    The CA is looked for beside the certificate, where init puts it. Another CA's file is not here: nodes are given
+    that one.
+    """
+    from coordinator.keys.server_certificate import AUTHORITY  # noqa: PLC0415 - the network's library: no other command waits for it
+
+    file = certificate or configuration.file_of(configuration.load(path).certificate)
+    pem = file.read_bytes()
+    try:
+        found = Certificate.read(pem_to_der(pem))
+    except BadCertificateError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+    authority = _authority(file.absolute().with_name(AUTHORITY), found)
+    answer: dict[str, object] = {
+        "file": str(file.absolute()),
+        "authority": str(authority) if authority else None,
+        "certificate": pem.decode("ascii", "replace"),
+        "fingerprint": found.fingerprint,
+        "names": list(found.names),
+        "not_before": output.time(found.not_before),
+        "not_after": output.time(found.not_after),
+    }
+    if as_json:
+        say_json(answer)
+        return
+    answer["authority"] = authority or f"not here: no {AUTHORITY} beside it has made it"
+    text = str(answer.pop("certificate"))
+    output.facts((_TITLES.get(name, name.replace("_", " ")), value) for name, value in answer.items())
+    say(*text.splitlines())
+
+
+def _authority(place: Path, shown: Certificate) -> Path | None:
+    """The CA's file, where it is the one that has made the certificate."""
+    try:
+        return place if names_as_issuer(shown.der, pem_to_der(place.read_bytes())) else None
+    except (FileNotFoundError, BadCertificateError):
+        return None

@@ -1,0 +1,106 @@
+"""`holdfastctl coordinators`: those of a cluster that share one database, and the certificate of this one."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator.setup import configuration
+from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
+from holdfast.ctl import output
+from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
+from holdfast.ctl.signing import ca_passphrase, passphrase_option
+from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.terminal.clock import wall_clock
+from holdfast.terminal.shown import say, say_json
+
+RELOAD = "next: systemctl reload holdfast-coordinator"
+_DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.group()
+def coordinators() -> None:
+    """The coordinators of the cluster: several share one PostgreSQL database."""
+
+
+@coordinators.command("list")
+@asks_the_coordinator
+def list_(asked: Asked) -> None:
+    """Which there are: a join is bound to the certificate of one, a token is signed by the key of one."""
+    asked.show(asked.get("coordinators"), _render)
+
+
+@coordinators.command()
+@click.argument("name")
+@click.option("--database", "database_url", required=True, help="The database of the cluster: PostgreSQL.")
+@click.option("--from", "source", type=_DIRECTORY, required=True,
+              help="A copy of `keys` and `tls` of a coordinator of the cluster.")  # fmt: skip
+@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies; it is not kept here then. [default: in that copy]")
+@passphrase_option
+@set_up_here
+@says_what_is_wrong
+def add(name: str, **given: object) -> None:
+    """Make this machine a further coordinator: its token key, certificate, configuration, entry in the database.
+
+    Either all of it is there afterwards, or nothing.
+    """
+    with with_a_coordinators_libraries():
+        from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
+
+    setup.add_further({"coordinator_id": name, **given})
+
+
+@coordinators.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def remove(asked: Asked, name: str, yes: bool) -> None:
+    """Forget one that is gone: the join tokens that it has signed count no more."""
+    confirm(f"Forget the coordinator {name} and its join tokens?", yes=yes)
+    asked.say(asked.delete("coordinators", name), f"removed: {name}")
+
+
+@coordinators.command()
+@click.option("--host", "hosts", multiple=True, help="A name or address of the server. [default: the present ones]")
+@click.option("--ca", type=_DIRECTORY, help="Where ca-key.pem lies. [default: beside the certificate]")
+@passphrase_option
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
+              help="Names the certificate and its key.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@says_what_is_wrong
+def certificate(
+    hosts: tuple[str, ...], ca: Path | None, passphrase_files: tuple[Path, ...], path: Path, as_json: bool
+) -> None:
+    """A new certificate for the coordinator of this machine, of the CA that nodes trust. It is shown after a reload."""
+    with with_a_coordinators_libraries():
+        from coordinator.keys import server_certificate  # noqa: PLC0415 - the network's library: no other command waits for it
+
+    at = configuration.load(path)
+    for name in (at.certificate, at.key):
+        if name.startswith(CREDENTIAL):
+            raise Failed(f"{name}: it comes from the service manager; renew it where that has it from", REFUSED)
+    files = Path(at.certificate), Path(at.key)
+    place = ca or files[0].parent
+    passphrase = ca_passphrase(place, passphrase_files)
+    authority = server_certificate.authority_in(place, passphrase, beside=files[0].parent)
+    made = server_certificate.renew(*files, authority, hosts, wall_clock())
+    answer = {
+        "certificate": str(files[0]),
+        "fingerprint": made.fingerprint,
+        "names": list(made.names),
+        "not_after": output.time(made.not_after),
+    }
+    if as_json:
+        say_json(answer)
+        return
+    output.facts((name.replace("_", " "), value) for name, value in answer.items())
+    say(RELOAD)
+
+
+def _render(answer: dict[str, Any]) -> None:
+    rows = (
+        (f"{each['coordinator_id']} (answers)" if each["coordinator_id"] == answer["answering"]
+         else each["coordinator_id"], each["url"], each["certificate_sha256"], output.time(each["added_at"]))
+        for each in answer["coordinators"]
+    )  # fmt: skip
+    output.table(("coordinator", "url", "certificate", "added"), rows, nothing="none")

@@ -1,0 +1,33 @@
+"""`holdfastctl epoch`: the number above all versions, which root keys alone announce (format.md 8)."""
+
+import click
+
+from holdfast.ctl.signing import Signing, bundle_options, carry_out
+from holdfast.ctl.socket import Asked, asks_the_coordinator
+
+
+@click.group()
+def epoch() -> None:
+    """The authority epoch."""
+
+
+@epoch.command()
+@asks_the_coordinator
+def show(asked: Asked) -> None:
+    """The present epoch."""
+    answer = asked.get("status")
+    asked.say({"authority_epoch": answer["authority_epoch"]}, str(answer["authority_epoch"]))
+
+
+@epoch.command("raise")
+@click.option("--to", type=click.IntRange(2), help="[default: the next one]")
+@bundle_options
+@asks_the_coordinator
+def raise_(asked: Asked, to: int | None, signing: Signing) -> None:
+    """Publish everything anew under a higher epoch.
+
+    For a database that was put back, and for a stolen config key that has run the versions up: what nodes hold of the
+    old epoch gives way, whatever its version.
+    """
+    wish: dict[str, object] = {"wish": "raise_epoch"} | ({} if to is None else {"to": to})
+    carry_out(asked, signing, "trust", "requests", body={"wishes": [wish]})

@@ -1,0 +1,181 @@
+"""`holdfastctl explain NODE [SCOPE]`: why a node is told what it is told."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.ctl import output
+from holdfast.ctl.apply import FILES_HELP, read
+from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.terminal.shown import say, say_json
+
+Fact = tuple[str, object]
+Places = Mapping[tuple[str, str], str]
+"""(kind, id) -> where it is declared, as `fabric/web.yaml:12`."""
+
+STANDINGS = {
+    "same": "holds it",
+    "behind": "holds an older version",
+    "ahead": "holds a newer version than was published: see `put back` in `holdfastctl status`",
+    "other_content": "HOLDS ANOTHER CONTENT UNDER THIS VERSION",
+    "nothing": "has none active",
+    "unheard": "has not reported yet",
+    "unpublished": "holds one, and nothing is published",
+}
+STANDS = {
+    "as_declared": "as declared",
+    "differs": "declared otherwise",
+    "not_declared": "declared no more",
+    "not_published": "not published yet",
+    "signed": "signed",
+}
+
+
+@click.command()
+@click.argument("node_id")
+@click.argument("scope", required=False)
+@click.option("--section", metavar="NAME", help="Of one section of SCOPE: print its value, however large.")
+@click.option("--most", type=click.IntRange(1, 1000), default=200, show_default=True, help="So many entries of SCOPE.")
+@click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True,
+              help=f"Name the file and line of each source, too. {FILES_HELP}")  # fmt: skip
+@asks_the_coordinator
+def explain(
+    asked: Asked, node_id: str, scope: str | None, section: str | None, most: int, places: tuple[Path, ...]
+) -> None:
+    """Why a node is told what it is told: per scope who grants it, what is published, what is about to change.
+
+    Of one SCOPE in whole: by which rule, which version, who signed it, what it says, from which declared resource
+    each entry comes, and who holds it.
+    """
+    if scope is None:
+        if section is not None or places:
+            raise click.UsageError("--section and --files are about one SCOPE; name it")
+        asked.show(asked.get("nodes", node_id, "explain"), _render_all)
+        return
+    answer = asked.get("nodes", node_id, "explain", scope, section=section, most=most)
+    if places:
+        _place(answer, _declared_in(places))
+    asked.show(answer, _render_one if section is None else _render_value)
+
+
+def _declared_in(places: tuple[Path, ...]) -> Places:
+    from coordinator.declared import resources  # noqa: PLC0415 - the readers of YAML: nothing else here waits for them
+
+    found = resources.read(read(places))
+    return {key: f"{each.file}:{each.source.line(())}" for key, each in found.items()}
+
+
+def _place(answer: dict[str, Any], places: Places) -> None:
+    """`declared_in` beside each source that the files declare."""
+    for entry in answer["entries"]:
+        for source in entry["sources"]:
+            source["declared_in"] = places.get((source["kind"], source["id"]))
+
+
+def _render_all(answer: dict[str, Any]) -> None:
+    rows = [
+        (each["scope"], each["may_hold"], each["because"], _version(each["published"]), each["differs"] or "-")
+        for each in answer["scopes"]
+    ]
+    output.table(("scope", "may hold", "because", "published", "about to change"), rows, nothing="no scopes")
+
+
+def _render_value(answer: dict[str, Any]) -> None:
+    """The value alone: another program may read it."""
+    for each in answer["sections"]:
+        say_json(each["value"])
+    if not answer["sections"]:
+        say("it is declared, and not published yet", err=True)
+
+
+def _render_one(answer: dict[str, Any]) -> None:
+    say(f"{answer['node_id']} {answer['scope']}", bold=True)
+    output.facts([*_rule(answer), *_published(answer), *_who_holds(answer["holders"])])
+    if answer["sections"]:
+        say()
+        sections = ((each["name"], each["size"], _value(answer, each)) for each in answer["sections"])
+        output.table(("section", "bytes", "value"), sections, nothing="")
+    if answer["entries"]:
+        say()
+        entries = answer["entries"]
+        rows = ((_name(each), _from(each), each["because"], STANDS[each["stands"]]) for each in entries)
+        output.table(("entry", "from", "because", "stands"), rows, nothing="")
+        if len(entries) < answer["entries_total"]:
+            say(f"{answer['entries_total'] - len(entries)} more: --most, or --section")
+
+
+def _rule(answer: dict[str, Any]) -> Iterator[Fact]:
+    may = "yes" if answer["may_hold"] else "no"
+    yield "may hold", f"{may}: {answer['because']} ({', '.join(answer['rules'])})"
+    for note in answer["notes"]:
+        yield "note", note
+
+
+def _published(answer: dict[str, Any]) -> Iterator[Fact]:
+    one = answer["published"]
+    if one is not None:
+        yield "version", f"{_version(one)}, document {one['snapshot_id']}"
+        yield "content", one["content_hash"]
+        yield "published", f"{output.time(one['published_at'])}, issued {one['issued_at']}"
+        yield "renewed", f"from {one['refresh_after']}; expires {one['expires_at']}"
+        yield "made for roles", one["roles"]
+        yield "and organizations", one["organization_ids"]
+        yield "needs bundle", one["min_trust_bundle_version"]
+        for signer in one["signers"]:
+            yield "signed by", _signer(signer)
+        yield "signatures", f"{len(one['signers'])}, of which {one['threshold']} are asked for"
+    yield "about to change", answer["differs"]
+
+
+def _signer(signer: dict[str, Any]) -> str:
+    told = [signer["purpose"], signer["status"]] if signer["purpose"] else ["not in the trust bundle"]
+    until = [f"until {signer['not_after']}"] if signer["not_after"] else []
+    fault = [f"REFUSED: {signer['fault']}"] if signer["fault"] else []
+    return f"{signer['key_id']} ({', '.join([*told, *until, *fault])})"
+
+
+def _who_holds(holders: dict[str, Any]) -> Iterator[Fact]:
+    reported = holders["reported"]
+    said = "" if reported is None else f": {_reported(reported)}"
+    yield "this node", f"{STANDINGS[holders['standing']]}{said}"
+    named, total = holders["others"], holders["others_total"]
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    if total:
+        yield "active also at", f"{', '.join(named)}{more} (the same content)"
+    yield "announced also to", f"{holders['published_for']} others" if holders["published_for"] else "nobody else"
+
+
+def _reported(reported: dict[str, Any]) -> str:
+    told = [f"version {_version(reported['active'])}"] if reported["active"] else []
+    told.append(f"reported {output.time(reported['at'])} as {reported['state']}")
+    if reported["pending"] is not None:
+        told.append(f"version {reported['pending']} waits for its time")
+    if reported["last_refused"]:
+        told.append(f"last refused: {reported['last_refused']}")
+    return ", ".join(told)
+
+
+def _version(one: dict[str, Any] | None) -> str:
+    return "-" if one is None else f"{one['authority_epoch']}.{one['config_version']}"
+
+
+def _value(answer: dict[str, Any], section: dict[str, Any]) -> str:
+    if section["is_shown"]:
+        return json.dumps(section["value"], ensure_ascii=False)  # noqa: TID251 - an answer, no document
+    return f"holdfastctl explain {answer['node_id']} {answer['scope']} --section {section['name']}"
+
+
+def _name(entry: dict[str, Any]) -> str:
+    return f"{entry['section']}/{entry['entry']}"
+
+
+def _from(entry: dict[str, Any]) -> str:
+    return ", ".join(_source(each) for each in entry["sources"]) or "-"
+
+
+def _source(source: dict[str, Any]) -> str:
+    place = source.get("declared_in")
+    return f"{source['kind']} {source['id']}" + (f" ({place})" if place else "")

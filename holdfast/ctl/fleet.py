@@ -1,0 +1,181 @@
+"""`holdfastctl status`, `fleet`, `audit`: how things stand, and who made them so."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from holdfast.ctl import due, output
+from holdfast.ctl.selection import selects_nodes
+from holdfast.ctl.socket import DIFFERENT, UNANSWERED, Asked, Failed, asks_the_coordinator
+from holdfast.terminal.shown import say
+
+PAGE = 1_000  # stragglers in one answer
+WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
+EVERY_S = 0.5
+
+
+@click.command()
+@click.option("--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
+              help="First wait until it can publish; exit 1 if it cannot by then, 3 without an answer.")  # fmt: skip
+@asks_the_coordinator
+def status(asked: Asked, wait_s: float | None) -> None:
+    """The coordinator: its cluster, its state, its trust bundle, how publishing goes."""
+    answer = asked.get("status") if wait_s is None else _awaited(asked, wait_s)
+    asked.show(answer, _render_status)
+
+
+def _awaited(asked: Asked, wait_s: float) -> dict[str, Any]:
+    """The status, once nothing holds publishing back."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        answer, why = _looked_up(asked)
+        if why is None:
+            return answer
+        if time.monotonic() >= deadline:
+            raise why
+        time.sleep(EVERY_S)
+
+
+def _looked_up(asked: Asked) -> tuple[dict[str, Any], Failed | None]:
+    """The status, and why it is not good yet. Whoever does not answer may still come."""
+    try:
+        answer = asked.get("status")
+    except Failed as failed:
+        if failed.exit_code != UNANSWERED:
+            raise
+        return {}, failed
+    held_back = answer["put_back"] or answer["publishing"]["fault"]
+    return answer, Failed(f"not ready: {held_back}", DIFFERENT) if held_back else None
+
+
+@click.command()
+@selects_nodes
+@click.option("--watch", is_flag=True, help="Show it anew every few seconds, until Ctrl-C.")
+@asks_the_coordinator
+def fleet(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | None, watch: bool) -> None:
+    """The nodes: states, versions, lag, and who is behind and why, one by one.
+
+    Exit status 1 where a node does not hold what it should.
+    """
+    which = {"site": site, "label": labels, "state": state}
+    while True:
+        answer = _whole(asked, which)
+        if watch and not asked.as_json:
+            click.clear()
+        asked.show(answer, _render_fleet)
+        if not watch:
+            break
+        time.sleep(WATCH_S)
+    if answer["stragglers_total"]:
+        raise SystemExit(DIFFERENT)
+
+
+def _whole(asked: Asked, which: Mapping[str, object]) -> dict[str, Any]:
+    """With every straggler: they are told by pages, and the fleet goes on meanwhile."""
+    answer = asked.get("fleet", most=PAGE, **which)
+    page = answer["stragglers"]
+    named = {each["node_id"]: each for each in page}
+    first = 0
+    while len(page) == PAGE:
+        first += PAGE
+        page = asked.get("fleet", most=PAGE, **{"from": first}, **which)["stragglers"]
+        named |= {each["node_id"]: each for each in page}
+    return {**answer, "stragglers": list(named.values()), "stragglers_total": len(named)}
+
+
+@click.command()
+@click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--action", help="Only this action, as `revoke` or `trust_bundle.add`.")
+@click.option("--before", type=click.IntRange(1), help="Page on from this entry.")
+@asks_the_coordinator
+def audit(asked: Asked, most: int, action: str | None, before: int | None) -> None:
+    """Who changed what and when, the newest first."""
+    asked.show(asked.get("audit", most=most, action=action, before=before), _render_audit)
+
+
+def _render_status(answer: dict[str, Any]) -> None:
+    bundle, publishing = answer["trust_bundle"], answer["publishing"]
+    trusted = "none" if bundle is None else f"version {bundle['config_version']}, until {bundle['expires_at']}"
+    output.facts(
+        [
+            ("cluster", answer["cluster_id"]),
+            ("coordinator", answer["coordinator_id"]),
+            ("authority epoch", answer["authority_epoch"]),
+            ("revision", answer["revision"]),
+            ("trust bundle", trusted),
+            ("certificate", f"{answer['certificate']['sha256']}, until {answer['certificate']['expires_at']}"),
+            ("nodes waiting", answer["held_polls"]),
+            ("put back", answer["put_back"] or "no"),
+            ("publishing", publishing["fault"] or "good"),
+            ("heads to make", publishing["behind"]),
+            ("alarms", answer["alarms"]),
+        ]
+    )
+    rows = [(node, scope, why) for node, scopes in publishing["failed"].items() for scope, why in scopes.items()]
+    if rows:
+        say()
+        output.table(("node", "scope", "not published because"), rows, nothing="")
+    if answer["due"]:
+        say("", "Due: what ends, and what renews it (all of it: holdfastctl due)", "")
+        due.render_things(answer["due"])
+
+
+def _render_fleet(answer: dict[str, Any]) -> None:
+    short = answer["baseline_shortfall"]
+    if answer["put_back"]:
+        say(f"NOT READY: {answer['put_back']}", "")
+    output.facts(
+        [
+            ("members", answer["members"]),
+            ("data members", f"{answer['data_members']}" + (f", {short} below the baseline" if short else "")),
+            ("states", answer["states"]),
+            ("heads", answer["grades"]),
+            ("versions behind", answer["lag_versions"]),
+            ("seconds since seen", {name: round(value) for name, value in answer["seconds_since_seen"].items()}),
+            ("joins refused", answer["rejected_joins"]),
+            ("root keys not confirmed", _unconfirmed(answer)),
+        ]
+    )
+    rows = ((each["node_id"], each["reason"], _seconds(each["seconds_since_seen"])) for each in answer["stragglers"])
+    say()
+    output.table(("node", "why", "last seen"), rows, nothing="every node holds what it should")
+    if answer["refusals"]:
+        say()
+        columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
+        output.table(columns, map(_refused, answer["refusals"]), nothing="")
+        _more(answer["refusals_total"] - len(answer["refusals"]))
+
+
+def _unconfirmed(answer: dict[str, Any]) -> str | None:
+    """Nodes of a first use that nobody has compared; nothing where there is none."""
+    named, total = answer["roots_unconfirmed"], answer["roots_unconfirmed_total"]
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    return f"{', '.join(named)}{more}: holdfast trust confirm there" if total else None
+
+
+def _refused(each: dict[str, Any]) -> tuple[object, ...]:
+    """What runs is renewed; where it is not, that stands there."""
+    why = f"{each['reason']}: {each['detail']}" if each["detail"] else each["reason"]
+    until = "-" if each["runs"] is None else output.time(each["good_until"])
+    how = f"{until}, NOT renewed: {each['withheld']}" if each["withheld"] else until
+    since = output.time(each["since"])
+    return each["node_id"], each["scope"], each["refused"], since, why, each["runs"] or "nothing", how
+
+
+def _more(count: int) -> None:
+    if count:
+        say(f"and {count} more")
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{round(value)} s ago"
+
+
+def _render_audit(answer: dict[str, Any]) -> None:
+    rows = [
+        (each["audit_id"], output.time(each["at"]), each["actor"], each["action"], each["subject"], each["outcome"])
+        for each in answer["entries"]
+    ]
+    output.table(("entry", "at", "who", "what", "of", "outcome"), rows, nothing="nothing was done yet")

@@ -1,0 +1,59 @@
+"""How `holdfastctl` prints: tables for people, JSON for scripts."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.terminal.shown import say, shown
+from snapshot.identifiers import format_time
+
+PIPE_WIDTH = 240  # nothing is cut off where nobody looks at a screen
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str) -> None:
+    """One line for each row; `nothing` is said where there is none."""
+    lines = [[text(cell) for cell in row] for row in rows]
+    if not lines:
+        say(nothing)
+        return
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for line in lines:
+        made.add_row(*line)
+    console().print(made)
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Name and value, a line each; what is empty is left out."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        if value not in (None, "", [], {}):
+            made.add_row(name, text(value))
+    console().print(made)
+
+
+def console() -> Console:
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def text(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(map(text, value)) or "-"
+        case dict():
+            return ", ".join(f"{shown(name)}={text(each)}" for name, each in value.items()) or "-"
+        case _:
+            return shown(value)
+
+
+def time(seconds: float | None) -> str:
+    return "-" if seconds is None else format_time(int(seconds))

@@ -1,0 +1,137 @@
+"""`holdfastctl revoke`: what is no longer to be believed or served (rules K54, S60, S61)."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator.keys import keystore
+from coordinator.trust import trust_changes
+from holdfast.ctl import output
+from holdfast.ctl.rotate import REQUESTS, keys_directory, whole_key_id
+from holdfast.ctl.signing import Signing, bundle_options, carry_out, drafted, finish_with_key
+from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm
+from snapshot.bundle import ACTIVE, CONFIG
+
+reason_option = click.option("--reason", required=True, help="For the audit log.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+unknown_option = click.option("--unknown", is_flag=True, help="Though nothing of this name is declared any more.")
+OWN = Path("-")  # the directory where the coordinator looks for config keys
+
+
+@click.group()
+def revoke() -> None:
+    """Take back what was granted: the next heads say so, and the next trust bundle carries it."""
+
+
+@revoke.command("list")
+@asks_the_coordinator
+def list_(asked: Asked) -> None:
+    """What heads revoke now. What the trust bundle revokes: `trust show`."""
+    answer = asked.get("revocations")
+    rows = [(name, value) for name, values in sorted(answer.items()) if isinstance(values, list) for value in values]
+    asked.show(answer, lambda _: output.table(("category", "value"), rows, nothing="nothing is revoked by heads"))
+
+
+@revoke.command()
+@click.argument("node_id")
+@reason_option
+@yes_option
+@asks_the_coordinator
+def node(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
+    """A node: it stops its services, and gets nothing more."""
+    confirm(f"Revoke the node {node_id}? It stops its services, and comes back only by `nodes readmit`.", yes=yes)
+    answer = asked.post("nodes", node_id, "revoke", body={"reason": reason})
+    asked.say(answer, f"revoked: node {node_id}; {_BUNDLE_FOLLOWS}")
+
+
+@revoke.command()
+@click.argument("node_id")
+@click.argument("role")
+@reason_option
+@unknown_option
+@yes_option
+@asks_the_coordinator
+def role(asked: Asked, node_id: str, role: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """One role of one node."""
+    _revoke(asked, "role_assignments", f"{node_id}/{role}", **given)
+
+
+@revoke.command()
+@click.argument("service_id")
+@reason_option
+@unknown_option
+@yes_option
+@asks_the_coordinator
+def service(asked: Asked, service_id: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """A service, on every node."""
+    _revoke(asked, "service_ids", service_id, **given)
+
+
+@revoke.command()
+@click.argument("url", metavar="https://HOST:PORT")
+@reason_option
+@unknown_option
+@yes_option
+@asks_the_coordinator
+def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """A storage endpoint or coordinator that nodes are not to ask any more."""
+    _revoke(asked, "endpoints", url, **given)
+
+
+@revoke.command()
+@click.argument("key_id")
+@reason_option
+@click.option("--new-key-to", type=click.Path(path_type=Path), is_flag=False, flag_value=OWN,
+              help="Add a new config key in the same bundle: to this directory, or the coordinator's own.")  # fmt: skip
+@bundle_options
+@asks_the_coordinator
+def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing: Signing) -> None:
+    """A key in wrong hands.
+
+    A config key is revoked by the next heads at once, where another one can sign them, and by the next bundle. A root
+    key, and the last config key, are revoked by a bundle alone: that needs root signatures.
+    """
+    found = whole_key_id(asked, key_id)
+    keys = {each["key_id"]: each for each in asked.get("rotation")["keys"]}
+    others = [each for each in keys.values() if each["purpose"] == CONFIG and each["status"] == ACTIVE]
+    is_last = [each["key_id"] for each in others] == [found]
+    if is_last and new_key_to is None:
+        remedy = "replace it in the same bundle: --new-key-to"
+        raise Failed(f"{found} is the last config key, nothing could be signed after it; {remedy}", REFUSED)
+    if keys[found]["purpose"] == CONFIG and not is_last and new_key_to is None and not signing.keys:
+        _revoke(asked, "key_ids", found, reason=reason, yes=signing.yes)
+        return
+    _by_bundle(asked, found, new_key_to, signing)
+
+
+@revoke.command()
+@click.argument("category")
+@click.argument("value")
+@yes_option
+@asks_the_coordinator
+def restore(asked: Asked, category: str, value: str, yes: bool) -> None:
+    """Take a revocation out of the next heads: a mistake, or one that the trust bundle carries."""
+    confirm(f"No longer revoke {category} {value} in heads?", yes=yes)
+    asked.say(asked.delete("revocations", category, value), f"restored: {category} {value}")
+
+
+_BUNDLE_FOLLOWS = "the trust bundle carries it with the next `trust export-request`"
+
+
+def _revoke(asked: Asked, category: str, value: str, *, reason: str, yes: bool, unknown: bool = False) -> None:
+    confirm(f"Revoke {category} {value} on every node?", yes=yes)
+    body = {"category": category, "value": value, "reason": reason, **({"unknown": True} if unknown else {})}
+    answer = asked.post("revocations", body=body)
+    asked.say(answer, f"revoked: {category} {value}; {_BUNDLE_FOLLOWS}")
+
+
+def _by_bundle(asked: Asked, key_id: str, new_key_to: Path | None, signing: Signing) -> None:
+    made: list[dict[str, object]] = [{"wish": "revoke", "key_id": key_id}]
+    if new_key_to is None:
+        carry_out(asked, signing, *REQUESTS, body={"wishes": made})
+        return
+    directory = keys_directory(asked) if new_key_to == OWN else new_key_to
+    new = keystore.new_key()
+    made.append(trust_changes.add(CONFIG, new.algorithm, new.public_key))
+    finish_with_key(asked, signing, drafted(asked, signing, *REQUESTS, body={"wishes": made}), CONFIG, new, directory)

@@ -1,0 +1,186 @@
+"""What `holdfastctl init` and `coordinators add` do: options become what is wanted, it is made, and that is said."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from coordinator.base.refusal import Refused
+from coordinator.database.database_fault import told
+from coordinator.setup import add_replica, configuration, initialise, starter
+from coordinator.setup.initialise import Made, Wanted
+from holdfast.ctl import output
+from holdfast.ctl.signing import ca_passphrase
+from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
+from holdfast.ctl.trust import new_passphrase
+from holdfast.terminal.clock import wall_clock
+from holdfast.terminal.shown import say, say_json
+
+
+def found(given: dict[str, object]) -> None:
+    """`given`: the options by name. All of it is there afterwards, or nothing."""
+    wanted = _wanted(given)
+    _would_start(configuration_text(given, wanted.state, wanted.database_url))
+    _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
+    with _telling_of_the_database():
+        made = initialise.initialise(wanted, actor=_actor(), now=wall_clock())
+    _say(made, given, _render)
+
+
+def add_further(given: dict[str, object]) -> None:
+    """The same, for a further coordinator."""
+    state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
+    text = configuration_text(given, state, str(given["database_url"]))
+    _would_start(text)
+    _agrees(path, text)
+    source, ca = Path(str(given["source"])).absolute(), Path(str(given["ca"])).absolute() if given["ca"] else None
+    wanted = add_replica.Wanted(
+        state=state,
+        source=source,
+        ca=ca,
+        passphrase=ca_passphrase(ca or source / "tls", given["passphrase_files"]),  # type: ignore[arg-type]
+        configuration=None if path.exists() else (path, text),
+        notes=path.absolute().parent,
+        **{name: given[name] for name in ("coordinator_id", "url", "database_url", "hosts")},  # type: ignore[arg-type]
+    )
+    with _telling_of_the_database():
+        made = add_replica.add(wanted, actor=_actor(), now=wall_clock())
+    _say(made, given, _render_further)
+
+
+def _actor() -> str:
+    return f"uid:{os.getuid()}"
+
+
+@contextmanager
+def _telling_of_the_database() -> Iterator[None]:
+    try:
+        yield
+    except ArgumentError:
+        raise Failed("--database is no database URL; nothing was changed", REFUSED) from None
+    except SQLAlchemyError as error:
+        remedy = "look at --database and at its server; nothing was changed"
+        raise Failed(f"the database does not answer: {told(error)}; {remedy}", UNANSWERED) from None
+
+
+def _wanted(given: dict[str, object]) -> Wanted:
+    state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
+    database_url = str(given["database_url"] or f"sqlite:///{state}/coordinator.db")
+    names = ("cluster_id", "coordinator_id", "url", "roots", "threshold", "algorithm", "hosts")
+    text = configuration_text(given, state, database_url)
+    return Wanted(
+        state=state,
+        root_keys=Path(str(given["root_keys"])).absolute(),
+        database_url=database_url,
+        passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
+        ca_key=Path(str(given["ca_key"])).absolute() if given["ca_key"] else None,
+        configuration=None if path.exists() else (path, text),
+        declared=_declared(given, path),
+        notes=path.absolute().parent,
+        **{name: given[name] for name in names},  # type: ignore[arg-type]
+    )
+
+
+def _declared(given: dict[str, object], configuration: Path) -> tuple[Path, str] | None:
+    """Beside the configuration. A folder that is there already is the operator's."""
+    path = configuration.absolute().parent / starter.FOLDER / starter.NAME
+    return None if path.parent.exists() else (path, starter.text(str(given["cluster_id"]), str(given["url"])))
+
+
+def configuration_text(given: dict[str, object], state: Path, database_url: str) -> str:
+    """Every listener stands in it, also those that are the daemon's own: a port that is taken can be found there."""
+    return f"""\
+coordinator_id = "{given["coordinator_id"]}"
+
+[database]
+url = "{database_url}"
+
+[listen]
+# Members, by their pinned certificates; and nodes that want to join.
+fleet = "{given["listen"]}"
+join = "{given["listen_join"]}"
+# Probes and metrics for monitoring, over plain HTTP.
+probes = "{given["listen_probes"]}"
+# Operators: here by the Unix socket, and from elsewhere over TLS (empty: nobody).
+admin_socket = "{Path(str(given["admin_socket"])).absolute()}"
+admin = "{given["listen_admin"]}"
+
+[tls]
+certificate = "{state}/tls/server.pem"
+key = "{state}/tls/server-key.pem"
+
+[keys]
+directory = "{initialise.keys_directory(state)}"
+token = "{initialise.token_file(state)}"
+"""
+
+
+def _would_start(text: str) -> None:
+    """The daemon's own reading of what would be written, before anything is made."""
+    try:
+        configuration.parse(text)
+    except Refused as refused:
+        options = "--listen, --listen-join, --listen-probes, --admin-socket, --listen-admin"
+        remedy = f"correct the options: {options}, paths without quotes"
+        raise Failed(f"the coordinator would refuse its configuration: {refused.detail}; {remedy}", REFUSED) from None
+
+
+def _agrees(path: Path, wanted: str) -> None:
+    """A configuration that is there already names what is about to be made (rules K8, K9: and is a coordinator's)."""
+    if not path.exists():
+        return
+    ours, theirs = configuration.parse(wanted), configuration.load(path)
+    for name in ("coordinator_id", "database_url", "certificate", "key", "keys_directory", "token_key"):
+        here, there = getattr(ours, name), getattr(theirs, name)
+        if here != there:
+            remedy = f"let the options say the same, or move {path} away"
+            raise Failed(f"{path} says {name} {there}, but this would be {here}; {remedy}", REFUSED)
+
+
+def _say(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> None:  # noqa: ANN401 - either's Made
+    if given["as_json"]:
+        say_json({name: _plain(value) for name, value in asdict(made).items()})
+    else:
+        render(made)
+
+
+def _render(made: Made) -> None:
+    output.facts(
+        [
+            ("cluster", made.cluster_id),
+            *(("root key", f"{key_id}  {path}") for key_id, path in made.root_keys),
+            ("config key", f"{made.config_key[0]}  {made.config_key[1]}"),
+            ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
+            ("CA for nodes", made.authority),
+            ("CA key", made.ca_key),
+            ("configuration", made.configuration or "there already; not touched"),
+            ("first declared", made.declared or "there already; not touched"),
+        ]
+    )
+    say("Take the root keys away now, each to a place of its own: whoever has enough of them has the cluster.")
+    folder = made.declared.parent if made.declared else "FILES"
+    say(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
+
+
+def _render_further(made: add_replica.Made) -> None:
+    output.facts(
+        [
+            ("cluster", made.cluster_id),
+            ("coordinator", made.coordinator_id),
+            *(("config key", f"{key_id}  {path}") for key_id, path in made.config_keys),
+            ("certificate", f"{made.certificate_sha256}  {made.certificate}"),
+            ("CA for nodes", made.authority),
+            ("configuration", made.configuration or "there already; not touched"),
+        ]
+    )
+    say("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

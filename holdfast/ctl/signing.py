@@ -1,0 +1,233 @@
+"""From a wish to a bundle or a recovery that root keys have signed: here and now, or by way of another machine.
+
+Where the root keys are at hand (`--root-key`), the request is signed and brought in at once. Otherwise it is written to
+a file, which goes to where the keys are (`holdfastctl trust sign`) and comes back (`holdfastctl trust import`).
+"""
+
+import base64
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator.keys import keystore
+from coordinator.keys.signing_key import SigningKey
+from coordinator.trust import signing_requests
+from coordinator.trust.signing_requests import SigningRequest
+from holdfast.ctl.socket import REFUSED, UNCONFIRMED, Asked, Failed, confirm
+from holdfast.terminal.shown import say, shown
+from snapshot.bundle import CONFIG
+from snapshot.envelope import RECOVERY
+
+FILE_SUFFIX = ".request.json"
+
+
+@dataclass(frozen=True)
+class Signing:
+    """How a request is to be signed: `keys` are key files or directories of them. `despite_reports`: members that
+    report bundles which the coordinator does not know are not believed (held_bundles.py).
+    """
+
+    keys: tuple[Path, ...]
+    passphrase_files: tuple[Path, ...]
+    request: Path | None
+    yes: bool
+    despite_reports: bool = False
+
+
+def bundle_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The same of a command that makes a trust bundle."""
+    return click.option(
+        "--despite-reports",
+        is_flag=True,
+        help="After a restored backup: go on although members report later bundles, whose reports are false.",
+    )(root_key_options(function))
+
+
+def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Options of a command that needs root signatures; its body is given a `Signing`."""
+
+    @click.option(
+        "--root-key",
+        "keys",
+        type=click.Path(path_type=Path, exists=True),
+        multiple=True,
+        help="A root key file, or a directory of them; again for each further one.",
+    )
+    @passphrase_option
+    @click.option(
+        "--request",
+        type=click.Path(path_type=Path),
+        help="Where the request is written when signatures are still missing.",
+    )
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @wraps(function)
+    def wrapped(
+        *arguments: object,
+        keys: tuple[Path, ...],
+        passphrase_files: tuple[Path, ...],
+        request: Path | None,
+        yes: bool,
+        despite_reports: bool = False,
+        **given: object,
+    ) -> None:
+        function(*arguments, signing=Signing(keys, passphrase_files, request, yes, despite_reports), **given)
+
+    return wrapped
+
+
+def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--passphrase-file",
+        "passphrase_files",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="A file (0600) whose first line opens an encrypted key. Without one it is asked for.",
+    )(function)
+
+
+def carry_out(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> None:
+    """Ask the coordinator for a request, and have it signed."""
+    finish(asked, signing, drafted(asked, signing, *segments, body=body))
+
+
+def drafted(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> SigningRequest:
+    """The request, as the coordinator makes it from what stands in its database. Nothing is changed by it."""
+    answer = asked.post(*segments, body=body | _as_given(signing.despite_reports))
+    request = signing_requests.read(answer["request"])
+    if not asked.as_json:
+        describe(request)
+        for each in answer.get("reports", []):
+            say(f"warning: {each['node_id']} reports trust bundle {each['version']}, unproven", err=True)
+    return request
+
+
+def _as_given(despite_reports: bool) -> dict[str, object]:
+    return {"despite_reports": True} if despite_reports else {}
+
+
+def finish(asked: Asked, signing: Signing, request: SigningRequest) -> None:
+    """Signed by the keys at hand and brought in; or written to a file, where signatures are missing."""
+    if signing.keys:
+        confirm(f"Sign {request.about}?", yes=signing.yes)
+        request = sign(request, signing.keys, signing.passphrase_files)
+    if request.is_complete():
+        bring_in(asked, request, despite_reports=signing.despite_reports)
+    else:
+        _write_away(asked, signing, request)
+
+
+def finish_with_key(
+    asked: Asked, signing: Signing, request: SigningRequest, purpose: str, key: SigningKey, directory: Path
+) -> None:
+    """The same for a request that announces a new key: its private half is kept first, since a bundle must never name
+    a key that nobody has. A config key is kept where the coordinator finds it: on its machine.
+    """
+    if asked.is_afar and purpose == CONFIG:
+        remedy = "run this there, or make the key with `trust new-key` and give rotate add its --public-key"
+        raise Failed(f"local_only: a config key is made where the coordinator keeps it; {remedy}", REFUSED)
+    path = keystore.keep(directory, purpose, key)
+    try:
+        finish(asked, signing, request)
+    except Failed as failed:
+        if failed.exit_code == UNCONFIRMED:
+            path.unlink()
+        raise
+    if not asked.as_json:
+        say(f"the new key is {path}")
+        if purpose == CONFIG:
+            say("  once the bundle is in:    systemctl reload holdfast-coordinator")
+
+
+def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequence[Path]) -> SigningRequest:
+    """With the signature of every key that is given and asked; Failed where none is."""
+    passphrases = [keystore.read_passphrase(path) for path in passphrase_files]
+    found = [key for path in keys for key in _opened(path, passphrases)]
+    wanted = [key for key in found if key.key_id in request.envelope.signers]
+    if not wanted:
+        named = ", ".join(key.key_id for key in found) or "no root key is there"
+        asked = ", ".join(request.envelope.signers)
+        raise Failed(f"none of these keys is asked to sign it: {named}; use one of {asked}", REFUSED)
+    for key in wanted:
+        request = request.signed(key)
+    return request
+
+
+def bring_in(asked: Asked, request: SigningRequest, *, despite_reports: bool = False) -> None:
+    """Hand the signed document to the coordinator, which judges it as a node would."""
+    where = "recoveries" if request.envelope.kind == RECOVERY else "trust"
+    taken = hand_in(asked, where, request.document().to_bytes(), despite_reports=despite_reports)
+    asked.say(taken, f"done: {request.about}")
+
+
+def hand_in(asked: Asked, where: str, document: bytes, *, despite_reports: bool = False) -> dict[str, Any]:
+    """A container, by the route that takes it; its answer."""
+    body: dict[str, object] = {"document": base64.b64encode(document).decode()}
+    return asked.post(where, body=body | _as_given(despite_reports))
+
+
+def describe(request: SigningRequest, *, err: bool = False) -> None:
+    say(request.about, err=err)
+    for line in request.changes():
+        say(f"  {line}", err=err)
+
+
+def missing(request: SigningRequest) -> str:
+    need = request.missing()
+    if not (need.of_present or need.of_next):
+        return "it has all signatures"
+    counts = [(need.of_present, "the present bundle"), (need.of_next, "the next bundle")]
+    return "it still needs " + " and ".join(f"{count} of {whose}'s root keys" for count, whose in counts if count)
+
+
+def write_request(path: Path, request: SigningRequest) -> None:
+    """A request holds no secret, but it is not written over another one's."""
+    if path.exists() and signing_requests.read(path.read_text()).envelope != request.envelope:
+        raise Failed(f"{path}: holds another request; name another file with --request", REFUSED)
+    path.write_text(request.to_text())
+
+
+def read_request(path: Path) -> SigningRequest:
+    return signing_requests.read(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def ask_passphrase(question: str, *, twice: bool = False) -> bytes:
+    """Of the person at the terminal; else the next line of standard input."""
+    if sys.stdin.isatty():
+        return str(click.prompt(shown(question), hide_input=True, confirmation_prompt=twice, err=True)).encode()
+    line = sys.stdin.readline().rstrip("\n")
+    if not line:
+        raise Failed("a passphrase is needed; give --passphrase-file where nobody can be asked", UNCONFIRMED)
+    return line.encode()
+
+
+def ca_passphrase(directory: Path, files: Sequence[Path]) -> bytes | None:
+    """Of the CA's key that lies there; None where none is needed."""
+    key = directory / "ca-key.pem"
+    if not keystore.is_encrypted(key):
+        return None
+    return keystore.read_passphrase(files[0]) if files else ask_passphrase(f"Passphrase of {key}")
+
+
+def _opened(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
+    paths = keystore.files(place, "root") if place.is_dir() else [place]
+    for path in paths:
+        if keystore.is_encrypted(path) and not passphrases:
+            passphrases.append(ask_passphrase(f"Passphrase of {path}"))
+    return keystore.find(paths, passphrases)
+
+
+def _write_away(asked: Asked, signing: Signing, request: SigningRequest) -> None:
+    path = signing.request or Path(f"{request.envelope.snapshot_id[:12]}{FILE_SUFFIX}")
+    write_request(path, request)
+    answer = {"about": request.about, "changes": request.changes(), "request": str(path), "missing": missing(request)}
+    asked.say(
+        answer,
+        f"written to {path}; {missing(request)}",
+        f"  where the root keys are:  holdfastctl trust sign {path.name} --root-key KEY",
+        f"  and back here:            holdfastctl trust import {path.name}",
+    )

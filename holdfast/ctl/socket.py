@@ -1,0 +1,211 @@
+"""The coordinator as an operator asks it, and what a refusal says and does (docs/admin-api.md)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+import httpx
+from click.core import ParameterSource
+
+from coordinator.base.refusal import Refused
+from coordinator.keys.signing_key import UnusableKeyError
+from holdfast.ctl.endpoint import Afar, Place, Socket, UnusablePlaceError
+from holdfast.terminal.shown import say, say_json, shown
+from holdfast.terminal.starting import wait_for
+
+SOCKET = Path("/run/holdfast-coordinator/admin.sock")
+DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
+NOT_WRITTEN = 74  # sysexits(3): EX_IOERR
+_NOT_FOUND = frozenset({"not_found", "unknown_site"})
+
+# For refusals whose message names no remedy of its own.
+_REMEDIES = {
+    "permission_denied": "run this as root or as the coordinator's own user",
+    "not_found": "the list commands (nodes, allow, tokens, revoke list) show what there is",
+    "revoked": "nothing is left to do; `nodes readmit` or `revoke restore` take it back",
+    "removed": "`nodes readmit` lets it in again",
+    "bad_request": "see --help",
+    "conflict": "somebody was faster: look again, then repeat",
+    "unavailable": "the database does not answer: see the coordinator's log, then repeat",
+}
+
+
+class Failed(click.ClickException):
+    """Ends the command with a line that names the remedy, and an exit status."""
+
+    def __init__(self, message: str, status: int, *, code: str = "", more: Iterable[object] = ()) -> None:
+        super().__init__(message)
+        self.more = tuple(more)  # a line each
+        self.exit_code = status  # type: ignore[misc]  # click asks the instance
+        self.code = code
+
+    def show(self, file: Any = None) -> None:  # noqa: ANN401 - as click has it
+        say(f"holdfastctl: {self.message}", *self.more, err=True)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One coordinator, and how its answers are shown."""
+
+    place: Place
+    as_json: bool
+
+    @property
+    def is_afar(self) -> bool:
+        return isinstance(self.place, Afar)
+
+    def get(self, *segments: str, **query: object) -> dict[str, Any]:
+        return self._ask("GET", segments, query=query)
+
+    def pages(self, name: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Every entry of a list that is told by pages, from the member of its name."""
+        after = None
+        while True:
+            answer = self.get(name, after=after, **query)
+            yield from answer[name]
+            after = answer["next"]
+            if after is None:
+                return
+
+    def post(self, *segments: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+        return self._ask("POST", segments, body=body or {})
+
+    def delete(self, *segments: str) -> dict[str, Any]:
+        return self._ask("DELETE", segments)
+
+    def show(self, answer: object, render: Callable[[Any], None]) -> None:
+        """The answer as JSON for scripts, or rendered for people."""
+        if self.as_json:
+            say_json(answer)
+        else:
+            render(answer)
+
+    def say(self, answer: object, *lines: str) -> None:
+        self.show(answer, lambda _: say(*lines))
+
+    def _ask(
+        self,
+        method: str,
+        segments: Sequence[str],
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+        given: list[tuple[str, str | int | float | bool | None]] = [
+            (name, str(each)) for name, value in (query or {}).items() for each in _each(value)
+        ]
+        try:
+            with self.place.client() as client:
+                answer = client.request(method, path, params=given, json=body)
+                value = answer.json()
+        except UnusablePlaceError as error:
+            raise Failed(str(error), UNANSWERED) from None
+        except (httpx.HTTPError, OSError) as error:
+            detail = str(error) or type(error).__name__
+            raise Failed(f"{self.place}: {detail}; {self.place.remedy(error)}", UNANSWERED) from None
+        except ValueError:
+            raise Failed(f"{self.place}: not a coordinator's answer; is it the admin socket?", UNANSWERED) from None
+        if answer.is_success and isinstance(value, dict):
+            return value
+        raise _refusal(value if isinstance(value, dict) else {})
+
+
+def _each(value: object) -> Sequence[object]:
+    """A member of a query may stand there several times, once, or not at all."""
+    if value is None:
+        return ()
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
+    """A command's body that is given an `Asked`."""
+
+    @click.option(
+        "--socket",
+        type=click.Path(path_type=Path, readable=False),  # `_unanswered` has the remedy
+        default=SOCKET,
+        show_default=True,
+        envvar="HOLDFAST_ADMIN_SOCKET",
+        help="The coordinator's admin socket.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+    @wraps(function)
+    @says_what_is_wrong
+    def wrapped(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
+        place = _place(click.get_current_context(), socket)
+        if isinstance(place, Socket):  # whoever starts a coordinator is on its machine
+            wait_for(place.path)
+        function(Asked(place, as_json), **given)
+
+    return wrapped
+
+
+def _place(ctx: click.Context, socket: Path) -> Place:
+    """`--url` says where, unless --socket is given here and the URL comes from the environment."""
+    afar: dict[str, Any] = ctx.find_root().obj or {}
+    if not afar.get("url"):
+        return Socket(socket)
+    if ctx.get_parameter_source("socket") is ParameterSource.COMMANDLINE:
+        if ctx.find_root().get_parameter_source("url") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--url and --socket name two places; give one of them")
+        return Socket(socket)
+    missing = [f"--{name}" for name, value in afar.items() if not value]
+    if missing:
+        raise click.UsageError(f"--url needs {', '.join(missing)} too")
+    try:
+        return Afar(**afar)
+    except UnusablePlaceError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
+    """What is refused on this side of the socket ends the command likewise."""
+
+    @wraps(function)
+    def wrapped(**given: Any) -> None:  # noqa: ANN401 - the command's own options
+        try:
+            function(**given)
+        except Refused as refused:
+            remedy = f"; {refused.remedy}" if refused.remedy else ""
+            raise Failed(f"{refused.detail}{remedy}", REFUSED, code=refused.code.value) from None
+        except UnusableKeyError as error:
+            raise Failed(str(error), REFUSED) from None
+        except BrokenPipeError:
+            raise  # who read the answer has gone; click ends without a word
+        except OSError as error:
+            if error.filename is None:
+                raise Failed(f"the answer could not be written: {error.strerror}", NOT_WRITTEN) from None
+            raise Failed(f"{error.filename}: {error.strerror}; nothing was changed", REFUSED) from None
+
+    return wrapped
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless `yes`; anything but a yes ends the command with nothing changed."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(shown(question), err=True)
+    except click.Abort:
+        raise Failed("nobody answered; give --yes where nobody can be asked", UNCONFIRMED) from None
+    if not agreed:
+        raise Failed("not confirmed; nothing was changed", UNCONFIRMED)
+
+
+def _refusal(body: Mapping[str, Any]) -> Failed:
+    code, message = str(body.get("code", "")), str(body.get("message", "no reason was given"))
+    problems = body.get("problems")
+    lines = []
+    if isinstance(problems, list):
+        lines = [
+            f"{each['file']}:{each['line']}: {each['field']}: {each['message']} ({each['remedy']})" for each in problems
+        ]
+        message = f"{len(lines)} problems; nothing was changed"
+    elif not message.endswith(")") and code in _REMEDIES:
+        message += f" ({_REMEDIES[code]})"
+    return Failed(f"{code}: {message}", NOT_FOUND if code in _NOT_FOUND else REFUSED, code=code, more=lines)

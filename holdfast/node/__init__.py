@@ -1,0 +1,1 @@
+"""`holdfast`: the command line of a node."""

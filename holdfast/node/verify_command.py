@@ -1,0 +1,142 @@
+"""`holdfast verify`: the agent's own verdict on files, for scripts and for a person with a USB stick (protocol.md 5).
+
+Exit status: 0 none is rejected, 1 one is, 2 wrong usage (also a file or a context that cannot be read).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from holdfast.node.context import BadContext, chunks, load
+from holdfast.terminal.clock import wall_clock
+from holdfast.terminal.shown import say
+from snapshot.container import ChunkParts
+from snapshot.holder import Holder
+from snapshot.identifiers import format_time, parse_time
+from snapshot.reasons import Reason, Rejected
+from snapshot.remedies import EXPLANATIONS
+from snapshot.verify import STEPS, AlreadyApplied, NotYetValid, Verdict, Verified, verify
+
+COLOURS = {"verified": "green", "already_applied": "green", "pending": "yellow", "rejected": "red"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on one file, in the words of protocol.md 5."""
+
+    document: str
+    verdict: str
+    step: int | None = None
+    reason: Reason | None = None
+    expected: str = ""
+    found: str = ""
+    where: str = ""
+    facts: Mapping[str, object] | None = None
+
+    def to_json(self) -> str:
+        members: dict[str, object] = {
+            "document": self.document,
+            "verdict": self.verdict,
+            "step": self.step,
+            "reason": self.reason,
+        }
+        if self.verdict == "rejected":
+            members |= {"expected": self.expected, "found": self.found, "where": self.where}
+        return json.dumps(members | dict(self.facts or {}))  # noqa: TID251 - a report, no document
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_time(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
+
+
+@click.command()
+@click.option("--context", type=click.Path(path_type=Path), required=True, help="What the reader knows, as JSON.")
+@click.option("--now", metavar="TIME", callback=_time, help="Judge as of YYYY-MM-DDTHH:MM:SSZ.  [default: the clock]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a document.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.pass_context
+def command(ctx: click.Context, context: Path, now: int | None, as_json: bool, files: tuple[str, ...]) -> None:
+    """Judge documents in files as the agent would, and change nothing.
+
+    A rejected document is shown with the step that failed, what was expected, what was found, and what to do.
+    """
+    holder, kind = _loaded(context)
+    moment = wall_clock() if now is None else now
+    reports = [_judged(file, holder, kind, moment) for file in files]
+    for report in reports:
+        if as_json:
+            say(report.to_json())
+        else:
+            _render(report, moment)
+    ctx.exit(1 if any(report.verdict == "rejected" for report in reports) else 0)
+
+
+def _loaded(path: Path) -> tuple[Holder, str]:
+    try:
+        return load(path)
+    except BadContext as error:
+        raise click.UsageError(f"--context: {error}") from None
+
+
+def _judged(file: str, holder: Holder, kind: str, now: float) -> Report:
+    try:
+        verdict = verify(ChunkParts(chunks(Path(file)), holder.limits), holder, kind=kind, now=now)
+    except Rejected as fault:
+        return Report(file, "rejected", fault.step, fault.reason, fault.expected, fault.found, fault.where)
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None
+    return _passed(file, verdict)
+
+
+def _passed(file: str, verdict: Verdict) -> Report:
+    envelope = verdict.envelope
+    facts: dict[str, object] = {
+        "scope": envelope.scope,
+        "authority_epoch": envelope.authority_epoch,
+        "config_version": envelope.config_version,
+        "expires_at": format_time(envelope.expires_at),
+    }
+    match verdict:
+        case Verified():
+            return Report(file, "verified", facts=facts | {"signers": list(verdict.signers)})
+        case AlreadyApplied():
+            return Report(file, "already_applied", facts=facts)
+        case NotYetValid():
+            facts["valid_from"] = format_time(envelope.valid_from)
+            return Report(file, "pending", 7, Reason.NOT_YET_VALID, facts=facts)
+
+
+def _render(report: Report, now: float) -> None:
+    say(report.verdict.upper().replace("_", " "), fg=COLOURS[report.verdict], bold=True, nl=False)
+    say(f"  {report.document}")
+    for name, value in _lines(report):
+        say(f"  {name:<16}{value}")
+    say(f"  {'judged at':<16}{format_time(now)}", "")
+
+
+def _lines(report: Report) -> list[tuple[str, object]]:
+    if report.reason is not None and report.step is not None:
+        explanation = EXPLANATIONS[report.reason]
+        lines = [("failed", f"step {report.step}, {_statement(report.step)}"), ("reason", report.reason)]
+        lines += [("where", report.where), ("expected", report.expected), ("found", report.found)]
+        lines += [("meaning", explanation.meaning), ("to do", explanation.remedy)]
+    else:
+        lines = []
+    facts = [(name.replace("_", " "), _plain(value)) for name, value in (report.facts or {}).items()]
+    return [(name, value) for name, value in [*facts, *lines] if value != ""]
+
+
+def _plain(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _statement(step: int) -> str:
+    """The statement that did not hold, from the name of the step's function."""
+    names = {number: holds.__name__ for number, holds in STEPS}
+    return names.get(step, "the container is whole and within the limits").replace("_", " ")

@@ -1,0 +1,427 @@
+"""The pending slot: where a document lies from its first byte until it is activated (rules S66, L39).
+
+One slot for each scope receives; one more may hold a snapshot that waits for its `valid_from` (rules X26). A
+download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
+batches, so a document of any size passes in bounded memory; what was flushed survives a crash.
+
+Slots are counted, and what waits is, in number and bytes: a key that signs scopes could fill any of them. What takes
+that key away again (trust bundle, recovery, head) has slots and bytes that no scope can take (`PendingRecord.repair`).
+Rejected: one count for all, with the oldest evicted: what waits was verified, and a newer lie would throw it out.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from snapshot.container import End, ManifestRead, Opening, SectionRead
+from snapshot.limits import MIB, Limits
+from snapshot.reasons import Reason, Rejected
+from store.base import blobs, meta
+from store.base.environment import Environment, Room, Transaction
+from store.base.errors import StoreError, StoreFault
+from store.base.records import PendingRecord, name_of, pack, scope_key, unpack
+
+if TYPE_CHECKING:
+    from snapshot.verify import Verified
+
+Write = Callable[[Callable[[Transaction], None], Room], None]  # a change, made in one transaction
+
+FLUSH_BYTES = 4 << 20
+MOST_SLOTS = 1024
+MOST_WAITING = MOST_SLOTS // 2
+WAITING_SHARE = 4  # of the map, one part in so many
+REPAIR_SLOTS = 64  # beyond the others, for trust bundles, recoveries and heads
+REPAIR_SECTION_BYTES = 2 * MIB  # a bundle has at most 1 MiB, the others have none
+
+_TABLE = "pending"
+_SLOT = struct.Struct(">Q")
+_ROW = struct.Struct(">I")
+_HEADER, _SECTION, _KEPT = b"h", b"s", b"k"
+_RECEIVING, _WAITING = b"receiving/", b"waiting/"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a slot holds, for lists and reports."""
+
+    scope: str
+    envelope_hash: str
+    sealed: bool
+    waiting_until: int
+    received_at: float
+
+
+class Blob(NamedTuple):
+    digest: bytes
+    data: bytes
+
+
+@dataclass
+class _Unflushed:
+    """What was handed over and is not durable yet."""
+
+    sections: list[Blob] = field(default_factory=list)
+    kept: list[Blob] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, blob: Blob, *, kept: bool) -> None:
+        (self.kept if kept else self.sections).append(blob)
+        self.size += len(blob.data)
+
+
+class Pending:
+    """One slot. Fed with the container's parts, or by a verifier that keeps results in it while it reads."""
+
+    def __init__(
+        self, environment: Environment, write: Write, slot: int | None, record: PendingRecord, limits: Limits
+    ) -> None:
+        self.slot = slot  # None until something of it is durable
+        self.record = record
+        self._environment = environment
+        self._write = write
+        self._limits = limits
+        self._content_bytes = REPAIR_SECTION_BYTES if record.repair else limits.content_bytes
+        self._unflushed = _Unflushed()
+        self._digests: set[bytes] = set()  # of this process, to keep nothing twice
+        self._manifest = b""
+        self._kept_rows = 0
+        self._before = record.size  # what it held when it was opened
+        self._beside = 0  # envelope and manifest
+        self._size = 0
+        self._dirty = True
+        self._reserved = 0
+
+    @property
+    def scope(self) -> str:
+        return self.record.scope
+
+    @property
+    def envelope_hash(self) -> str:
+        return name_of(blobs.digest_of(self.record.envelope)) if self.record.envelope else ""
+
+    # ---- what comes in
+
+    def receive(self, part: Opening | ManifestRead | SectionRead | End) -> None:
+        """The next part of the container, as `snapshot.container.Reader` gives it; `End` does not seal."""
+        match part:
+            case Opening():
+                self._change(envelope=part.envelope, signatures=part.signatures)
+            case ManifestRead():
+                self._manifest = part.manifest
+            case SectionRead():
+                self._take(part.data)
+            case End():
+                pass
+
+    def keep(self, name: str, data: bytes) -> None:
+        """The final bytes of a section, as the verifier hands them over: a patch's result is new, the rest is here.
+
+        The verifier has checked the hash; the store addresses by its own all the same.
+        """
+        del name  # content-addressed: the manifest has the names
+        digest = blobs.digest_of(data)
+        if digest not in self._digests:
+            self._add(Blob(digest, data), kept=True)
+
+    def seal(self, received_at: float) -> None:
+        """The document is whole and durable now; it can be handed back as parts, also after a restart."""
+        if not self.record.envelope:
+            raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} has no envelope yet")
+        self._change(sealed=True, received_at=received_at)
+        self.flush()
+
+    def complete(self, verified: "Verified") -> None:
+        """What a verifier read straight from the stream and did not hand over: all but the sections it kept."""
+        self._change(envelope=verified.envelope_bytes, signatures=verified.signatures)
+        self._manifest = verified.manifest_bytes
+        self.seal(verified.judged_at)
+
+    def flush(self) -> None:
+        """Everything handed over so far is durable when this returns."""
+        if not self._dirty and not self._unflushed.size and not self._unflushed.sections:
+            return
+        self._write(self._put, self._room)
+        self._written()
+
+    @property
+    def _room(self) -> Room:
+        return Room.REPAIR if self.record.repair else Room.SCOPES
+
+    def _put(self, transaction: Transaction) -> None:
+        """Put what is unflushed; `_written` follows once the transaction is committed."""
+        self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
+        if self._manifest:
+            self._beside = len(self.record.envelope) + len(self._manifest)
+            self.record = replace(self.record, manifest=blobs.put(transaction, self._manifest))
+        first = self.record.sections
+        self._put_rows(transaction, _SECTION, first, self._unflushed.sections)
+        self._put_rows(transaction, _KEPT, self._kept_rows, self._unflushed.kept)
+        record = self._with_what_was_unflushed()
+        transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
+
+    def _put_rows(self, transaction: Transaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
+        for index, (digest, data) in enumerate(rows, first):
+            blobs.put_known(transaction, digest, data)
+            transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
+
+    def _with_what_was_unflushed(self) -> PendingRecord:
+        sections = self.record.sections + len(self._unflushed.sections)
+        return replace(self.record, sections=sections, size=self._before + self._beside + self._size)
+
+    def _written(self) -> None:
+        self.slot = self._reserved
+        self.record = self._with_what_was_unflushed()
+        self._kept_rows += len(self._unflushed.kept)
+        self._unflushed = _Unflushed()
+        self._manifest = b""
+        self._dirty = False
+
+    def _take(self, data: bytes) -> None:
+        count = self.record.sections + len(self._unflushed.sections) + 1
+        if count > self._limits.sections:
+            raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most {self._limits.sections} sections")
+        self._add(Blob(blobs.digest_of(data), data), kept=False)
+
+    def _add(self, blob: Blob, *, kept: bool) -> None:
+        self._digests.add(blob.digest)
+        self._size += len(blob.data)
+        # Received bytes and, apart from them, the results of patches: each at most the content limit.
+        if self._size > 2 * self._content_bytes:
+            raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most 2 x {self._content_bytes} bytes")
+        self._unflushed.add(blob, kept=kept)
+        if self._unflushed.size >= FLUSH_BYTES:
+            self.flush()
+
+    def _change(self, **changes: object) -> None:
+        self.record = replace(self.record, **changes)  # type: ignore[arg-type]
+        self._dirty = True
+
+    # ---- what goes out
+
+    def parts(self) -> "PendingParts":
+        """The document for the verifier, read back one section at a time."""
+        if not self.record.sealed or self.slot is None:
+            raise StoreError(StoreFault.NOT_DURABLE, f"the slot of {self.scope} is not sealed")
+        return PendingParts(self._environment, self.slot, self.record)
+
+    def wait(self, until: int) -> None:
+        """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26). StoreError
+        too_large where too many wait already, or too much.
+        """
+        self._change(waiting_until=until)
+        self._write(self._put_in_waiting, self._room)
+        self._written()
+
+    def _put_in_waiting(self, transaction: Transaction) -> None:
+        self._put(transaction)
+        before = transaction.get(_TABLE, _WAITING + scope_key(self.scope))
+        if before is not None and before != _SLOT.pack(self._reserved):
+            forget(transaction, _SLOT.unpack(before)[0])
+        if not self.record.repair:
+            self._refuse_too_many(transaction)
+        transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self._reserved))
+        _release(transaction, _RECEIVING, self.scope, self._reserved)
+
+    def _refuse_too_many(self, transaction: Transaction) -> None:
+        waiting = [record for _, record in _headers(transaction, _WAITING) if record.scope != self.scope]
+        most_bytes = self._environment.map_bytes // WAITING_SHARE
+        if len(waiting) >= MOST_WAITING:
+            raise StoreError(StoreFault.TOO_LARGE, f"at most {MOST_WAITING} documents wait")
+        if sum(record.size for record in waiting) + self.record.size > most_bytes:
+            raise StoreError(StoreFault.TOO_LARGE, f"what waits for its time has at most {most_bytes} bytes")
+
+    def drop(self) -> None:
+        """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
+        self._unflushed, slot = _Unflushed(), self.slot
+        if slot is not None:
+            self._write(lambda transaction: discard(transaction, self.scope, slot), Room.REPAIR)
+
+
+class PendingParts:
+    """`snapshot.container.Parts` of a sealed slot."""
+
+    def __init__(self, environment: Environment, slot: int, record: PendingRecord) -> None:
+        self._environment = environment
+        self._slot = slot
+        self._record = record
+
+    def opening(self) -> Opening:
+        return Opening(self._record.envelope, self._record.signatures)
+
+    def manifest(self) -> bytes:
+        with self._environment.read() as transaction:
+            return blobs.get(transaction, self._record.manifest)
+
+    def sections(self, sizes: Sequence[int]) -> Iterator[bytes]:
+        """The sections as received; another number or size than signed is the verifier's step 6."""
+        if len(sizes) != self._record.sections:
+            raise _mismatch(f"{len(sizes)} sections", self._record.sections)
+        for index, size in enumerate(sizes):
+            data = self._section(index)
+            if len(data) != size:
+                raise _mismatch(f"a section of {size} bytes", len(data))
+            yield data
+
+    def _section(self, index: int) -> bytes:
+        with self._environment.read() as transaction:
+            digest = transaction.get(_TABLE, _row(self._slot, _SECTION, index))
+            if digest is None:
+                raise StoreError(StoreFault.STORE_CORRUPT, f"section {index} of a pending document is missing")
+            return blobs.get(transaction, digest)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A snapshot that has passed all steps but that its time has not come, to be looked at (rules X26)."""
+
+    scope: str
+    envelope_hash: str
+    until: int
+    envelope: bytes
+    parts: PendingParts = field(compare=False)
+
+
+def waiting(environment: Environment) -> dict[str, Waiting]:
+    """By scope. Who looks changes nothing: what is judged again is opened by `Store.slot`."""
+    with environment.read() as transaction:
+        return {
+            record.scope: Waiting(
+                record.scope,
+                name_of(blobs.digest_of(record.envelope)),
+                record.waiting_until,
+                record.envelope,
+                PendingParts(environment, slot, record),
+            )
+            for slot, record in _headers(transaction, _WAITING)
+            if record.sealed
+        }
+
+
+def begin(transaction: Transaction, record: PendingRecord) -> int:
+    """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
+    receiving = _RECEIVING + scope_key(record.scope)
+    before = transaction.get(_TABLE, receiving)
+    if before is not None:
+        forget(transaction, _SLOT.unpack(before)[0])
+        transaction.delete(_TABLE, receiving)
+    most = MOST_SLOTS + REPAIR_SLOTS if record.repair else MOST_SLOTS
+    if sum(1 for prefix in (_RECEIVING, _WAITING) for _ in transaction.items(_TABLE, prefix)) >= most:
+        raise StoreError(StoreFault.TOO_LARGE, f"at most {most} pending slots")
+    slot = meta.read(transaction).next_slot
+    meta.change(transaction, next_slot=slot + 1)
+    transaction.put(_TABLE, receiving, _SLOT.pack(slot))
+    return slot
+
+
+def headers(transaction: Transaction) -> Iterator[tuple[int, PendingRecord]]:
+    """Every slot, in use or waiting."""
+    for prefix in (_RECEIVING, _WAITING):
+        yield from _headers(transaction, prefix)
+
+
+def _headers(transaction: Transaction, prefix: bytes) -> Iterator[tuple[int, PendingRecord]]:
+    for _, slot in transaction.items(_TABLE, prefix):
+        data = transaction.get(_TABLE, slot + _HEADER)
+        if data is not None:
+            yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
+
+
+def held(transaction: Transaction) -> list[Held]:
+    return [
+        Held(
+            record.scope,
+            name_of(blobs.digest_of(record.envelope)) if record.envelope else "",
+            record.sealed,
+            record.waiting_until,
+            record.received_at,
+        )
+        for _, record in headers(transaction)
+    ]
+
+
+def digests(transaction: Transaction, slot: int, record: PendingRecord) -> Iterator[bytes]:
+    """Every blob that a slot refers to."""
+    if record.manifest:
+        yield record.manifest
+    for kind in (_SECTION, _KEPT):
+        for _, digest in transaction.items(_TABLE, _SLOT.pack(slot) + kind):
+            yield digest
+
+
+def forget(transaction: Transaction, slot: int) -> None:
+    """The header goes; the rows follow with the garbage, in bounded steps."""
+    transaction.delete(_TABLE, _SLOT.pack(slot) + _HEADER)
+
+
+def discard(transaction: Transaction, scope: str, slot: int) -> None:
+    forget(transaction, slot)
+    _release(transaction, _RECEIVING, scope, slot)
+    _release(transaction, _WAITING, scope, slot)
+
+
+def discard_promoted(transaction: Transaction, scope: str, envelope: bytes) -> None:
+    """The slot of a document that is active now; `envelope` is the digest of its envelope."""
+    found = find(transaction, scope, envelope)
+    if found is not None:
+        discard(transaction, scope, found[0])
+
+
+def find(transaction: Transaction, scope: str, envelope: bytes) -> tuple[int, PendingRecord] | None:
+    """The slot of that scope whose envelope has that digest."""
+    for slot, record in headers(transaction):
+        if record.scope == scope and record.envelope and blobs.digest_of(record.envelope) == envelope:
+            return slot, record
+    return None
+
+
+def discard_scope(transaction: Transaction, scope: str) -> None:
+    """All slots of a scope."""
+    for slot, record in list(headers(transaction)):
+        if record.scope == scope:
+            discard(transaction, scope, slot)
+
+
+def damaged(transaction: Transaction) -> Iterator[bytes]:
+    """The keys of slots whose header cannot be read, or which refer to a blob that is not there."""
+    for prefix in (_RECEIVING, _WAITING):
+        for key, slot in list(transaction.items(_TABLE, prefix)):
+            data = transaction.get(_TABLE, slot + _HEADER)
+            if len(slot) != _SLOT.size or data is None or not _is_whole(transaction, slot, data):
+                yield key
+                if data is not None:
+                    yield slot + _HEADER
+
+
+def _is_whole(transaction: Transaction, slot: bytes, data: bytes) -> bool:
+    try:
+        record = unpack(PendingRecord, data)
+    except StoreError:
+        return False
+    return all(blobs.has(transaction, digest) for digest in digests(transaction, _SLOT.unpack(slot)[0], record))
+
+
+def orphan_rows(transaction: Transaction, most: int) -> list[bytes]:
+    """Rows of slots that were forgotten, at most `most` of them."""
+    known = {_SLOT.pack(slot) for slot, _ in headers(transaction)}
+    names = (_RECEIVING, _WAITING)
+    found: list[bytes] = []
+    for key in transaction.keys(_TABLE):
+        if len(found) == most:
+            break
+        if not key.startswith(names) and key[: _SLOT.size] not in known:
+            found.append(key)
+    return found
+
+
+def _row(slot: int, kind: bytes, index: int) -> bytes:
+    return _SLOT.pack(slot) + kind + _ROW.pack(index)
+
+
+def _release(transaction: Transaction, prefix: bytes, scope: str, slot: int) -> None:
+    if transaction.get(_TABLE, prefix + scope_key(scope)) == _SLOT.pack(slot):
+        transaction.delete(_TABLE, prefix + scope_key(scope))
+
+
+def _mismatch(expected: str, found: int) -> Rejected:
+    return Rejected(6, Reason.CONTENT_MISMATCH, expected=expected, found=f"{found}", where="sections")

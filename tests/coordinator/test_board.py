@@ -1,0 +1,86 @@
+"""Who waits for a head is woken by it; what is late or doubled changes nothing (rules J42, P4)."""
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from coordinator.publishing.board import Board, News
+
+
+def news(generation: int, epoch: int = 1) -> News:
+    return News((epoch, generation), b"head")
+
+
+async def test_everybody_who_waits_for_a_node_is_woken_and_nobody_else(autojump_clock) -> None:
+    board, woken = Board(), []
+
+    async def waiting(node_id: str) -> None:
+        await board.wait(node_id)
+        woken.append(node_id)
+
+    async with trio.open_nursery() as nursery:
+        for node_id in ("a", "a", "b"):
+            nursery.start_soon(waiting, node_id)
+        await wait_all_tasks_blocked()
+        assert board.waiting == 3
+        board.announce("a", news(1))
+        await wait_all_tasks_blocked()
+        assert woken == ["a", "a"] and board.waiting == 1
+        nursery.cancel_scope.cancel()
+    assert board.waiting == 0
+
+
+async def test_an_older_or_equal_head_changes_nothing() -> None:
+    """rules P4"""
+    board = Board()
+    board.announce("a", news(2))
+    for late in (news(1), news(2), news(9, epoch=0)):
+        board.announce("a", late)
+        assert board.latest("a").pair == (1, 2)
+    board.announce("a", news(1, epoch=2))
+    assert board.latest("a").pair == (2, 1)
+
+
+async def test_who_comes_between_waking_and_running_waits_for_the_next() -> None:
+    board, woken = Board(), []
+
+    async def waiting(name: str) -> None:
+        await board.wait("a")
+        woken.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting, "first")
+        await wait_all_tasks_blocked()
+        board.announce("a", news(1))
+        nursery.start_soon(waiting, "second")
+        await wait_all_tasks_blocked()
+        assert woken == ["first"] and board.waiting == 1
+        board.announce("a", news(2))
+        await wait_all_tasks_blocked()
+        assert woken == ["first", "second"]
+
+
+async def test_who_gives_up_leaves_nothing_behind(autojump_clock) -> None:
+    board = Board()
+    with trio.move_on_after(5):
+        await board.wait("a")
+    assert board.waiting == 0
+    board.announce("a", news(1))
+
+
+async def test_what_is_forgotten_wakes_and_is_looked_up_again() -> None:
+    board = Board()
+    board.announce("a", news(1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(board.wait, "a")
+        await wait_all_tasks_blocked()
+        board.forget("a")
+    assert board.latest("a") is None
+
+
+async def test_only_so_many_heads_are_remembered_and_those_asked_for_stay() -> None:
+    board = Board(most=2)
+    for name in ("a", "b"):
+        board.announce(name, news(1))
+    board.latest("a")
+    board.announce("c", news(1))
+    assert set(board.nodes()) == {"a", "c"}

@@ -1,0 +1,125 @@
+"""What is looked at every few seconds, while others change it (rules K41, J46)."""
+
+import base64
+import threading
+
+import pytest
+import trio
+import trio.testing
+from sqlalchemy import update
+
+from coordinator.database import cluster_state, schema
+from coordinator.database.database import KEPT_PAGES, Database
+from coordinator.runtime import maintenance
+from coordinator.trust import restored_backup
+from tests.coordinator.candidates import contents
+from tests.coordinator.daemon import Follower, refusal, running
+from tests.coordinator.founding import Founded, set_put_back
+from tests.coordinator.test_database import fill
+from tests.coordinator.test_restored_backup import is_ready, raise_epoch
+
+
+async def test_an_older_look_is_not_the_last_word(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rules K41: an epoch that was raised while the database was looked at is raised, whatever that look has found."""
+    looked, read, go_on = maintenance._looked, threading.Event(), threading.Event()
+
+    def slow(*arguments: object) -> object:
+        found = looked(*arguments)
+        read.set()
+        assert go_on.wait(60)
+        return found
+
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        set_put_back(database, 1)
+        await at.daemon.keeper.look()
+        assert not await is_ready(at)
+        monkeypatch.setattr(maintenance, "_looked", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(at.daemon.keeper.look)
+            await trio.to_thread.run_sync(read.wait)
+            nursery.start_soon(raise_epoch, at)
+            with trio.fail_after(30):
+                while restored_backup.reason(database, at.daemon.coordinator.standstill.behind):
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.testing.wait_all_tasks_blocked(0.1)
+            go_on.set()
+        assert at.daemon.coordinator.standstill.reason == ""
+        assert await is_ready(at)
+
+
+async def test_the_startup_probe_waits_for_the_listeners(founded: Founded) -> None:
+    """rules J46, H19: 503 until all of them serve, whatever readiness says"""
+    async with running(founded) as at:
+        assert (await at.probe("/probe/startup"))[0] == 200
+        at.daemon.readiness.started = False
+        status, body = await at.probe("/probe/startup")
+        assert (status, b"starting" in body) == (503, True)
+        assert (await at.probe("/probe/liveness"))[0] == 200
+        at.daemon.readiness.started = True
+        assert (await at.probe("/probe/startup"))[0] == 200
+
+
+async def test_a_database_that_goes_back_under_a_running_coordinator_is_not_worked_on(founded: Founded) -> None:
+    """rules H37, P30, X12: nothing is handed out until it has caught up, or the epoch was raised; then all goes on."""
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        database, keeper_ = at.daemon.coordinator.database, at.daemon.keeper
+        await keeper_.look()
+        with database.read() as transaction:
+            seen = cluster_state.standing(transaction)
+        set_state(database, seen.revision - 1, "of last week")
+        await keeper_.look()
+        assert not await is_ready(at)
+        assert "was at" in at.daemon.coordinator.standstill.reason
+        assert await refusal(node.head()) == "not_ready"
+        with database.engine.begin() as connection:
+            connection.execute(update(schema.nodes).values(generation=schema.nodes.c.generation + 1))
+        before = contents(database, "heads", "published", "nodes")
+        at.daemon.coordinator.publisher.wake()
+        with trio.fail_after(60):
+            while not at.daemon.coordinator.publisher.health.fault:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert contents(database, "heads", "published", "nodes") == before
+        bundle = base64.b64encode(founded.bundles.next()).decode()
+        await at.ask("POST", "/v1/trust", {"document": bundle})
+        assert at.daemon.coordinator.standstill.reason, "a bundle ends nothing, unless it raises the epoch"
+        set_state(database, seen.revision + 7, "what the copy became by changes of its own")
+        await keeper_.look()
+        assert not await is_ready(at)
+        set_state(database, seen.revision, seen.state_id)
+        await keeper_.look()
+        assert await is_ready(at)
+        follower = Follower(node)
+        with trio.fail_after(60):
+            while follower.generation == 1:
+                await follower.sync(30)
+
+
+async def test_the_file_shrinks_after_what_goes_with_time(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the coordinator works: an operator's change comes between the steps"""
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        fill(database, 30_000)
+        async with trio.open_nursery() as nursery:
+            monkeypatch.setattr(maintenance, "TRIM_S", 0.01)
+            nursery.start_soon(at.daemon.keeper.trim)
+            with trio.fail_after(60):
+                while free_pages(database) <= KEPT_PAGES:  # the events are 30 days too old
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                await at.ask("POST", "/v1/tokens", {})
+                while free_pages(database) > KEPT_PAGES:
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        assert (await at.probe("/probe/readiness"))[0] == 200
+
+
+def free_pages(database: Database) -> int:
+    with database.engine.connect() as connection:
+        return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0)
+
+
+def set_state(database: Database, revision: int, state_id: str) -> None:
+    """As after a copy was put in the place of the database."""
+    with database.engine.begin() as connection:
+        connection.execute(update(schema.cluster).values(revision=revision, state_id=state_id))

@@ -1,0 +1,90 @@
+"""Whose certificates TLS knows, and as what (rules K22, H-000-2, K34; threats D-31)."""
+
+import trio
+import trio.testing
+
+from coordinator.database.database import Database
+from coordinator.membership import membership, pin_sync, revocation
+from coordinator.membership.admission import Entry
+from coordinator.membership.pin_sync import Pinned, Pins
+from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
+from tests.coordinator.readings import held_reading
+from wire.certificate import fingerprint, make_identity
+from wire.peer import PinState
+from wire.pins import PinTable
+
+
+def candidate(database: Database, node_id: str) -> Candidate:
+    found(database)
+    return admit(database, node_id)
+
+
+def states(database: Database) -> set[tuple[bytes, PinState]]:
+    return {(each.der, each.state) for each in pin_sync.read(database)}
+
+
+def test_members_revoked_ones_and_those_that_left(database: Database) -> None:
+    one = candidate(database, "one")
+    two, three = admit(database, "two"), admit(database, "three")
+    revocation.revoke_node(database, "two", reason="x", actor="root", now=NOW)
+    revocation.remove_node(database, "three", reason="x", actor="root", now=NOW)
+    assert states(database) == {
+        (one.der, PinState.ACTIVE),
+        (two.der, PinState.REVOKED),
+        (three.der, PinState.REMOVED),
+    }
+    revocation.readmit(database, Entry("three"), actor="root", now=NOW)
+    assert (three.der, PinState.REMOVED) not in states(database)
+    assert join(database, three, token_for(database)).outcome == "admitted"
+    assert (three.der, PinState.ACTIVE) in states(database)
+
+
+def test_while_a_certificate_is_renewed_both_are_known(database: Database) -> None:
+    """protocol 1"""
+    old = candidate(database, "one")
+    new = old.renewed()
+    join(database, new, connection=old.pin)
+    assert set(pin_sync.read(database)) == {
+        Pinned(old.der, "one", PinState.ACTIVE),
+        Pinned(new.der, "one", PinState.ACTIVE, is_next=True),
+    }
+    assert membership.confirm_pin(database, new.pin, now=NOW)
+    assert pin_sync.read(database) == [Pinned(new.der, "one", PinState.ACTIVE)]
+
+
+async def test_the_table_follows_one_node_and_all(database: Database) -> None:
+    found(database)
+    own = make_identity("coordinator", NOW)
+    table = PinTable([own.der])
+    pins = Pins(database, table)
+    await pins.load()
+    assert len(table) == 0
+    one, two = admit(database, "one"), admit(database, "two")
+    await pins.follow("one")
+    assert [pin.node_id for pin in table] == ["one"]
+    await pins.load()
+    assert {pin.node_id for pin in table} == {"one", "two"}
+    new = one.renewed()
+    join(database, new, connection=one.pin)
+    await pins.follow("one")
+    assert pins.is_next(fingerprint(new.der)) and not pins.is_next(fingerprint(one.der))
+    membership.confirm_pin(database, new.pin, now=NOW)
+    await pins.follow("one")
+    assert table.find(one.der) is None and not pins.is_next(fingerprint(new.der))
+    revocation.remove_node(database, "two", reason="x", actor="root", now=NOW)
+    await pins.follow("two")
+    assert table.find(two.der).state is PinState.REMOVED
+
+
+async def test_an_older_reading_is_not_the_last_word(database: Database, second: Database) -> None:
+    """rules K22, threats M07: who was revoked while everything was read anew is not let in by that."""
+    one = candidate(database, "one")
+    pins = Pins(database, PinTable())
+    async with trio.open_nursery() as nursery:
+        with held_reading(database) as reading:
+            nursery.start_soon(pins.load)
+            await trio.to_thread.run_sync(reading.wait)
+            revocation.revoke_node(second, "one", reason="x", actor="root", now=NOW)
+            nursery.start_soon(pins.follow, "one")
+            await trio.testing.wait_all_tasks_blocked(0.1)
+    assert [(pin.der, pin.state) for pin in pins.table] == [(one.der, PinState.REVOKED)]
