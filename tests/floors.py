@@ -5,19 +5,109 @@ They are functions of source text, so that the tests can show each of them a fau
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tests.source import PACKAGES, Function, Module, within
 
-BELOW = {
+ROOMS: dict[str, tuple[str, ...]] = {
     "snapshot": (),
     "wire": ("snapshot",),
-    "store": ("snapshot",),
-    "agent": ("snapshot", "wire", "store"),
-    "coordinator": ("snapshot", "wire"),
-    "holdfast": ("snapshot", "wire", "store", "agent", "coordinator"),
+    "store.base": ("snapshot",),
+    "store.fsck": ("snapshot", "store.base"),
+    "store": ("snapshot", "store.base", "store.fsck"),
+    "agent.base": ("snapshot", "store.base", "store"),
+    "agent.config": ("snapshot",),
+    "agent.access": ("wire", "agent.config"),
+    "agent.files": ("snapshot", "wire", "agent.access"),
+    "agent.state": ("snapshot", "wire", "store.base", "store", "agent.base", "agent.config", "agent.files"),
+    "agent.services": ("snapshot", "wire", "store.base", "agent.base", "agent.config", "agent.files", "agent.state"),
+    "agent.sources": ("snapshot", "wire", "store.base", "agent.config", "agent.state"),
+    "agent.update": (
+        *("snapshot", "wire", "store.base", "store"),
+        *("agent.base", "agent.files", "agent.state", "agent.services", "agent.sources"),
+    ),
+    "agent.enrolment": (
+        *("snapshot", "wire", "store.base", "store"),
+        *("agent.base", "agent.config", "agent.state", "agent.sources", "agent.update"),
+    ),
+    "agent.local": (
+        *("snapshot", "wire", "store.base"),
+        *("agent.base", "agent.config", "agent.access", "agent.files", "agent.state", "agent.services"),
+        *("agent.sources", "agent.update"),
+    ),
+    "agent.report": ("snapshot", "wire", "store.base", "agent.base", "agent.state", "agent.services", "agent.sources"),
+    "agent": (
+        *("snapshot", "wire", "store.base"),
+        *("agent.base", "agent.config", "agent.access", "agent.state", "agent.sources", "agent.update"),
+        *("agent.enrolment", "agent.local", "agent.report"),
+    ),
+    "coordinator.base": ("snapshot",),
+    "coordinator.declared": ("snapshot", "coordinator.base"),
+    "coordinator.keys": ("snapshot", "wire", "coordinator.base"),
+    "coordinator.database": ("snapshot", "wire", "coordinator.base", "coordinator.declared", "coordinator.keys"),
+    "coordinator.reports": ("snapshot", "wire", "coordinator.base", "coordinator.database"),
+    "coordinator.publishing": (
+        "snapshot",
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        "coordinator.reports",
+    ),
+    "coordinator.trust": (
+        "snapshot",
+        *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.reports"),
+        "coordinator.publishing",
+    ),
+    "coordinator.membership": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *("coordinator.reports", "coordinator.publishing"),
+    ),
+    "coordinator.fleet": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.declared", "coordinator.database", "coordinator.reports"),
+        *("coordinator.publishing", "coordinator.trust"),
+    ),
+    "coordinator.setup": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.trust"),
+        "coordinator.membership",
+    ),
+    "coordinator.runtime": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
+        "coordinator.fleet",
+    ),
+    "coordinator.api": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
+        *("coordinator.fleet", "coordinator.runtime"),
+    ),
+    "coordinator": (
+        "wire",
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *("coordinator.reports", "coordinator.publishing", "coordinator.membership", "coordinator.setup"),
+        *("coordinator.runtime", "coordinator.api"),
+    ),
+    "holdfast": (),
+    "holdfast.terminal": ("wire", "holdfast"),
+    "holdfast.node": (
+        *("snapshot", "wire", "store.base", "store.fsck", "store"),
+        *("agent.config", "agent.state", "agent.enrolment", "agent"),
+        *("holdfast", "holdfast.terminal"),
+    ),
+    "holdfast.ctl": (
+        *("snapshot", "wire"),
+        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *("coordinator.trust", "coordinator.fleet", "coordinator.setup"),
+        *("holdfast", "holdfast.terminal"),
+    ),
 }
-"""What each package may import, besides itself."""
+"""What each room may import, besides itself: rooms of rows above its own alone. The table is the architecture.
+
+A room is a folder; the modules that lie directly in a package are a room of the package's name: its face and its
+table of contents (`store.store`, `agent.run`, `coordinator.run`), or what everybody may use (`holdfast.client`).
+"""
 
 WORLD = (
     "trio", "asyncio", "anyio", "threading", "concurrent", "multiprocessing", "subprocess", "signal",
@@ -36,14 +126,34 @@ CLOCKS = (
 )  # fmt: skip
 
 
+def room_of(name: str) -> str:
+    """Of a module or of something in it: the longest row that it lies in."""
+    rows = [row for row in ROOMS if within(name, row)]
+    return max(rows, key=len, default="")
+
+
 def imports_upwards(modules: Iterable[Module]) -> list[str]:
-    """A package that imports another which does not lie below it."""
+    """A room that imports another which its row does not name."""
     return [
         f"{module.path}:{line} imports {name}"
         for module in modules
         for name, line, _ in module.imports
-        if (package := name.split(".")[0]) in PACKAGES and package not in (module.package, *BELOW[module.package])
+        if name.split(".")[0] in PACKAGES and not _may_import(room_of(module.name), name)
     ]
+
+
+def rows_out_of_order(rooms: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """A row that names one below it, or none: without these no circle of rooms can be written down."""
+    rows = list(rooms)
+    return [
+        f"{room} names {below}" for place, room in enumerate(rows) for below in rooms[room] if below not in rows[:place]
+    ]
+
+
+def idle_rights(modules: Iterable[Module]) -> list[str]:
+    """What a row allows and nothing does: the table says how it is, not how it might be."""
+    used = {(room_of(module.name), room_of(name)) for module in modules for name, _, _ in module.imports}
+    return [f"{room} may import {below}" for room, row in ROOMS.items() for below in row if (room, below) not in used]
 
 
 def imports_of(modules: Iterable[Module], *banned: str) -> list[str]:
@@ -143,6 +253,11 @@ def asynchronous(modules: Iterable[Module]) -> list[str]:
         for node in ast.walk(module.tree)
         if isinstance(node, kinds)
     ]
+
+
+def _may_import(room: str, name: str) -> bool:
+    below = room_of(name)
+    return below == room or below in ROOMS[room]
 
 
 def _target(name: str, names: dict[str, Module]) -> str:

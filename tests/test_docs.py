@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests import floors
 from tests.citations import ROOT
 from tests.source import PACKAGES, modules
 
@@ -78,6 +79,12 @@ def test_the_index_leads_to_every_page():
     linked = set(_LINK.findall((ROOT / "docs/README.md").read_text()))
     there = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in {".md", ".yaml"}}
     assert there - linked - {"README.md"} == set()
+
+
+def test_the_architecture_has_a_sentence_for_each_room():
+    page = (ROOT / "ARCHITECTURE.md").read_text().split("## How it flows")[0]
+    rooms = re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
+    assert rooms == list(dict.fromkeys(rooms)) and set(rooms) == set(floors.ROOMS)
 
 
 def test_what_is_found_in_a_page():

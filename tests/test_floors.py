@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 
 import pytest
 
@@ -11,8 +12,11 @@ from tests import floors
 from tests.citations import ROOT
 from tests.source import PACKAGES, Module, modules
 
-FOLDERS = ("coordinator/migrations",)
+FOLDERS = ("coordinator/database/migrations",)
 """Alembic keeps its scripts in a folder of their own."""
+
+MOST_FILES = {"snapshot": 32, "wire": 40, "holdfast.ctl": 36}
+"""Of one piece: the document core, the wire, and one module for each command of operators."""
 
 SIGNS = {"wire/certificate.py": "makes the node's own certificate and the proof that it holds the key"}
 CLOCK_FILES = ("agent/base/clock.py", "coordinator/base/clock.py")
@@ -35,9 +39,25 @@ def test_no_import_cycles():
     assert floors.cycles(modules()) == []
 
 
-def test_folders_are_one_level_deep():
+def test_the_rooms_stand_in_their_order():
+    """With the imports as the table allows, there is no circle of rooms."""
+    assert floors.rows_out_of_order(floors.ROOMS) == []
+
+
+def test_no_room_may_import_what_it_does_not():
+    assert floors.idle_rights(modules()) == []
+
+
+def test_each_folder_is_a_room():
     folders = {path.parent.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert [str(folder) for folder in folders if len(folder.parts) > 1 and str(folder) not in FOLDERS] == []
+    rooms = {str(folder).replace("/", ".") for folder in folders if str(folder) not in FOLDERS}
+    assert rooms == set(floors.ROOMS)
+
+
+def test_a_room_is_small():
+    """About twenty files."""
+    sizes = Counter(floors.room_of(module.name) for module in modules())
+    assert {room: size for room, size in sizes.items() if size > MOST_FILES.get(room, 26)} == {}
 
 
 def test_snapshot_is_pure():
@@ -147,8 +167,11 @@ CLEAN = "from datetime import datetime\nfrom snapshot.verify import Verified\n\n
 FAULTS = [
     (floors.imports_upwards, "snapshot/a.py", "from wire import messages"),
     (floors.imports_upwards, "agent/a.py", "def f():\n    import coordinator.keys.signer"),
-    (floors.imports_upwards, "coordinator/a.py", "from agent.run import main"),
+    (floors.imports_upwards, "coordinator/api/a.py", "from agent.run import main"),
     (floors.imports_upwards, "wire/a.py", "from store import snapshots"),
+    (floors.imports_upwards, "agent/state/a.py", "from agent.update import update"),
+    (floors.imports_upwards, "store/base/a.py", "from store.store import Store"),
+    (floors.imports_upwards, "coordinator/declared/a.py", "from coordinator.database import catalog"),
     (lambda m: floors.imports_of(m, "os"), "snapshot/a.py", "from os.path import join"),
     (lambda m: floors.uses_of(m, *floors.EFFECTS), "snapshot/a.py", "read = open"),
     (lambda m: floors.uses_of(m, *floors.CLOCKS), "agent/a.py", "from time import time as now\nx = now()"),

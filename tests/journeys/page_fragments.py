@@ -60,6 +60,12 @@ def packages(text: str) -> None:
     assert tuple(line.partition("/")[0] for line in text.splitlines()) == PACKAGES
 
 
+def modules_named(text: str) -> None:
+    """Each line names one, and says something of it."""
+    lines = [line.split(maxsplit=1) for line in text.splitlines()]
+    assert [path for path, _ in lines if not (ROOT / path).is_file()] == []
+
+
 def heartbeat(text: str) -> None:
     """Each member of the message, and no other at its outermost level."""
     assert {each.name for each in fields(Heartbeat)} <= set(re.findall(r"\w+", text))

@@ -24,6 +24,7 @@ from tests.journeys.page_fragments import (
     cron,
     disk_of_a_node,
     heartbeat,
+    modules_named,
     packages,
     resources,
     scraping,
@@ -75,7 +76,12 @@ BACKUP = "tests/journeys/test_backup.py"
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
 COVERED: dict[str, list[tuple[str, Kind]]] = {
-    "ARCHITECTURE.md": [("snapshot/", Reads(packages))],
+    "ARCHITECTURE.md": [
+        ("snapshot/", Reads(packages)),
+        ("holdfast/ctl/apply.py", Reads(modules_named)),
+        ("agent/update/refresh.py", Reads(modules_named)),
+        ("agent/report/heartbeat.py", Reads(modules_named)),
+    ],
     "CONTRIBUTING.md": [("make check", Reads(targets))],
     "SECURITY.md": [
         ("make deb", Elsewhere(SUPPLY_CHAIN, "packaging/sign", '"--sign", "--local-user"')),
