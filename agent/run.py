@@ -25,18 +25,18 @@ from agent.base import gc_tuning
 from agent.base.clock import Clock, SystemClock
 from agent.base.generation import following
 from agent.base.threads import Threads
-from agent.config.configuration import ConfigurationError, Settings, load
-from agent.enrolment.start import Opened, make_node, open_store
+from agent.config.configuration import AgentSettings, ConfigurationError, load
+from agent.enrolment.start import OpenedStore, make_node, open_store
 from agent.local import local
 from agent.local.local import Local
-from agent.local.probes import Probes
-from agent.report.status import Status
+from agent.local.probes import ProbeListener
+from agent.report.status import StatusKeeper
 from agent.report.store_maintenance import Upkeep
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from store.base.errors import StoreError
 from wire.backoff import BackOff
 from wire.logs import last_words, set_up_logging
-from wire.systemd import Notifier, give_back_sockets
+from wire.systemd import SystemdNotifier, give_back_sockets
 from wire.unix import SocketError
 from wire.version import VERSION
 
@@ -48,19 +48,19 @@ log = structlog.get_logger(__name__)
 
 
 async def serve(
-    settings: Settings,
+    settings: AgentSettings,
     *,
     clock: Clock | None = None,
     threads: Threads | None = None,
-    notifier: Notifier | None = None,
+    notifier: SystemdNotifier | None = None,
     stop: trio.Event | None = None,
-    task_status: "trio.TaskStatus[Node]" = trio.TASK_STATUS_IGNORED,
+    task_status: "trio.TaskStatus[RunningNode]" = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Until cancelled, or until `stop` is set and whoever has asked is answered.
 
     StoreError, SocketError and ConfigurationError before anything is served; nothing later.
     """
-    clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or Notifier()
+    clock, threads, notifier = clock or SystemClock(), threads or Threads(), notifier or SystemdNotifier()
     stop = trio.Event() if stop is None else stop
     with gc_tuning.responsive(), local.listener(settings.local) as listener:
         opened = await threads.write(open_store, settings, clock.read())
@@ -74,14 +74,14 @@ async def serve(
                     notifier.ready()
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
-                    nursery.start_soon(_kept_up, node, Status(node, notifier).run)
+                    nursery.start_soon(_kept_up, node, StatusKeeper(node, notifier).run)
                     nursery.start_soon(_kept_up, node, inside.publishing.run)
                     nursery.start_soon(_kept_up, node, inside.watching.run)
                     nursery.start_soon(_kept_up, node, inside.services.run)
                     nursery.start_soon(_kept_up, node, inside.front.decisions.run)
                     nursery.start_soon(_kept_up, node, inside.front.running.run)
                     nursery.start_soon(_kept_up, node, Upkeep(node).run)
-                    nursery.start_soon(_kept_up, node, Probes(settings.local.probes_listen, inside.api).run)
+                    nursery.start_soon(_kept_up, node, ProbeListener(settings.local.probes_listen, inside.api).run)
 
                     # It costs what the first answer did not wait for; nor do those that come meanwhile.
                     await threads.read(importlib.import_module, "agent.upstream")
@@ -101,7 +101,7 @@ async def serve(
             opened.close()
 
 
-def _build(settings: Settings, node: Node, opened: Opened) -> Local:
+def _build(settings: AgentSettings, node: RunningNode, opened: OpenedStore) -> Local:
     try:
         inside = local.build(settings, node, opened.views, opened.store.paths.temporary / "candidates")
     except ValueError as error:
@@ -110,7 +110,7 @@ def _build(settings: Settings, node: Node, opened: Opened) -> Local:
     return inside
 
 
-async def _kept_up(node: Node, task: Callable[[], Awaitable[None]]) -> None:
+async def _kept_up(node: RunningNode, task: Callable[[], Awaitable[None]]) -> None:
     """The outermost edge of a task: it is started again after whatever it did not expect. What fails again and again is
     started less and less often, since what it does first may be a request that a whole fleet makes.
     """
@@ -137,7 +137,7 @@ async def _wake_on_hangup(wake: Callable[[], None]) -> None:
             wake()
 
 
-async def _until_told_to_stop(serving: Callable[..., Awaitable[None]], notifier: Notifier) -> None:
+async def _until_told_to_stop(serving: Callable[..., Awaitable[None]], notifier: SystemdNotifier) -> None:
     """The first signal lets callers be answered; a second one does not wait for that."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     asked = parser.parse_args(arguments)
-    notifier = Notifier()
+    notifier = SystemdNotifier()
     try:
         nobody = unconfigured.settings_without_a_node(asked.config)
         settings = nobody or load(asked.config)

@@ -18,14 +18,14 @@ import trio
 
 from agent.access.access import Access
 from agent.base.clock import SystemClock
-from agent.config.configuration import ConfigurationError, Settings, load, parse
+from agent.config.configuration import AgentSettings, ConfigurationError, load, parse
 from agent.local import local
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
-from wire.systemd import Notifier
+from wire.systemd import SystemdNotifier
 from wire.unix import HOSTS, UnixTransport
 from wire.version import VERSION
 
@@ -41,7 +41,7 @@ _NOBODY = {
 log = structlog.get_logger(__name__)
 
 
-def settings_without_a_node(path: Path) -> Settings | None:
+def settings_without_a_node(path: Path) -> AgentSettings | None:
     """None also where the file cannot be read as TOML: that is for `load` to say. ConfigurationError for the rest."""
     try:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ class Awaited:
                     log.error("not taken up", problems=error.problems)  # noqa: TRY400 - no trace needed
 
 
-async def serve(settings: Settings, *, awaited: Awaited, notifier: Notifier, stop: trio.Event) -> None:
+async def serve(settings: AgentSettings, *, awaited: Awaited, notifier: SystemdNotifier, stop: trio.Event) -> None:
     """Until `stop` is set, or `awaited` has come. SocketError before anything is served."""
     with local.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
@@ -100,15 +100,15 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 def _routes() -> Routes:
     answered = [
-        Route("GET", "/v1/status", _status),
-        Route("GET", "/probe/startup", _alive),
-        Route("GET", "/probe/liveness", _alive),
-        Route("GET", "/probe/readiness", _readiness),
+        HttpRoute("GET", "/v1/status", _status),
+        HttpRoute("GET", "/probe/startup", _alive),
+        HttpRoute("GET", "/probe/liveness", _alive),
+        HttpRoute("GET", "/probe/readiness", _readiness),
     ]
     scopes = "/v1/scopes/{scope}"
     others = [("GET", each) for each in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
     others += [("POST", each) for each in ("/v1/may", "/v1/import", "/v1/trust/confirm")]
-    return Routes(*answered, *(Route(method, template, _refuse) for method, template in others))
+    return Routes(*answered, *(HttpRoute(method, template, _refuse) for method, template in others))
 
 
 async def _status(request: Request) -> Response:

@@ -10,11 +10,11 @@ from agent.config.credentials import NODE_KEY, credential
 from agent.enrolment.certificate_ends import CertificateEnds
 from agent.enrolment.identity import IdentityFile
 from agent.enrolment.joining import Joining
-from agent.enrolment.start import Opened
+from agent.enrolment.start import OpenedStore
 from agent.local.local import Local
 from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.update.admission import Admission
 from agent.update.head_proof import Showing
 from agent.update.refresh import Refresh
@@ -69,7 +69,7 @@ class Upstream:
 
 
 def build(
-    node: Node, opened: Opened, local: Local, uniform: Callable[[float, float], float] = random.uniform
+    node: RunningNode, opened: OpenedStore, local: Local, uniform: Callable[[float, float], float] = random.uniform
 ) -> Upstream:
     """`uniform` draws the chances by which nodes that failed together do not come back together."""
     paths = opened.store.paths

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
@@ -82,7 +82,7 @@ def publish_all(database: Database, kept: Backlog, keys: tuple[SigningKey, ...],
     made = documents = 0
     while due := backlog.due(database, now):
         for start in range(0, len(due), BATCH):
-            batch = backlog.prepare(database, kept, keys, Settings(), due[start : start + BATCH], now)
+            batch = backlog.prepare(database, kept, keys, CoordinatorSettings(), due[start : start + BATCH], now)
             publications = [each.publication for each in batch.drafts]
             assert heads.publish(database, publications, actor="benchmark", now=now) == {}
             for each in batch.drafts:

@@ -34,7 +34,7 @@ class Cluster:
         )
 
     def claims(self, scope_type, version, **more):
-        return signer.Claims(
+        return signer.EnvelopeClaims(
             f"{scope_type}-{version}", CLUSTER, scope_type, version, 1, NOW, NOW + 100, NOW + 1_000_000, **more
         )
 

@@ -47,7 +47,7 @@ def sections(size: int, number: int, each: int = MIB - 64 * KIB) -> dict[str, by
     return found
 
 
-def take(node: Node, document: signer.Document) -> None:
+def take(node: Node, document: signer.SignedDocument) -> None:
     """The document into its slot, part by part, and sealed."""
     slot = node.store.receive(SCOPE, now=NOW)
     slot.receive(Opening(document.envelope_bytes, document.signatures))

@@ -24,7 +24,7 @@ from coordinator.keys import signer
 from holdfast.node import context
 from snapshot.container import ChunkParts
 from snapshot.envelope import INCREMENT
-from snapshot.manifest import Change
+from snapshot.manifest import SectionChange
 from snapshot.signature import pae, verify_signature
 from snapshot.verify import verify
 
@@ -99,7 +99,7 @@ def _increment(cluster, total):
     entry = signer.entry_of(data)
     base = signer.Base(1, verified.state)
     claims = cluster.claims("route_policy", 2, organization_ids=("amber", "sable"), roles=("core_mesh",))
-    changes = {"routes.00500": Change("set", entry, entry)}
+    changes = {"routes.00500": SectionChange("set", entry, entry)}
     increment = signer.increment(claims, base, changes, {"routes.00500": data}, [cluster.key])
     held = _Held(full, verified)
     holder = replace(cluster.holder, marks={"route_policy": verified.mark}, active={"route_policy": held})

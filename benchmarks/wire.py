@@ -26,12 +26,12 @@ import h11
 import trio
 
 from wire.certificate import make_identity
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 from wire.limits import LOCAL, REMOTE
 from wire.peer import PinState
 from wire.pins import PinTable
 from wire.request import Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.shedding import Concern, Gate
 from wire.tls import PinnedTransport
@@ -110,8 +110,8 @@ async def unix_benchmark() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = Path(folder) / "ours", Path(folder) / "bare"
         routes = Routes(
-            Route("GET", "/v1/scopes/{scope}/sections/{name}", section),
-            Route("GET", "/empty", empty),
+            HttpRoute("GET", "/v1/scopes/{scope}/sections/{name}", section),
+            HttpRoute("GET", "/empty", empty),
         )
         server = Server("bench", routes, UnixTransport(), LOCAL, hosts=frozenset({"localhost"}))
         least = trio.socket.socket(socket.AF_UNIX)
@@ -158,14 +158,14 @@ def resident_kib() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def write_identities(folder: Path) -> tuple[Identity, list[bytes]]:
+def write_identities(folder: Path) -> tuple[TlsIdentity, list[bytes]]:
     ders = []
     for name in ["server", *(f"n{index}" for index in range(NODES))]:
         pair = make_identity(name, 1_700_000_000.0, lifetime_s=1e9)
         (folder / f"{name}.crt").write_bytes(pair.certificate_pem)
         (folder / f"{name}.key").write_bytes(pair.key_pem)
         ders.append(pair.der)
-    return Identity(folder / "server.crt", folder / "server.key"), ders[1:]
+    return TlsIdentity(folder / "server.crt", folder / "server.key"), ders[1:]
 
 
 async def polls_benchmark(count: int) -> None:
@@ -176,7 +176,7 @@ async def polls_benchmark(count: int) -> None:
             table.add(der, f"n{index}", PinState.ACTIVE)
         limits = replace(REMOTE, connections=20_000, connections_each=20_000)
         polls = Polls(count)
-        routes = Routes(Route("GET", "/v1/head", polls, deadline_s=400, concern=Concern.HEAD))
+        routes = Routes(HttpRoute("GET", "/v1/head", polls, deadline_s=400, concern=Concern.HEAD))
         transport = PinnedTransport(table, identity.read(), limits, connections_each_node=20_000)
         server = Server("bench", routes, transport, limits, gate=Gate(20_000, random.random))
         listener = (await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024))[0]

@@ -34,16 +34,16 @@ from coordinator.declared.apply_cache import LastRead
 from coordinator.keys import keystore, server_certificate, signing_key, tokens
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import replicas
-from coordinator.membership.pin_sync import Pins
+from coordinator.membership.pin_sync import PinSync
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
 from coordinator.reports import heartbeats
-from coordinator.reports.collector import Collector
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.collector import HeartbeatCollector
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.heartbeats import History
 from coordinator.reports.last_seen import Seen
-from coordinator.reports.report_merge import Answer
-from coordinator.runtime.context import Coordinator, Shown, Standstill
+from coordinator.reports.report_merge import RecordedAnswer
+from coordinator.runtime.context import Coordinator, ShownCertificate, Standstill
 from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
@@ -53,13 +53,13 @@ from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
 from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
-from wire.contexts import Identity, alert_of, server_context
+from wire.contexts import TlsIdentity, alert_of, server_context
 from wire.limits import JOIN, REMOTE
 from wire.listening import ListenError
 from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
-from wire.systemd import Notifier
+from wire.systemd import SystemdNotifier
 from wire.unix import SocketError, SocketFault, unix_listener
 from wire.version import VERSION
 
@@ -101,7 +101,7 @@ class Daemon:
         signals: AsyncIterator[int],
         task_status: "trio.TaskStatus[Ports]",
     ) -> None:
-        notifier = Notifier()
+        notifier = SystemdNotifier()
         await self.keeper.look()
         await self.door.look()
         await self.reminder.remind()
@@ -186,12 +186,12 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         token_key=token_key,
         board=board,
         publisher=publisher,
-        collector=Collector(_recording(database, at, now)),
-        pins=Pins(database, table),
+        collector=HeartbeatCollector(_recording(database, at, now)),
+        pins=PinSync(database, table),
         seen=Seen(database, now),
         now=now,
         keys_directory=at.keys_directory.absolute(),
-        shown=Shown(Certificate.read(shown.der), server_certificate.authorities(file_of(at.certificate))),
+        shown=ShownCertificate(Certificate.read(shown.der), server_certificate.authorities(file_of(at.certificate))),
         join_port=at.join.port,
         node_authority=file_of(at.certificate).absolute().with_name(server_certificate.AUTHORITY),
         last_read=LastRead(value_shapes.load(at.value_shapes)),
@@ -201,7 +201,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     door = Door(database, PinTable([shown.der]), now)
     reminder, lately = Reminder(coordinator), Lately(coordinator)
     fleet, join = (replace(each, connections_each=at.connections_per_address) for each in (REMOTE, JOIN))
-    limits = listeners.Limits(fleet, join)
+    limits = listeners.LimitsByListener(fleet, join)
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
     return Daemon(at, coordinator, Keeper(coordinator, readiness), door, reminder, lately, readiness, servers, over)
@@ -262,11 +262,11 @@ def _opened(at: Configuration) -> Database:
 
 def _recording(
     database: Database, at: Configuration, now: Callable[[], float]
-) -> Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]:
+) -> Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[RecordedAnswer]]]:
     settings = at.settings
     history = History(settings.heartbeat_history_slots, settings.heartbeat_history_slot_s)
 
-    async def record(batch: Sequence[Heartbeat]) -> list[Answer]:
+    async def record(batch: Sequence[ReceivedHeartbeat]) -> list[RecordedAnswer]:
         return await in_database(heartbeats.record, database, batch, now=now(), history=history)
 
     return record
@@ -286,7 +286,7 @@ def _token_key(path: Path) -> Ed25519PrivateKey:
 
 def _shown(at: Configuration) -> KeyPair:
     """What all listeners show: a certificate, and the key that fits it."""
-    files = Identity(file_of(at.certificate), file_of(at.key))
+    files = TlsIdentity(file_of(at.certificate), file_of(at.key))
     shown = files.read()
     try:
         server_context(shown)

@@ -73,7 +73,7 @@ class Expired(HoldfastError):
         self.facts = facts
 
 
-class Refused(HoldfastError):
+class AgentRefused(HoldfastError):
     """Any other answer than the one asked for. `status` is HTTP's; `step`: where a document's verification ended."""
 
     def __init__(self, code: str, text: str, status: int, step: int | None = None) -> None:
@@ -505,7 +505,7 @@ def _judged(answer: Answer) -> Answer:
         raise Expired(code, text, answer.facts)
     if answer.status == http.client.NOT_FOUND:
         raise NotFound(code, text)
-    raise Refused(code, text, answer.status, step if isinstance(step, int) else None)
+    raise AgentRefused(code, text, answer.status, step if isinstance(step, int) else None)
 
 
 def _facts_of_entry(entry: Mapping[str, Any], generation: int) -> Facts:

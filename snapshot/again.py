@@ -14,13 +14,13 @@ from snapshot.case import Case, digest_is, reject
 from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
 from snapshot.holder import Holder, Mark
-from snapshot.manifest import Recovery
+from snapshot.manifest import RecoveryManifest
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import cluster_is_ours, epoch_is_not_stale, scope_is_within_what_we_may_hold
 from snapshot.verify import subject_is_us_and_scope_type_known as subject_is_us
 
 
-class Standing(StrEnum):
+class Reverdict(StrEnum):
     """What a kept document is good for."""
 
     ACTIVE = "active"
@@ -48,7 +48,7 @@ class KeptDocument(Protocol):
         """Whether the bytes of a section, read and hashed now, are those of this hash."""
 
 
-def judge_again(kept: KeptDocument, holder: Holder, *, now: float) -> Standing:
+def judge_again(kept: KeptDocument, holder: Holder, *, now: float) -> Reverdict:
     """Steps 1..3, 5, 6, 8 and 10 as ever; what 4 and 7 find becomes the standing. 11 and 12 need not run again."""
     opening = Opening(kept.envelope_bytes, kept.signatures)
     case = Case(replace(holder, active={}), kept.kind, now, _Nothing(), None)
@@ -59,8 +59,8 @@ def judge_again(kept: KeptDocument, holder: Holder, *, now: float) -> Standing:
     trusted = _enough_signers_are_trusted(case)
     _state_is_whole(case, kept)
     if now >= case.envelope.expires_at:
-        return Standing.EXPIRED
-    return Standing.ACTIVE if trusted else Standing.SIGNER_REVOKED
+        return Reverdict.EXPIRED
+    return Reverdict.ACTIVE if trusted else Reverdict.SIGNER_REVOKED
 
 
 AT_START: tuple[Callable[[Case], None], ...] = (
@@ -108,7 +108,7 @@ def _state_is_whole(case: Case, kept: KeptDocument) -> None:
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
 
 
-def _said(container: bytes, scope: str, holder: Holder) -> Recovery | None:
+def _said(container: bytes, scope: str, holder: Holder) -> RecoveryManifest | None:
     parts = ChunkParts([container], holder.limits)
     try:
         document = envelope.parse(parts.opening().envelope, RECOVERY, holder.limits)

@@ -9,10 +9,10 @@ from typing import NoReturn
 from snapshot import trust
 from snapshot.bundle import TrustBundle
 from snapshot.container import Opening, Parts
-from snapshot.content import Content
+from snapshot.content import DocumentContent
 from snapshot.envelope import Envelope
 from snapshot.holder import HeldDocument, Holder, Mark
-from snapshot.manifest import Change, Entry, Head, Recovery
+from snapshot.manifest import Head, RecoveryManifest, SectionChange, SectionEntry
 from snapshot.reasons import Reason, Rejected
 
 Keep = Callable[[str, bytes], None]
@@ -31,17 +31,17 @@ class Case:
     step: int = 0
     signers: tuple[str, ...] = ()
     manifest_bytes: bytes = b""
-    carried: dict[str, Entry] = field(default_factory=dict)  # sections whose bytes the document brings
-    changes: dict[str, Change] = field(default_factory=dict)  # of an increment
-    state: dict[str, Entry] = field(default_factory=dict)
+    carried: dict[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
+    changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
+    state: dict[str, SectionEntry] = field(default_factory=dict)
     head: Head | None = None
-    recovery: Recovery | None = None
+    recovery: RecoveryManifest | None = None
     bundle: TrustBundle | None = None
 
     # Set by step 1.
     opening: Opening = field(init=False)
     envelope: Envelope = field(init=False)
-    content: Content = field(init=False)
+    content: DocumentContent = field(init=False)
 
     @property
     def mark(self) -> Mark | None:

@@ -31,7 +31,7 @@ class Order(IntEnum):
     RESULT = 5
 
 
-class Content:
+class DocumentContent:
     """The evidence of one document's sections."""
 
     def __init__(self, envelope: Envelope, limits: Limits) -> None:

@@ -12,7 +12,7 @@ Expiry is decided here, at the moment of use. Durations are measured from the he
 allowed, then the node's state, then whether its roots are confirmed, then what has been revoked, then the scope,
 then the policy and its bounds, then whether it ran.
 
-Whether a service ran is the node's own knowledge (`Facts.running`), and what it does not know is no.
+Whether a service ran is the node's own knowledge (`GateFacts.running`), and what it does not know is no.
 What a caller says of it only makes the question narrower: with `running_since` it asks about going on with something
 (this session, this route), which is no more than the service's running or the route's standing there gives without
 it. To take a caller's word was rejected: whoever may ask could start in an outage what never ran.
@@ -37,7 +37,7 @@ class Mode(StrEnum):
     FENCED = "fenced"  # nothing may go on
 
 
-class Reason(StrEnum):
+class GateReason(StrEnum):
     """Of an answer. Where the node's state forbids it, the state's own cause stands there instead."""
 
     OK = "ok"
@@ -123,7 +123,7 @@ class HeldScope:
 
 
 @dataclass(frozen=True)
-class Facts:
+class GateFacts:
     """What the node knows at one moment.
 
     `cause`: of a state in which nothing new is authorised (REVOKED, WAITING, FENCED, no identity), None otherwise;
@@ -152,7 +152,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GateAnswer:
     """`until`: Unix seconds; ask again then."""
 
     allowed: bool
@@ -161,31 +161,31 @@ class Answer:
     until: int | None = None
 
 
-def mode(facts: Facts, now: float) -> Mode:
+def mode(facts: GateFacts, now: float) -> Mode:
     if fence(facts, now) is not None:
         return Mode.FENCED
     return Mode.NORMAL if facts.head_is_fresh(now) else Mode.DEGRADED
 
 
-def fence(facts: Facts, now: float) -> str | None:
+def fence(facts: GateFacts, now: float) -> str | None:
     """Why nothing may go on (rules A8, A15, S57, S58), None while something may."""
     if facts.cause is not None:
         return facts.cause
     if any(now >= facts.scopes[name].expires_at for name in REQUIRED if name in facts.scopes):
-        return Reason.SCOPE_EXPIRED
+        return GateReason.SCOPE_EXPIRED
     if facts.head_is_fresh(now):
         return None
     policy = held_policy(facts, now)
     if policy is None:
-        return Reason.NO_DEGRADED_POLICY
+        return GateReason.NO_DEGRADED_POLICY
     if not facts.confirmed and not policy.allow_unconfirmed_start:
-        return Reason.UNCONFIRMED_START
+        return GateReason.UNCONFIRMED_START
     if _left(policy.max_duration_s, facts) <= 0:
-        return Reason.DEGRADED_LIMIT
+        return GateReason.DEGRADED_LIMIT
     return None
 
 
-def held_policy(facts: Facts, now: float) -> Policy | None:
+def held_policy(facts: GateFacts, now: float) -> Policy | None:
     """The policy, unless it has expired, its signer has been revoked or its epoch is over (rules S58, S61)."""
     scope = facts.scopes.get(POLICY_SCOPE)
     if scope is None or _lapsed(scope, facts, now, running=False, degraded=True):
@@ -193,54 +193,54 @@ def held_policy(facts: Facts, now: float) -> Policy | None:
     return facts.policy
 
 
-def may(question: Question, facts: Facts, now: float) -> Answer:
+def may(question: Question, facts: GateFacts, now: float) -> GateAnswer:
     """The answer of the gate."""
     present = mode(facts, now)
     reason, until = _judged(question, facts, now, present)
-    allowed = reason == Reason.OK
-    return Answer(allowed, reason, present, int(until) if allowed and until is not None else None)
+    allowed = reason == GateReason.OK
+    return GateAnswer(allowed, reason, present, int(until) if allowed and until is not None else None)
 
 
-def _judged(question: Question, facts: Facts, now: float, present: Mode) -> tuple[str, float | None]:
+def _judged(question: Question, facts: GateFacts, now: float, present: Mode) -> tuple[str, float | None]:
     if question.action in FORBIDDEN:
-        return Reason.FORBIDDEN_IN_DEGRADED, None
+        return GateReason.FORBIDDEN_IN_DEGRADED, None
     rule = RULES.get(question.action)
     if rule is None:
-        return Reason.UNKNOWN_ACTION, None
+        return GateReason.UNKNOWN_ACTION, None
     fenced = fence(facts, now)
     if fenced is not None:
         return fenced, None
     if rule.new and not facts.roots_confirmed:
-        return Reason.ROOTS_UNCONFIRMED, None
+        return GateReason.ROOTS_UNCONFIRMED, None
     if _is_revoked(question.resource, rule, facts):
-        return Reason.REVOKED, None
+        return GateReason.REVOKED, None
     reason, expires_at = _scopes_allow(question, rule, facts, now, present)
-    if reason is not Reason.OK:
+    if reason is not GateReason.OK:
         return reason, None
     if present is Mode.NORMAL:
         # A new operation ends with the head, and what runs is asked about again then.
-        return Reason.OK, _earliest(facts.head_expires_at, expires_at)
+        return GateReason.OK, _earliest(facts.head_expires_at, expires_at)
     return _policy_allows(question, rule, facts, now, expires_at)
 
 
 def _policy_allows(
-    question: Question, rule: Rule, facts: Facts, now: float, expires_at: float | None
-) -> tuple[Reason, float | None]:
+    question: Question, rule: Rule, facts: GateFacts, now: float, expires_at: float | None
+) -> tuple[GateReason, float | None]:
     """The degraded permissions and their bounds, of which the tightest wins (rules S55, S57)."""
     policy = held_policy(facts, now)
     if policy is None or rule.permission not in policy.allow or not _is_claimed(question, rule, facts):
-        return Reason.NOT_IN_POLICY, None
+        return GateReason.NOT_IN_POLICY, None
     if not _is_seen(question, rule, facts):
-        return Reason.NOT_SEEN_RUNNING, None
+        return GateReason.NOT_SEEN_RUNNING, None
     left = _left(policy.max_duration_s, facts)
     if rule.ttl is not None:
         left = min(left, _left(getattr(policy, rule.ttl), facts))
     if left <= 0:
-        return Reason.DEGRADED_LIMIT, None
-    return Reason.OK, _earliest(now + left, facts.scopes[POLICY_SCOPE].expires_at, expires_at)
+        return GateReason.DEGRADED_LIMIT, None
+    return GateReason.OK, _earliest(now + left, facts.scopes[POLICY_SCOPE].expires_at, expires_at)
 
 
-def _is_claimed(question: Question, rule: Rule, facts: Facts) -> bool:
+def _is_claimed(question: Question, rule: Rule, facts: GateFacts) -> bool:
     """Whether the question is about what was there when the head expired; without a head nothing was."""
     if question.running_since is None:
         return not rule.new
@@ -249,7 +249,7 @@ def _is_claimed(question: Question, rule: Rule, facts: Facts) -> bool:
     return facts.head_expires_at is not None and question.running_since <= facts.head_expires_at
 
 
-def _is_seen(question: Question, rule: Rule, facts: Facts) -> bool:
+def _is_seen(question: Question, rule: Rule, facts: GateFacts) -> bool:
     """Whether the node knows that it ran. Routes and peers are known by standing in an active scope; a secret is a
     service's own, one that ran and lives by the same scope. Of no service in particular: whether services go on at all.
     """
@@ -264,32 +264,32 @@ def _is_seen(question: Question, rule: Rule, facts: Facts) -> bool:
 
 
 def _scopes_allow(
-    question: Question, rule: Rule, facts: Facts, now: float, present: Mode
-) -> tuple[Reason, float | None]:
+    question: Question, rule: Rule, facts: GateFacts, now: float, present: Mode
+) -> tuple[GateReason, float | None]:
     """OK with the expiry of the scope that grants it (None where none is asked for), or why no scope does."""
     names = _scopes_asked(question, rule, facts)
     if not names and question.scope is None and not _must_be_listed(question, rule):
-        return Reason.OK, None
+        return GateReason.OK, None
     # In degraded mode only what was there goes on, so there the bounds hold of running use, too (rules S57).
     claimed = question.running_since is not None and question.running_since <= now
     running = (claimed or not rule.new) and _is_seen(question, rule, facts)
-    found: list[Reason] = []
+    found: list[GateReason] = []
     usable: list[int] = []
     for name in names:
         scope = facts.scopes[name]
         lapsed = _lapsed(scope, facts, now, running=running, degraded=present is Mode.DEGRADED)
         if lapsed is None and _role_is_revoked(name, facts):
-            lapsed = Reason.REVOKED
+            lapsed = GateReason.REVOKED
         if lapsed is None:
             usable.append(scope.expires_at)
         else:
             found.append(lapsed)
     if usable:
-        return Reason.OK, max(usable)
-    return (found[0] if found else Reason.NOT_IN_POLICY), None
+        return GateReason.OK, max(usable)
+    return (found[0] if found else GateReason.NOT_IN_POLICY), None
 
 
-def _scopes_asked(question: Question, rule: Rule, facts: Facts) -> list[str]:
+def _scopes_asked(question: Question, rule: Rule, facts: GateFacts) -> list[str]:
     """The active scopes that the question rests on: what it names, or those that name its resource."""
     return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope))
 
@@ -313,18 +313,18 @@ def _could_list(scope: str, grants: str) -> bool:
     return grants == "secrets" or parse_scope(scope)[0] != COMBINED
 
 
-def _lapsed(scope: HeldScope, facts: Facts, now: float, *, running: bool, degraded: bool) -> Reason | None:
+def _lapsed(scope: HeldScope, facts: GateFacts, now: float, *, running: bool, degraded: bool) -> GateReason | None:
     """Why a scope authorises this no longer."""
     if now >= scope.expires_at:
-        return Reason.SCOPE_EXPIRED
+        return GateReason.SCOPE_EXPIRED
     if scope.signer_revoked and (degraded or not running):
-        return Reason.SIGNER_REVOKED
+        return GateReason.SIGNER_REVOKED
     if degraded and scope.authority_epoch < facts.authority_epoch:
-        return Reason.STALE_EPOCH
+        return GateReason.STALE_EPOCH
     return None
 
 
-def _is_revoked(resource: str | None, rule: Rule, facts: Facts) -> bool:
+def _is_revoked(resource: str | None, rule: Rule, facts: GateFacts) -> bool:
     revoked = {
         "services": facts.revocations.service_ids,
         "peers": facts.revocations.node_ids,
@@ -333,14 +333,14 @@ def _is_revoked(resource: str | None, rule: Rule, facts: Facts) -> bool:
     return resource in revoked.get(rule.grants or "", frozenset())
 
 
-def _role_is_revoked(scope: str, facts: Facts) -> bool:
+def _role_is_revoked(scope: str, facts: GateFacts) -> bool:
     """Whether only a role that was taken from this node lets it hold the scope (rules S61)."""
     left = {role for role in facts.roles if f"{facts.node_id}/{role}" not in facts.revocations.role_assignments}
     scope_type = parse_scope(scope)[0]
     return scope_type in allowed_scope_types(facts.roles) - allowed_scope_types(left)
 
 
-def _left(seconds: float, facts: Facts) -> float:
+def _left(seconds: float, facts: GateFacts) -> float:
     """What is left of a duration that began when the head expired."""
     return seconds - max(0.0, facts.head_expired_for_s)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshot.envelope import Envelope
 from snapshot.limits import DEFAULT, Limits
-from snapshot.manifest import Entry, Revocations
+from snapshot.manifest import Revocations, SectionEntry
 
 if TYPE_CHECKING:
     from snapshot.bundle import KeyRecord, TrustBundle
@@ -35,7 +35,7 @@ class HeldDocument(Protocol):
         """Of the full state."""
 
     @property
-    def sections(self) -> Mapping[str, Entry]: ...
+    def sections(self) -> Mapping[str, SectionEntry]: ...
 
     def read(self, name: str) -> bytes:
         """The bytes of one section; LookupError where there is none."""

@@ -12,7 +12,7 @@ from snapshot.content import PEER_DIRECTORY, Order, is_part
 from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
 from snapshot.holder import HeldDocument
 from snapshot.identifiers import HEAD
-from snapshot.manifest import Change, Head
+from snapshot.manifest import Head, SectionChange
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import most_peers
 from snapshot.trust import Authority
@@ -67,7 +67,7 @@ def take_section(case: Case, name: str, data: bytes) -> None:
         case.keep(name, data)
 
 
-def _patched(case: Case, name: str, change: Change, data: bytes) -> bytes:
+def _patched(case: Case, name: str, change: SectionChange, data: bytes) -> bytes:
     """The result of a patch; no bytes where there is none, with the fault noted (or left to step 9)."""
     operations, base = case.content.parse(name, data), case.base
     if operations is None or base is None or change.result is None:

@@ -22,7 +22,7 @@ from snapshot.reasons import Reason, Rejected
 
 
 @dataclass(frozen=True)
-class Entry:
+class SectionEntry:
     """One section of a full state: the SHA-256 of its bytes (64 hex digits) and their number."""
 
     sha256: str
@@ -30,12 +30,12 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Change:
+class SectionChange:
     """One section of an increment: the bytes that it brings, and what they leave behind (None: the section goes)."""
 
     op: Literal["set", "remove", "patch"]
-    brought: Entry | None
-    result: Entry | None
+    brought: SectionEntry | None
+    result: SectionEntry | None
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class RecoveryManifest:
     from_config_version: int
     to_config_version: int
     to_content_hash: str
     nonce: str
 
 
-def parse_state(data: bytes, limits: Limits = DEFAULT) -> dict[str, Entry]:
+def parse_state(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionEntry]:
     """A snapshot's manifest, and that of every full state."""
     return {name: _entry(name, members) for name, members in _sections(data, limits).items()}
 
 
-def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, Change]:
+def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionChange]:
     return {name: _change(name, members) for name, members in _sections(data, limits).items()}
 
 
@@ -114,14 +114,14 @@ def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
     )
 
 
-def parse_recovery(data: bytes, limits: Limits = DEFAULT) -> Recovery:
+def parse_recovery(data: bytes, limits: Limits = DEFAULT) -> RecoveryManifest:
     form = {
         "from_config_version": is_integer,
         "to_config_version": is_integer,
         "to_content_hash": is_hash,
         "nonce": is_nonce,
     }
-    recovery = Recovery(**_closed(_object(data, limits), form, ""))  # type: ignore[arg-type]
+    recovery = RecoveryManifest(**_closed(_object(data, limits), form, ""))  # type: ignore[arg-type]
     if recovery.to_config_version >= recovery.from_config_version:
         raise bad_content("to_config_version below from_config_version", recovery.to_config_version)
     return recovery
@@ -143,12 +143,12 @@ def parse_revocations(value: object, *, of_head: bool) -> Revocations:
     )
 
 
-def state_bytes(entries: Mapping[str, Entry]) -> bytes:
+def state_bytes(entries: Mapping[str, SectionEntry]) -> bytes:
     """The canonical manifest of a full state."""
     return canonical.dumps({name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()})
 
 
-def state_after(base: Mapping[str, Entry], changes: Mapping[str, Change]) -> dict[str, Entry]:
+def state_after(base: Mapping[str, SectionEntry], changes: Mapping[str, SectionChange]) -> dict[str, SectionEntry]:
     """The full state that `changes` make of `base`."""
     after = dict(base)
     for name, change in changes.items():
@@ -205,22 +205,22 @@ _ENTRY = {"sha256": is_hex_digest, "size": lambda value: is_integer(value, 0)}
 _RESULT = {"result_sha256": is_hex_digest, "result_size": lambda value: is_integer(value, 0)}
 
 
-def _entry(name: str, value: object, prefix: str = "") -> Entry:
+def _entry(name: str, value: object, prefix: str = "") -> SectionEntry:
     members = value if prefix else closed(value, _ENTRY, name)
     assert isinstance(members, dict)  # noqa: S101 - closed() gives one
-    return Entry(str(members[prefix + "sha256"]), _integer(members[prefix + "size"]))
+    return SectionEntry(str(members[prefix + "sha256"]), _integer(members[prefix + "size"]))
 
 
-def _change(name: str, value: object) -> Change:
+def _change(name: str, value: object) -> SectionChange:
     op = value.get("op") if isinstance(value, dict) else None
     if op == "remove":
         closed(value, {"op": bool}, name)
-        return Change("remove", None, None)
+        return SectionChange("remove", None, None)
     if op not in ("set", "patch"):
         raise bad_content("an op of set, remove or patch", op, name)
     members = closed(value, {"op": bool} | _ENTRY | (_RESULT if op == "patch" else {}), name)
-    brought = Entry(str(members["sha256"]), _integer(members["size"]))
-    return Change(op, brought, _entry(name, members, "result_") if op == "patch" else brought)
+    brought = SectionEntry(str(members["sha256"]), _integer(members["size"]))
+    return SectionChange(op, brought, _entry(name, members, "result_") if op == "patch" else brought)
 
 
 def _scope(name: str) -> str:

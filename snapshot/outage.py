@@ -11,7 +11,7 @@ would be believed when it differs.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from snapshot.degraded import Facts, Mode, Question, fence, may, mode
+from snapshot.degraded import GateFacts, Mode, Question, fence, may, mode
 from snapshot.identifiers import parse_scope
 
 # What goes on: its name, the action asked about, the kind of what it names, whether it is claimed to be there already.
@@ -58,7 +58,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class State:
+class OutagePhase:
     """`cause`: as the node's status has it; empty while the head is fresh."""
 
     after_s: int
@@ -78,15 +78,15 @@ class Stop:
 
 @dataclass(frozen=True)
 class Foreseen:
-    states: tuple[State, ...]
+    states: tuple[OutagePhase, ...]
     stops: tuple[Stop, ...]
 
     @property
-    def fenced(self) -> State | None:
+    def fenced(self) -> OutagePhase | None:
         return next((state for state in self.states if state.mode == Mode.FENCED), None)
 
 
-def foresee(held: Facts, uses: Iterable[Use], outage: Outage) -> Foreseen:
+def foresee(held: GateFacts, uses: Iterable[Use], outage: Outage) -> Foreseen:
     """`held`: what the node has when it begins, its head fresh or not."""
     times = moments(held, outage)
     asked = list(uses)
@@ -94,7 +94,7 @@ def foresee(held: Facts, uses: Iterable[Use], outage: Outage) -> Foreseen:
     return Foreseen(tuple(_states(held, outage, times)), tuple(_together(stops)))
 
 
-def facts_at(held: Facts, outage: Outage, now: float) -> Facts:
+def facts_at(held: GateFacts, outage: Outage, now: float) -> GateFacts:
     """What the node would know: how long the head has been over, and whether it was seen fresh since its last start."""
     expires_at = held.head_expires_at
     expired_for_s = 0.0 if expires_at is None else max(0.0, now - expires_at)
@@ -105,7 +105,7 @@ def facts_at(held: Facts, outage: Outage, now: float) -> Facts:
     return replace(held, head_expired_for_s=expired_for_s, confirmed=confirmed)
 
 
-def moments(held: Facts, outage: Outage) -> list[float]:
+def moments(held: GateFacts, outage: Outage) -> list[float]:
     """Those at which an answer can change, the beginning first."""
     ends = outage.began + outage.lasts_s
     found: set[float] = {scope.expires_at for scope in held.scopes.values()}
@@ -118,7 +118,7 @@ def moments(held: Facts, outage: Outage) -> list[float]:
     return [outage.began, *sorted(one for one in found if outage.began < one <= ends)]
 
 
-def uses_of(named: Named, held: Facts, began: float) -> Iterator[Use]:
+def uses_of(named: Named, held: GateFacts, began: float) -> Iterator[Use]:
     """What goes on, by scope, without what is revoked; and what would begin."""
     for what, action, kind, claimed in GOES_ON:
         for scope in sorted(named):
@@ -132,17 +132,17 @@ def uses_of(named: Named, held: Facts, began: float) -> Iterator[Use]:
             yield Use(what, Question(action))
 
 
-def _states(held: Facts, outage: Outage, times: Iterable[float]) -> Iterator[State]:
+def _states(held: GateFacts, outage: Outage, times: Iterable[float]) -> Iterator[OutagePhase]:
     before: tuple[str, str] | None = None
     for now in times:
         facts = facts_at(held, outage, now)
         found = str(mode(facts, now)), str(fence(facts, now) or ("" if facts.head_is_fresh(now) else HEAD_EXPIRED))
         if found != before:
-            yield State(_after_s(now, outage), *found)
+            yield OutagePhase(_after_s(now, outage), *found)
         before = found
 
 
-def _stops(held: Facts, use: Use, outage: Outage, times: Iterable[float]) -> Iterator[Stop]:
+def _stops(held: GateFacts, use: Use, outage: Outage, times: Iterable[float]) -> Iterator[Stop]:
     """Each time that a yes becomes a no; what was refused before the outage stops no more."""
     allowed = False
     for now in times:
@@ -162,7 +162,7 @@ def _together(stops: Iterable[Stop]) -> Iterator[Stop]:
         yield Stop(after_s, what, tuple(sorted(found[after_s, order[what], what, reason])), reason)
 
 
-def _revoked(kind: str, held: Facts) -> frozenset[str]:
+def _revoked(kind: str, held: GateFacts) -> frozenset[str]:
     told = held.revocations
     return {"services": told.service_ids, "peers": told.node_ids, "endpoints": told.endpoints}.get(kind, frozenset())
 

@@ -87,21 +87,21 @@ _GATES = [
 
 
 @dataclass(frozen=True)
-class Finding:
+class SecretFinding:
     """Where (a JSON pointer) and by which detector."""
 
     pointer: str
     detector: str
 
 
-def find_secret(value: object) -> Finding | None:
+def find_secret(value: object) -> SecretFinding | None:
     return find_secret_in(survey(value))
 
 
-def find_secret_in(section: Parsed) -> Finding | None:
+def find_secret_in(section: Parsed) -> SecretFinding | None:
     """The first raw secret of a section: by name, by structure, then by shape."""
     for item, member, detector in _suspects(section):
-        return Finding(_pointer(section.value, item) + member, detector)
+        return SecretFinding(_pointer(section.value, item) + member, detector)
     return None
 
 

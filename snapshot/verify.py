@@ -22,11 +22,11 @@ from snapshot import envelope, intake, manifest, trust
 from snapshot.bundle import TrustBundle
 from snapshot.case import Case, Keep, digest_is, reject
 from snapshot.container import ChunkParts, Opening, Parts
-from snapshot.content import Content
+from snapshot.content import DocumentContent
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
 from snapshot.holder import Holder, Mark
 from snapshot.identifiers import HEAD, SCOPE_TYPES, SHAREABLE, format_time
-from snapshot.manifest import Entry, Head, Recovery
+from snapshot.manifest import Head, RecoveryManifest, SectionEntry
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import ESTABLISHING, allowed_scope_types
 
@@ -60,13 +60,15 @@ class Verified:
     envelope_hash: str
     signatures: tuple[tuple[str, bytes], ...]
     manifest_bytes: bytes
-    state: Mapping[str, Entry]  # the full state that it leads to
+    state: Mapping[str, SectionEntry]  # the full state that it leads to
     state_bytes: bytes  # the canonical manifest of that state
     content_hash: str  # of state_bytes
     mark: Mark
     signers: tuple[str, ...]  # whose signatures counted
     judged_at: float
-    recovery: Recovery | None  # a recovery's own content, or the one that step 9 needed: its nonce is spent with it
+    recovery: (
+        RecoveryManifest | None
+    )  # a recovery's own content, or the one that step 9 needed: its nonce is spent with it
     bundle: TrustBundle | None
     head: Head | None
 
@@ -175,7 +177,7 @@ def envelope_is_canonical_and_closed(case: Case) -> None:
     case.opening = case.parts.opening()
     case.step = 1
     case.envelope = envelope.parse(case.opening.envelope, case.kind, case.holder.limits)
-    case.content = Content(case.envelope, case.holder.limits)
+    case.content = DocumentContent(case.envelope, case.holder.limits)
 
 
 # 2
@@ -389,7 +391,7 @@ def _bundle_is_next(case: Case) -> None:
         reject(9, reason, f"version {held.version + 1}", found, "config_version")
 
 
-def _recovery_for(case: Case, mark: Mark) -> Recovery | None:
+def _recovery_for(case: Case, mark: Mark) -> RecoveryManifest | None:
     """The recovery at hand that allows exactly this step back, once (rules S87)."""
     alone = replace(case.holder, recoveries=())
     for container in case.holder.recoveries:

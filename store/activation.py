@@ -17,13 +17,13 @@ from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
 from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
-from snapshot.manifest import Entry, parse_head
+from snapshot.manifest import SectionEntry, parse_head
 from snapshot.verify import Verified
 from store.base import blobs, journal, meta, pending, trust
 from store.base.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
-from store.base.floors import Activating, FloorRecord, ScopeFloor
+from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
 from store.base.records import DocumentRecord, ScopeRecord, digest_named, name_of
 from store.base.timefloor import Boot, TimeFloor, reset, risen
 
@@ -39,7 +39,7 @@ class Promotion:
     envelope: Envelope
     record: DocumentRecord
     manifest_bytes: bytes
-    state: Mapping[str, Entry]
+    state: Mapping[str, SectionEntry]
     state_bytes: bytes
     nonce: str = ""  # of the recovery that allowed to go back
 
@@ -79,7 +79,7 @@ def of_verified(verified: Verified) -> Promotion:
 
 
 def swap(
-    transaction: Transaction,
+    transaction: LmdbTransaction,
     promotions: Sequence[Promotion],
     floors: FloorRecord,
     now: float,
@@ -104,7 +104,7 @@ def swap(
     return generation
 
 
-def _repeats_the_head(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> bool:
+def _repeats_the_head(transaction: LmdbTransaction, promotion: Promotion, parsed: Parsed) -> bool:
     """A head issued again, without a change, raises no generation (protocol.md 4): readers have nothing to read."""
     held = _active(transaction, scope_record(transaction, HEAD), parsed) if promotion.scope == HEAD else None
     if held is None:
@@ -113,7 +113,7 @@ def _repeats_the_head(transaction: Transaction, promotion: Promotion, parsed: Pa
     return (before.scopes, before.revocations) == (after.scopes, after.revocations)
 
 
-def _promote(transaction: Transaction, promotion: Promotion, generation: int, now: float, parsed: Parsed) -> None:
+def _promote(transaction: LmdbTransaction, promotion: Promotion, generation: int, now: float, parsed: Parsed) -> None:
     before = scope_record(transaction, promotion.scope) or ScopeRecord(promotion.scope)
     previous = _previous_after(transaction, before, promotion, parsed)
     blobs.put(transaction, promotion.manifest_bytes)
@@ -144,7 +144,7 @@ def _promote(transaction: Transaction, promotion: Promotion, generation: int, no
 
 
 def _previous_after(
-    transaction: Transaction, before: ScopeRecord, promotion: Promotion, parsed: Parsed
+    transaction: LmdbTransaction, before: ScopeRecord, promotion: Promotion, parsed: Parsed
 ) -> bytes | None:
     """The last *other* content, so that there is something to fall back to: a renewal of equal content is none, nor is
     an active that cannot be read. What a recovery leaves was given up, and must not serve again (rules S87, L34).
@@ -167,7 +167,7 @@ def _higher(before: ScopeRecord, promotion: Promotion) -> Mark:
     return promotion.mark
 
 
-def _refuse_conflict(transaction: Transaction, promotion: Promotion, floors: FloorRecord, parsed: Parsed) -> None:
+def _refuse_conflict(transaction: LmdbTransaction, promotion: Promotion, floors: FloorRecord, parsed: Parsed) -> None:
     """What is active is what the document was verified against, or nothing is swapped (rules L28)."""
     record = scope_record(transaction, promotion.scope)
     floor = floors.scopes.get(promotion.scope)
@@ -194,15 +194,15 @@ def _refuse_other_base(promotion: Promotion, held: StoredDocument | None) -> Non
         raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: the increment's base {wanted} is not active")
 
 
-def _active(transaction: Transaction, record: ScopeRecord | None, parsed: Parsed) -> StoredDocument | None:
+def _active(transaction: LmdbTransaction, record: ScopeRecord | None, parsed: Parsed) -> StoredDocument | None:
     if record is None or record.active is None:
         return None
     return parsed(record.active) or document(transaction, record.active, partial(blobs.get, transaction))
 
 
-def _require_sections(transaction: Transaction, promotion: Promotion, parsed: Parsed) -> None:
+def _require_sections(transaction: LmdbTransaction, promotion: Promotion, parsed: Parsed) -> None:
     """Every section of the new state is there. What it shares with the active state was there when that came."""
-    held: Mapping[str, Entry] = {}
+    held: Mapping[str, SectionEntry] = {}
     if promotion.record.kind == INCREMENT:
         base = _active(transaction, scope_record(transaction, promotion.scope), parsed)
         held = base.sections if base else {}
@@ -264,9 +264,11 @@ def _time_floor(
     return floor
 
 
-def _activating(promotion: Promotion) -> Activating:
+def _activating(promotion: Promotion) -> ActivatingScope:
     record = promotion.record
-    return Activating(promotion.scope, name_of(promotion.digest), record.signers, record.judged_at, promotion.nonce)
+    return ActivatingScope(
+        promotion.scope, name_of(promotion.digest), record.signers, record.judged_at, promotion.nonce
+    )
 
 
 def _in_words(promotion: Promotion) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from store.base import blobs, pending
 from store.base.documents import document, scope_records
-from store.base.environment import Environment, Room, Transaction
+from store.base.environment import Environment, LmdbTransaction, WriteRoom
 from store.base.errors import StoreError
 
 SWEPT_AT_ONCE = 1000
@@ -21,7 +21,7 @@ BYTES_AT_ONCE = 64 << 20
 
 
 @dataclass(frozen=True)
-class Step:
+class GarbageStep:
     """What one step did. `done`: the cycle is over, and nothing unreferenced is left."""
 
     removed: int
@@ -38,22 +38,22 @@ class _Cycle:
     rows_swept: bool = False
 
 
-class Collector:
+class GarbageCollector:
     """The garbage of an open store. Call `step` now and then; it is cheap when there is nothing to do."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._cycle: _Cycle | None = None
 
-    def step(self, most: int = SWEPT_AT_ONCE) -> Step:
+    def step(self, most: int = SWEPT_AT_ONCE) -> GarbageStep:
         """A bounded piece of the cycle; StoreError when the disk refuses, and nothing is lost."""
         if self._cycle is None:
             self._cycle = self._begin()
         if self._cycle.todo:
             self._mark_one(self._cycle)
-            return Step(0, 0, done=False)
+            return GarbageStep(0, 0, done=False)
         try:
-            with self._environment.write(Room.GARBAGE) as transaction:
+            with self._environment.write(WriteRoom.GARBAGE) as transaction:
                 step = self._sweep(transaction, self._cycle, most)
         except BaseException:
             self._end()
@@ -62,7 +62,7 @@ class Collector:
             self._end()
         return step
 
-    def run(self) -> Step:
+    def run(self) -> GarbageStep:
         """A whole cycle, from its beginning."""
         self._end()
         removed = size = 0
@@ -70,7 +70,7 @@ class Collector:
             step = self.step()
             removed, size = removed + step.removed, size + step.bytes
             if step.done:
-                return Step(removed, size, done=True)
+                return GarbageStep(removed, size, done=True)
 
     def _end(self) -> None:
         self._cycle = self._environment.put_blobs = None
@@ -96,17 +96,17 @@ class Collector:
                 # What it refers to cannot be told, so nothing may go until it is repaired or replaced.
                 self._cycle = _Cycle([], cycle.put, position=_NOWHERE, rows_swept=True)
 
-    def _sweep(self, transaction: Transaction, cycle: _Cycle, most: int) -> Step:
+    def _sweep(self, transaction: LmdbTransaction, cycle: _Cycle, most: int) -> GarbageStep:
         if not cycle.rows_swept:
             rows = pending.orphan_rows(transaction, most)
             for key in rows:
                 transaction.delete("pending", key)
             _drop_documents(transaction)
             cycle.rows_swept = len(rows) < most
-            return Step(len(rows), 0, done=False)
+            return GarbageStep(len(rows), 0, done=False)
         return self._sweep_blobs(transaction, cycle, most)
 
-    def _sweep_blobs(self, transaction: Transaction, cycle: _Cycle, most: int) -> Step:
+    def _sweep_blobs(self, transaction: LmdbTransaction, cycle: _Cycle, most: int) -> GarbageStep:
         before = transaction.used_bytes()
         seen = list(islice(blobs.digests(transaction, cycle.position), most))
         doomed = [digest for digest in seen if digest not in cycle.marked and digest not in cycle.put]
@@ -114,13 +114,13 @@ class Collector:
         done = len(seen) < most and removed == len(doomed)
         if not done:
             cycle.position = doomed[removed] if removed < len(doomed) else _after(seen[-1])
-        return Step(removed, max(0, before - transaction.used_bytes()), done)
+        return GarbageStep(removed, max(0, before - transaction.used_bytes()), done)
 
 
 _NOWHERE = b"\xff" * blobs.DIGEST_BYTES
 
 
-def _remove(transaction: Transaction, doomed: list[bytes]) -> int:
+def _remove(transaction: LmdbTransaction, doomed: list[bytes]) -> int:
     """Remove blobs until the step is large enough; how many went."""
     start = transaction.used_bytes()
     for count, digest in enumerate(doomed, 1):
@@ -135,12 +135,12 @@ def _after(digest: bytes) -> bytes:
     return digest + b"\xff\xff\xff\xff"
 
 
-def _documents(transaction: Transaction) -> Iterator[bytes]:
+def _documents(transaction: LmdbTransaction) -> Iterator[bytes]:
     for record in scope_records(transaction):
         yield from (digest for digest in (record.active, record.previous) if digest is not None)
 
 
-def _drop_documents(transaction: Transaction) -> None:
+def _drop_documents(transaction: LmdbTransaction) -> None:
     """The records of documents that are neither active nor previous."""
     held = set(_documents(transaction))
     for digest in [key for key in transaction.keys("snapshots") if key not in held]:

@@ -15,14 +15,14 @@ from snapshot.identifiers import HEAD
 from store.activation import BUNDLE_SCOPE
 from store.base import journal, meta
 from store.base.documents import put_scope, scope_records
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.journal import Happened
 from store.base.records import DocumentRecord, ScopeRecord, unpack
 
 IN_WORDS = "of an ended epoch: the store is full"
 
 
-def let_previous_go(transaction: Transaction, epoch: int) -> tuple[str, ...]:
+def let_previous_go(transaction: LmdbTransaction, epoch: int) -> tuple[str, ...]:
     """The scopes whose previous document was of a lower epoch than is announced, and is forgotten."""
     found = [one for one in _scopes(transaction) if _is_before(transaction, one.previous, epoch)]
     for record in found:
@@ -30,7 +30,7 @@ def let_previous_go(transaction: Transaction, epoch: int) -> tuple[str, ...]:
     return tuple(record.scope for record in found)
 
 
-def let_active_go(transaction: Transaction, epoch: int) -> tuple[str, ...]:
+def let_active_go(transaction: LmdbTransaction, epoch: int) -> tuple[str, ...]:
     """The scopes whose active document was of a lower epoch, and is withdrawn in a new generation."""
     found = [one for one in _scopes(transaction) if _is_before(transaction, one.active, epoch)]
     if not found:
@@ -46,11 +46,11 @@ def let_active_go(transaction: Transaction, epoch: int) -> tuple[str, ...]:
     return tuple(record.scope for record in found)
 
 
-def _scopes(transaction: Transaction) -> Iterator[ScopeRecord]:
+def _scopes(transaction: LmdbTransaction) -> Iterator[ScopeRecord]:
     return (record for record in list(scope_records(transaction)) if record.scope not in (HEAD, BUNDLE_SCOPE))
 
 
-def _is_before(transaction: Transaction, digest: bytes | None, epoch: int) -> bool:
+def _is_before(transaction: LmdbTransaction, digest: bytes | None, epoch: int) -> bool:
     data = transaction.get("snapshots", digest) if digest is not None else None
     if data is None:
         return False

@@ -17,7 +17,7 @@ from snapshot.identifiers import HEAD
 from snapshot.manifest import Head, ScopeVersion, parse_head
 from snapshot.reasons import Rejected
 from store.base import pending
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.records import PendingRecord
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Word:
         return self.bundle is None or (found is not None and found.status != REVOKED)
 
 
-def leave(transaction: Transaction, verified: Sequence["Verified"]) -> None:
+def leave(transaction: LmdbTransaction, verified: Sequence["Verified"]) -> None:
     """Discard what the documents that become active have no use for."""
     bundle = next((one.bundle for one in verified if one.bundle), None)
     head = next((one for one in verified if one.scope == HEAD), None)

@@ -14,14 +14,14 @@ from snapshot.holder import Mark
 from store.activation import Promotion, swap
 from store.base import blobs, meta, pending, trust
 from store.base.documents import document, is_lost, known_good, put_scope, scope_record, scope_records, state_after
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
-from store.base.floors import Activating, FloorRecord, ScopeFloor
+from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
 from store.base.journal import Happened
 from store.base.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of
 
 
-def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> tuple[str, ...]:
+def roll_forward(transaction: LmdbTransaction, record: FloorRecord, now: float) -> tuple[str, ...]:
     """Finish the activation that the floors name, if it is unfinished and all of it lies in slots; else nothing."""
     if not unfinished(transaction, record):
         return ()
@@ -35,7 +35,7 @@ def roll_forward(transaction: Transaction, record: FloorRecord, now: float) -> t
     return tuple(entry.scope for entry in record.activating)
 
 
-def unfinished(transaction: Transaction, record: FloorRecord) -> bool:
+def unfinished(transaction: LmdbTransaction, record: FloorRecord) -> bool:
     """Whether the floors name an activation that the store has not made."""
     return bool(record.activating) and all(
         entry.scope in record.scopes and is_above(transaction, entry.scope, record.scopes[entry.scope], record)
@@ -43,7 +43,7 @@ def unfinished(transaction: Transaction, record: FloorRecord) -> bool:
     )
 
 
-def _promotion(transaction: Transaction, entry: Activating) -> Promotion:
+def _promotion(transaction: LmdbTransaction, entry: ActivatingScope) -> Promotion:
     """The promotion of a slot that the floors name: it was verified, and everything in it is hashed again."""
     slot = pending.find(transaction, entry.scope, digest_named(entry.envelope_hash))
     if slot is None:
@@ -54,7 +54,7 @@ def _promotion(transaction: Transaction, entry: Activating) -> Promotion:
     return promotion
 
 
-def _promotion_of(transaction: Transaction, record: PendingRecord, entry: Activating) -> Promotion:
+def _promotion_of(transaction: LmdbTransaction, record: PendingRecord, entry: ActivatingScope) -> Promotion:
     kind = _kind(record.envelope)
     envelope = known_good(lambda: envelopes.parse(record.envelope, kind), entry.scope)
     manifest = blobs.get(transaction, record.manifest)
@@ -86,7 +86,7 @@ def _kind(envelope: bytes) -> str:
     raise StoreError(StoreFault.STORE_CORRUPT, "an envelope without a kind")
 
 
-def hold(transaction: Transaction, record: FloorRecord) -> list[str]:
+def hold(transaction: LmdbTransaction, record: FloorRecord) -> list[str]:
     """Take over every mark and nonce of the floors that is above the store; the scopes that it concerns."""
     regressed = []
     for scope, floor in record.scopes.items():
@@ -112,7 +112,7 @@ def hold(transaction: Transaction, record: FloorRecord) -> list[str]:
     return regressed
 
 
-def is_above(transaction: Transaction, scope: str, floor: ScopeFloor, record: FloorRecord) -> bool:
+def is_above(transaction: LmdbTransaction, scope: str, floor: ScopeFloor, record: FloorRecord) -> bool:
     """Whether the floor of a scope is ahead of the store: by its mark, or by a recovery that the store lacks."""
     try:
         present = scope_record(transaction, scope)
@@ -124,7 +124,7 @@ def is_above(transaction: Transaction, scope: str, floor: ScopeFloor, record: Fl
     return floor.order == present.order and other and record.generation > meta.read(transaction).generation
 
 
-def floor_of_store(transaction: Transaction, floors: FloorRecord) -> FloorRecord:
+def floor_of_store(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRecord:
     """The floors, raised by what the store has accepted."""
     own = meta.read(transaction)
     floors = floors.merge(meta.read_floor(transaction, floors.cluster_id))
@@ -145,7 +145,7 @@ def floor_of_store(transaction: Transaction, floors: FloorRecord) -> FloorRecord
     )
 
 
-def with_returned(transaction: Transaction, floors: FloorRecord) -> FloorRecord:
+def with_returned(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRecord:
     """The floors, with what recoveries have led to: files that were written before they said so do not have it."""
     scopes = dict(floors.scopes)
     with suppress(StoreError):  # what cannot be read is damage, which is met where it is looked for
@@ -154,7 +154,7 @@ def with_returned(transaction: Transaction, floors: FloorRecord) -> FloorRecord:
     return replace(floors, scopes=scopes)
 
 
-def _returned(transaction: Transaction, scope: str, floor: ScopeFloor) -> Mark | None:
+def _returned(transaction: LmdbTransaction, scope: str, floor: ScopeFloor) -> Mark | None:
     """What serves below the mark because a recovery has led there."""
     record = scope_record(transaction, scope)
     if floor.returned is not None or record is None or record.active is None or is_lost(record):
@@ -163,7 +163,7 @@ def _returned(transaction: Transaction, scope: str, floor: ScopeFloor) -> Mark |
     return Mark(*held.version, held.content_hash) if floor.order == record.order > held.version else None
 
 
-def behind_store(transaction: Transaction, floors: FloorRecord) -> list[str]:
+def behind_store(transaction: LmdbTransaction, floors: FloorRecord) -> list[str]:
     """The scopes whose floor is below what the store has accepted, in words: the files were put back."""
     return [
         f"the floor of {record.scope} is below the store"

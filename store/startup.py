@@ -12,7 +12,7 @@ from pathlib import Path
 from store.base import enrolment, journal, meta, trust
 from store.base.disk import Disk
 from store.base.enrolment import Enrolment
-from store.base.environment import Environment, Transaction
+from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError
 from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened
@@ -28,7 +28,7 @@ from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_f
 
 
 @dataclass(frozen=True)
-class Finding:
+class StartFinding:
     """Something that the start met. It is in the journal too."""
 
     happened: Happened
@@ -45,13 +45,13 @@ class Start:
     now: float
     map_bytes: int
     probe_deadline_s: float
-    found: list[Finding] = field(default_factory=list)
+    found: list[StartFinding] = field(default_factory=list)
     damaged: frozenset[bytes] = frozenset()
     faults: tuple[str, ...] = ()  # what the probe met and a transaction can mend
     hashed: bool = False  # every blob, just now, and none was damaged
 
     def note(self, happened: Happened, scope: str = "", detail: str = "") -> None:
-        self.found.append(Finding(happened, scope, detail))
+        self.found.append(StartFinding(happened, scope, detail))
 
 
 def start(work: Start) -> tuple[Environment, Floors, Enrolment | None]:
@@ -164,20 +164,20 @@ def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enr
     _write_floors(floors, effective)
 
 
-def _floors_lost(transaction: Transaction, floors: Floors, enrolled: Enrolment | None) -> bool:
+def _floors_lost(transaction: LmdbTransaction, floors: Floors, enrolled: Enrolment | None) -> bool:
     if floors.found:
         return False
     return bool(floors.faults) or enrolled is not None or transaction.count("scopes") > 0
 
 
-def _unsettled(transaction: Transaction, record: FloorRecord) -> bool:
+def _unsettled(transaction: LmdbTransaction, record: FloorRecord) -> bool:
     """Whether the store lacks anything that the floors have."""
     if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
         return True
     return any(is_above(transaction, scope, floor, record) for scope, floor in record.scopes.items())
 
 
-def _note_floors(work: Start, transaction: Transaction, floors: Floors, *, lost: bool) -> None:
+def _note_floors(work: Start, transaction: LmdbTransaction, floors: Floors, *, lost: bool) -> None:
     faults = "; ".join([*floors.faults, *behind_store(transaction, floors.record)])
     if lost:
         work.note(Happened.FLOOR_LOST, detail=faults or "no floor file is there")
@@ -185,7 +185,7 @@ def _note_floors(work: Start, transaction: Transaction, floors: Floors, *, lost:
         work.note(Happened.FLOOR_REPAIRED, detail=faults)
 
 
-def _reconcile(transaction: Transaction, work: Start, floors: Floors) -> None:
+def _reconcile(transaction: LmdbTransaction, work: Start, floors: Floors) -> None:
     """Every change that a start makes, and its events."""
     met = {finding.happened for finding in work.found}
     if Happened.FLOOR_LOST in met:
@@ -201,8 +201,8 @@ def _reconcile(transaction: Transaction, work: Start, floors: Floors) -> None:
         journal.append(transaction, finding.happened, work.now, finding.scope, finding.detail)
     # These two have written their events themselves.
     fallen = leave_damaged(transaction, work.damaged, work.now)
-    work.found += [Finding(Happened.ROLLED_FORWARD, scope) for scope in finished]
-    work.found += [Finding(happened, scope) for scope, happened in fallen.items()]
+    work.found += [StartFinding(Happened.ROLLED_FORWARD, scope) for scope in finished]
+    work.found += [StartFinding(happened, scope) for scope, happened in fallen.items()]
 
 
 def with_minimum(record: FloorRecord, enrolled: Enrolment | None) -> FloorRecord:

@@ -27,14 +27,14 @@ from store import activation, giving_way, leftovers, reconcile
 from store.activation import BundleFacts
 from store.base import blobs, enrolment, meta, pending, trust
 from store.base.disk import refusal
-from store.base.documents import Reading, StoredDocument, document, put_scope, scope_record
+from store.base.documents import StoredDocument, StoreReading, document, put_scope, scope_record
 from store.base.enrolment import Enrolment
-from store.base.environment import MAP_BYTES, Environment, Room, Transaction
+from store.base.environment import MAP_BYTES, Environment, LmdbTransaction, WriteRoom
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
-from store.base.pending import Held, Pending, Waiting
+from store.base.pending import Pending, SlotContent, Waiting
 from store.base.records import PendingRecord, digest_named, name_of
 from store.base.rejections import Rejections
 from store.base.tables import Name, Table
@@ -42,9 +42,9 @@ from store.base.timefloor import Boot, TimeFloor
 from store.fsck import fallback
 from store.fsck.probe import DEADLINE_S
 from store.fsck.scrub import Scrubber
-from store.garbage import Collector
-from store.startup import Finding, Start, start, with_minimum
-from store.watch import Change, Watch
+from store.garbage import GarbageCollector
+from store.startup import Start, StartFinding, start, with_minimum
+from store.watch import GenerationChange, Watch
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stole
 
 
 @dataclass(frozen=True)
-class Standing:
+class HolderState:
     """What `snapshot.holder.Holder` asks of a store, read in one transaction."""
 
     generation: int
@@ -70,7 +70,7 @@ class Store:
 
     def __init__(self, root: Root, paths: ClusterPaths, environment: Environment, floors: Floors) -> None:
         self.paths = paths
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[StartFinding, ...] = ()
         self.hashed_at_start = False  # every blob, by the child that looked first (fsck/walk.py); none was damaged
         self._root = root
         self._environment = environment
@@ -79,7 +79,7 @@ class Store:
         self._slots: dict[str, Pending] = {}  # the last one that was opened in each scope
         self.journal = Journal(environment)
         self.rejections = Rejections(environment)
-        self.garbage = Collector(environment)
+        self.garbage = GarbageCollector(environment)
         self.scrub = Scrubber(environment)
         with self.read() as reading:
             self.incarnation = reading.incarnation
@@ -126,10 +126,10 @@ class Store:
     # ---- reading
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[StoreReading]:
         """One consistent view. Keep the block short, on one thread, without an `await`."""
         with self._environment.read() as transaction:
-            yield Reading(transaction)
+            yield StoreReading(transaction)
 
     @property
     def committed(self) -> int:
@@ -142,16 +142,16 @@ class Store:
             record = reading.scope(scope)
             return self._held(reading, record.active) if record and record.active else None
 
-    def standing(self) -> Standing:
+    def standing(self) -> HolderState:
         """Marks, active documents, recoveries, nonces and lost scopes at one moment.
 
         A mark is the higher of store and floors, so one whose swap failed counts as accepted: `resume` finishes it.
         """
         with self._environment.read() as transaction:
-            reading = Reading(transaction)
+            reading = StoreReading(transaction)
             scopes = reading.scopes()
             floors = reconcile.floor_of_store(transaction, self._floors.record)
-            return Standing(
+            return HolderState(
                 reading.generation,
                 {scope: floor.mark for scope, floor in floors.scopes.items()},
                 {name: self._held(reading, one.active) for name, one in scopes.items() if one.active},
@@ -167,7 +167,7 @@ class Store:
 
     def set(self, data: bytes) -> str:
         """Keep bytes durably under their hash. Garbage unless a document or slot refers to them."""
-        return name_of(self._write(lambda transaction: blobs.put(transaction, data), Room.SCOPES))
+        return name_of(self._write(lambda transaction: blobs.put(transaction, data), WriteRoom.SCOPES))
 
     def table(self, name: Name) -> Table:
         return Table(self._environment, name)
@@ -184,7 +184,7 @@ class Store:
             self.resume(now)
         return self._opened(None, PendingRecord(scope, repair=scope in REPAIR_SCOPES or kind == RECOVERY), limits)
 
-    def pending(self) -> list[Held]:
+    def pending(self) -> list[SlotContent]:
         with self._environment.read() as transaction:
             return pending.held(transaction)
 
@@ -218,7 +218,7 @@ class Store:
         for one in verified:
             self._seal(one, now)
 
-        def swap(transaction: Transaction) -> int:
+        def swap(transaction: LmdbTransaction) -> int:
             generation = activation.swap(
                 transaction, promotions, self._floors.record, now, Happened.APPLIED, self._parsed
             )
@@ -231,7 +231,7 @@ class Store:
             return generation
 
         is_repair = all(one.scope in REPAIR_SCOPES for one in verified)
-        generation = self._write(swap, Room.REPAIR if is_repair else Room.SCOPES)
+        generation = self._write(swap, WriteRoom.REPAIR if is_repair else WriteRoom.SCOPES)
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
@@ -259,7 +259,7 @@ class Store:
         if self.unfinished:
             self.resume(now)
 
-        def leave(transaction: Transaction) -> tuple[int, tuple[str, ...]]:
+        def leave(transaction: LmdbTransaction) -> tuple[int, tuple[str, ...]]:
             for scope in scopes:
                 pending.discard_scope(transaction, scope)
             records = [record for scope in scopes if (record := scope_record(transaction, scope)) is not None]
@@ -334,7 +334,7 @@ class Store:
 
     # ---- inside
 
-    def _write(self, change: Callable[[Transaction], T], room: Room = Room.REPAIR) -> T:
+    def _write(self, change: Callable[[LmdbTransaction], T], room: WriteRoom = WriteRoom.REPAIR) -> T:
         """One transaction. When it finds no room, garbage goes, then what gives way; each time it is tried again."""
         ways = iter((self._collected, self._previous_gave_way, self._active_gave_way))
         while True:
@@ -350,7 +350,7 @@ class Store:
             if not self.garbage.run().removed:
                 return False
             # LMDB gives the pages that a transaction freed to the next but one.
-            with self._environment.write(Room.GARBAGE) as transaction:
+            with self._environment.write(WriteRoom.GARBAGE) as transaction:
                 meta.change(transaction)
         except StoreError:
             return False
@@ -368,9 +368,9 @@ class Store:
                 self._changed(reading.generation, gone)
         return bool(gone) and self._collected()
 
-    def _giving_way(self, let_go: Callable[[Transaction], tuple[str, ...]]) -> tuple[str, ...]:
+    def _giving_way(self, let_go: Callable[[LmdbTransaction], tuple[str, ...]]) -> tuple[str, ...]:
         try:
-            with self._environment.write(Room.GARBAGE) as transaction:
+            with self._environment.write(WriteRoom.GARBAGE) as transaction:
                 return let_go(transaction)
         except StoreError:
             return ()
@@ -393,7 +393,7 @@ class Store:
         if found is None or not found[1].sealed:
             self.receive(verified.scope, now=now).complete(verified)
 
-    def _bundle_facts(self, transaction: Transaction) -> BundleFacts | None:
+    def _bundle_facts(self, transaction: LmdbTransaction) -> BundleFacts | None:
         record = scope_record(transaction, activation.BUNDLE_SCOPE)
         if record is None or record.active is None:
             return None
@@ -403,10 +403,10 @@ class Store:
         return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
 
     def _changed(self, generation: int, scopes: tuple[str, ...]) -> int:
-        self.watch.tell(Change(generation, scopes))
+        self.watch.tell(GenerationChange(generation, scopes))
         return generation
 
-    def _held(self, reading: Reading, digest: bytes) -> StoredDocument:
+    def _held(self, reading: StoreReading, digest: bytes) -> StoredDocument:
         """Documents are immutable, so what was parsed once is kept."""
         if digest not in self._documents:
             self._remember(replace(reading.document(digest), fetch=self._blob))

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Change:
+class GenerationChange:
     """The generation that is active now, and the scopes that changed with it."""
 
     generation: int
     scopes: tuple[str, ...]
 
 
-Listener = Callable[[Change], None]
+Listener = Callable[[GenerationChange], None]
 
 
 class Watch:
     """The latest generation. Listeners are called on the writer's thread, after the commit: they must be short."""
 
     def __init__(self, generation: int) -> None:
-        self._latest = Change(generation, ())
+        self._latest = GenerationChange(generation, ())
         self._changed = threading.Condition()
         self._listeners: list[Listener] = []
 
@@ -50,7 +50,7 @@ class Watch:
             reached = self._changed.wait_for(lambda: self._latest.generation > after, timeout_s)
             return self._latest.generation if reached else None
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: GenerationChange) -> None:
         """The store alone calls this, once the change is durable. A lower generation is never told."""
         with self._changed:
             if change.generation <= self._latest.generation:

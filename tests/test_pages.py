@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from agent.config.configuration import Settings
+from agent.config.configuration import AgentSettings
 from coordinator.base.refusal import Code
 from coordinator.base.remedies import EXPLANATIONS
-from coordinator.base.settings import Settings as CoordinatorSettings
+from coordinator.base.settings import CoordinatorSettings
 from tests.citations import ROOT
 from tests.pages import PAGES, comments, http_errors, reasons
 from tests.pages.configuration import TABLES
@@ -50,8 +50,8 @@ def test_each_key_of_the_configuration_is_on_the_page():
 def test_each_table_of_the_configuration_is_on_the_page():
     """By the types of the settings: a table that is added to agent.toml cannot be forgotten."""
     shown = {table for _, table in TABLES}
-    for name, each in Settings.__dataclass_fields__.items():
-        named = Settings.__annotations__[name]
+    for name, each in AgentSettings.__dataclass_fields__.items():
+        named = AgentSettings.__annotations__[name]
         deep = [one for each in get_args(named) for one in get_args(each)]
         inside = {named, *get_args(named), *deep}
         assert inside & shown, f"{name} ({each.type}) has no table on the page"

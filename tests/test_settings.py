@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 from tests.pages.configuration import TABLES
 from tests.source import modules
@@ -13,7 +13,7 @@ from tests.source import modules
 DEFINED = {"agent/config/configuration.py", "coordinator/base/settings.py"}
 """Where settings are declared and held against each other: that alone changes nothing that a daemon does."""
 
-COORDINATORS = {each.name for each in dataclasses.fields(Settings)}
+COORDINATORS = {each.name for each in dataclasses.fields(CoordinatorSettings)}
 LISTED = {each.name for each in dataclasses.fields(coordinators.Configuration)} - {"settings"}
 AGENTS = {each.name for _, table in TABLES for each in dataclasses.fields(table)}
 CONSENTS = {"short_lifetimes"}

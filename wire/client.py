@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from wire.certificate import fingerprint
-from wire.contexts import Identity, alert_of, authority_context, is_tls, own_der, pinned_context
+from wire.contexts import TlsIdentity, alert_of, authority_context, is_tls, own_der, pinned_context
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
 from wire.messages import ERROR_BYTES, ErrorBody
@@ -31,14 +31,14 @@ NAMES_S = 2.0  # for DNS, where the last working address is known: the rest of c
 KEPT_EACH = 2
 LOCAL_HOST = "localhost"
 
-__all__ = ["Answer", "Call", "Client", "ClientError", "ClientFault", "Deadlines", "HttpsConnector", "UnixConnector"]
+__all__ = ["Call", "ClientError", "ClientFault", "Deadlines", "HttpClient", "HttpsConnector", "Reply", "UnixConnector"]
 
 Place = TypeVar("Place", bound=Hashable)
 PlaceT_contra = TypeVar("PlaceT_contra", bound=Hashable, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A success: 2xx, or 304 to a request with If-None-Match. `headers` by lower-case name; `server` is the
     fingerprint of the certificate that the server showed (a join names it), "" on a local socket.
     """
@@ -76,7 +76,7 @@ class Connector(Protocol[PlaceT_contra]):
 
 
 @dataclass(slots=True)
-class Line:
+class KeptConnection:
     """A connection and what is said over it, one exchange after the other."""
 
     exchange: Exchange
@@ -85,19 +85,19 @@ class Line:
     free_since: float = 0.0
 
 
-class Client(Generic[Place]):
+class HttpClient(Generic[Place]):
     """Keeps up to two idle connections to each place; `aclose` ends them."""
 
     def __init__(self, connector: Connector[Place], deadlines: Deadlines | None = None) -> None:
         self._connector = connector
         self._deadlines = deadlines or Deadlines()
-        self._kept: dict[Place, list[Line]] = {}
+        self._kept: dict[Place, list[KeptConnection]] = {}
 
-    async def fetch(self, place: Place, call: Call) -> Answer:
+    async def fetch(self, place: Place, call: Call) -> Reply:
         """The whole answer; ClientError for anything but a success."""
         async with self.stream(place, call) as answer:
             body = b"".join([piece async for piece in answer.chunks()])
-            return Answer(answer.status, answer.headers, answer.server, body)
+            return Reply(answer.status, answer.headers, answer.server, body)
 
     @asynccontextmanager
     async def stream(self, place: Place, call: Call) -> AsyncIterator[Streamed]:
@@ -117,7 +117,7 @@ class Client(Generic[Place]):
                 await trio.aclose_forcefully(line.stream)
         self._kept.clear()
 
-    async def _begun(self, place: Place, call: Call) -> Line:
+    async def _begun(self, place: Place, call: Call) -> KeptConnection:
         """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""
         while isinstance(call.body, bytes) and (line := self._take(place)) is not None:
             with contextlib.suppress(StaleConnectionError):
@@ -125,15 +125,15 @@ class Client(Generic[Place]):
                 return line
         connected = await self._connector.connect(place, self._deadlines.connect_s)
         exchange = Exchange(connected.stream, connected.authority, self._deadlines)
-        line = Line(exchange, connected.stream, connected.server)
+        line = KeptConnection(exchange, connected.stream, connected.server)
         await _begin(line, call)
         return line
 
-    def _take(self, place: Place) -> Line | None:
+    def _take(self, place: Place) -> KeptConnection | None:
         lines = self._kept.get(place, [])
         return lines.pop() if lines else None
 
-    async def _put_back(self, place: Place, line: Line) -> None:
+    async def _put_back(self, place: Place, line: KeptConnection) -> None:
         now = trio.current_time()
         lines = self._kept.setdefault(place, [])
         fresh = [kept for kept in lines if now - kept.free_since < KEPT_S]
@@ -158,12 +158,12 @@ class HttpsConnector:
         self._last_working: dict[Endpoint, str] = {}
 
     @classmethod
-    def to_authority(cls, authority: Path, identity: Identity | None = None) -> "HttpsConnector":
+    def to_authority(cls, authority: Path, identity: TlsIdentity | None = None) -> "HttpsConnector":
         """The chain is checked against this CA file before anything is sent (rules K15, threats J14)."""
         return cls(authority_context(authority, identity), own=own_der(identity))
 
     @classmethod
-    def to_node(cls, pins: Iterable[bytes], identity: Identity) -> "HttpsConnector":
+    def to_node(cls, pins: Iterable[bytes], identity: TlsIdentity) -> "HttpsConnector":
         """That node's pinned certificates alone (threats D-31)."""
         pins = list(pins)
         return cls(pinned_context(pins, identity), pins, own_der(identity))
@@ -248,7 +248,7 @@ class UnixConnector:
         raise ClientError(ClientFault.TIMED_OUT, f"{place} does not take connections")
 
 
-async def _begin(line: Line, call: Call) -> None:
+async def _begin(line: KeptConnection, call: Call) -> None:
     try:
         await line.exchange.begin(call)
     except BaseException:

@@ -6,7 +6,7 @@ is then said to the caller follows from the cause and the phase (`_last_words`).
 listener looks at each second (server.py): moving a timer twice for each request cost a fifth of all the work.
 
 Room (the gate, a route's turns) is for making an answer, not for sending it: else sixteen slow links keep documents
-from a fleet. What is on its way is bounded by its caller's share (`Route.each`), by a least rate, and in all by
+from a fleet. What is on its way is bounded by its caller's share (`HttpRoute.each`), by a least rate, and in all by
 `sending_bytes`, so that memory is: beyond that an answer keeps its room until it is sent.
 """
 
@@ -23,8 +23,8 @@ from wire.answer import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, 
 from wire.limits import Tally
 from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import Route
-from wire.service import Service
+from wire.routes import HttpRoute
+from wire.service import HttpService
 from wire.target import BadTarget, Target
 
 PIECE_BYTES = 65536
@@ -48,7 +48,7 @@ class Phase(Enum):
     ANSWER = auto()  # the answer has begun
 
 
-class Cause(Enum):
+class CloseCause(Enum):
     DEADLINE = auto()
     GONE = auto()
     DISMISSED = auto()
@@ -58,7 +58,7 @@ class Cause(Enum):
 class Connection:
     """`descriptor` is the socket's, for noticing that the caller has gone."""
 
-    def __init__(self, stream: trio.abc.Stream, descriptor: int, peer: Peer, service: Service) -> None:
+    def __init__(self, stream: trio.abc.Stream, descriptor: int, peer: Peer, service: HttpService) -> None:
         self.peer = peer
         self._stream = stream
         self._descriptor = descriptor
@@ -70,10 +70,10 @@ class Connection:
         self._asked = False
         self._due = math.inf
         self._phase = Phase.IDLE
-        self._cause = Cause.DEADLINE
+        self._cause = CloseCause.DEADLINE
         self._watched = False
         self._caller_gone = False
-        self._slot: Route | None = None
+        self._slot: HttpRoute | None = None
         self._share: Tally | None = None
         self._length: int | None = None
         self._ambiguous = False
@@ -105,7 +105,7 @@ class Connection:
         finally:
             await self._close()
 
-    def end(self, cause: Cause) -> None:
+    def end(self, cause: CloseCause) -> None:
         """Ends the connection now, whatever it is doing."""
         self._cause = cause
         self._scope.cancel()
@@ -113,19 +113,19 @@ class Connection:
     def expire(self, now: float) -> None:
         """Ends the connection if its phase has taken too long."""
         if now >= self._due:
-            self.end(Cause.DEADLINE)
+            self.end(CloseCause.DEADLINE)
 
     def wind_down(self) -> None:
         """The listener stops. Between requests it ends; a wait ends; what runs, or has only just come, goes on."""
         if self._phase is Phase.WAITING and self._wait is not self._scope:
             self._wait.cancel()
         elif self._phase is Phase.WAITING or (self._phase is Phase.IDLE and self._asked):
-            self.end(Cause.STOPPING)
+            self.end(CloseCause.STOPPING)
 
     def end_if_idle(self) -> None:
         """Also if it has said nothing so far."""
         if self._phase is Phase.IDLE:
-            self.end(Cause.STOPPING)
+            self.end(CloseCause.STOPPING)
 
     async def _requests(self) -> None:
         while not (self._service.stopping and self._asked):
@@ -229,7 +229,7 @@ class Connection:
         if _without_port(value) not in hosts:
             raise HttpError(421, "misdirected_request", f"use one of these hosts: {', '.join(sorted(hosts))}")
 
-    async def _admit(self, route: Route) -> None:
+    async def _admit(self, route: HttpRoute) -> None:
         if isinstance(self.peer, TlsPeer) and self.peer.state not in route.states:
             raise HttpError(403, self.peer.state.value, f"this node is {self.peer.state.value}")
         if route.rate is not None:
@@ -240,7 +240,7 @@ class Connection:
         self._take_share(route)
         await self._take_slot(route)
 
-    def _take_share(self, route: Route) -> None:
+    def _take_share(self, route: HttpRoute) -> None:
         """Before any waiting in line: who has more places there than others would have more turns."""
         if route.each is None:
             return
@@ -248,7 +248,7 @@ class Connection:
             raise HttpError(429, "too_many_requests", "too many of these at once", retry_after=SHARE_RETRY_S)
         self._share = route.each
 
-    async def _take_slot(self, route: Route) -> None:
+    async def _take_slot(self, route: HttpRoute) -> None:
         gate, turns = self._service.gate, self._service.turns_of(route)
         seconds = gate.refused(route.concern) if route.concern is not None else None
         if seconds is None and turns is not None and not await turns.take(self._limits.turn_s):
@@ -324,7 +324,7 @@ class Connection:
     def _watch(self) -> None:
         """From the first long poll to the end of the connection: each poll would cost two system calls more."""
         if self._caller_gone:
-            self.end(Cause.GONE)
+            self.end(CloseCause.GONE)
         elif not self._watched:
             self._watched = True
             self._service.gone.add(self._descriptor, self._gone)
@@ -332,7 +332,7 @@ class Connection:
     def _gone(self) -> None:
         self._caller_gone = True
         if self._phase is Phase.WAITING:
-            self.end(Cause.GONE)
+            self.end(CloseCause.GONE)
 
     # ---- answering
 
@@ -425,9 +425,9 @@ class Connection:
 
     async def _last_words(self) -> None:
         """After a cancellation: what a caller can still be told, and may."""
-        if self._phase in (Phase.IDLE, Phase.ANSWER) or self._cause in (Cause.GONE, Cause.DISMISSED):
+        if self._phase in (Phase.IDLE, Phase.ANSWER) or self._cause in (CloseCause.GONE, CloseCause.DISMISSED):
             return
-        if self._cause is Cause.STOPPING:
+        if self._cause is CloseCause.STOPPING:
             refusal = HttpError(503, "shutting_down", "this server is stopping", retry_after=1)
         elif self._phase is Phase.HEAD or self._http.their_state is h11.SEND_BODY:
             refusal = HttpError(408, "timed_out", "the request took too long to arrive")
@@ -470,7 +470,7 @@ class Connection:
 
     async def _close(self) -> None:
         self._service.gone.discard(self._descriptor)
-        if self._cause in (Cause.GONE, Cause.DISMISSED):
+        if self._cause in (CloseCause.GONE, CloseCause.DISMISSED):
             await trio.aclose_forcefully(self._stream)
             return
         with trio.move_on_after(FAREWELL_S), contextlib.suppress(trio.BrokenResourceError):

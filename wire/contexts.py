@@ -16,7 +16,7 @@ PINNED = NO_CHECK_TIME | ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TlsIdentity:
     """A certificate and its key, in PEM files."""
 
     certificate: Path
@@ -27,7 +27,7 @@ class Identity:
         return KeyPair(self.certificate.read_bytes(), self.key.read_bytes())
 
 
-def own_der(identity: Identity | None) -> bytes | None:
+def own_der(identity: TlsIdentity | None) -> bytes | None:
     return pem_to_der(identity.certificate.read_bytes()) if identity is not None else None
 
 
@@ -58,7 +58,7 @@ def pinned_server_context(shown: KeyPair, ders: Iterable[bytes]) -> ssl.SSLConte
     return context
 
 
-def authority_context(authority: Path, identity: Identity | None = None) -> ssl.SSLContext:
+def authority_context(authority: Path, identity: TlsIdentity | None = None) -> ssl.SSLContext:
     """For a client: the chain and the host name are checked against this CA file alone (rules K15)."""
     context = _client_context(identity)
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
@@ -66,7 +66,7 @@ def authority_context(authority: Path, identity: Identity | None = None) -> ssl.
     return context
 
 
-def pinned_context(pins: Iterable[bytes], identity: Identity | None = None) -> ssl.SSLContext:
+def pinned_context(pins: Iterable[bytes], identity: TlsIdentity | None = None) -> ssl.SSLContext:
     """For a client of one node: its pinned certificates alone. The pin says who it is, so no name is compared."""
     ders = list(pins)
     if not ders:
@@ -135,7 +135,7 @@ def _no_password() -> str:
     return ""
 
 
-def _client_context(identity: Identity | None) -> ssl.SSLContext:
+def _client_context(identity: TlsIdentity | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])

@@ -16,7 +16,7 @@ from wire.limits import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenConnection:
     """A connection that is open. `since`: when its present rest began, or the connection where it does not rest."""
 
     caller: Hashable
@@ -24,7 +24,7 @@ class Place:
     since: float
 
 
-def making_room(newcomer: Hashable, places: Sequence[Place], tally: Tally) -> Place | None:
+def making_room(newcomer: Hashable, places: Sequence[OpenConnection], tally: Tally) -> OpenConnection | None:
     """None: there is no room for the newcomer."""
     if tally.has_its_share(newcomer):
         return None
@@ -34,6 +34,6 @@ def making_room(newcomer: Hashable, places: Sequence[Place], tally: Tally) -> Pl
     return _goes(others, fair, tally) or (_goes(first, fair, tally) if tally.is_first(newcomer) else None)
 
 
-def _goes(places: Sequence[Place], fair: int, tally: Tally) -> Place | None:
+def _goes(places: Sequence[OpenConnection], fair: int, tally: Tally) -> OpenConnection | None:
     found = [place for place in places if place.idle] or [place for place in places if tally.of(place.caller) > fair]
     return max(found, key=lambda place: (tally.of(place.caller), -place.since), default=None)

@@ -179,7 +179,7 @@ class HeadReport(Message):
 
 
 @message
-class Held(Message):
+class HeldVersion(Message):
     """A version in the previous or pending slot."""
 
     authority_epoch: int = member(integer(1))
@@ -212,7 +212,7 @@ class LastRejected(Message):
 
 
 @message
-class Notified(Message):
+class NotifiedVersion(Message):
     version: int = member(integer())
     ok: bool = member(BOOLEAN)
 
@@ -220,14 +220,14 @@ class Notified(Message):
 @message
 class ScopeReport(Message):
     active: Active | None = member(nullable(record(Active)))
-    previous: Held | None = member(nullable(record(Held)))
-    pending: Held | None = member(nullable(record(Held)))
+    previous: HeldVersion | None = member(nullable(record(HeldVersion)))
+    pending: HeldVersion | None = member(nullable(record(HeldVersion)))
     last_rejected: LastRejected | None = member(nullable(record(LastRejected)))
-    notified: Mapping[str, Notified] = member(table(NAME, record(Notified), 256))
+    notified: Mapping[str, NotifiedVersion] = member(table(NAME, record(NotifiedVersion), 256))
 
 
 @message
-class Event(Message):
+class HeartbeatEvent(Message):
     sequence: int = member(integer(1))
     at: int = member(TIME)
     event: str = member(text(64, 1))
@@ -256,15 +256,15 @@ class Heartbeat(Message):
     scopes: Mapping[str, ScopeReport] = member(table(SCOPE, record(ScopeReport), SCOPES_MAX))
     trust_bundle_version: int = member(integer())
     counters: Mapping[str, int] = member(table(NAME, integer(), 256))
-    journal: tuple[Event, ...] = member(array(record(Event), EVENTS_MAX))
+    journal: tuple[HeartbeatEvent, ...] = member(array(record(HeartbeatEvent), EVENTS_MAX))
     interval_s: int | None = member(integer(1, INTERVAL_MOST_S), default=None)
     roots_confirmed: bool | None = member(BOOLEAN, default=None)
 
-    def with_journal(self, events: Iterable[Event]) -> "Heartbeat":
+    def with_journal(self, events: Iterable[HeartbeatEvent]) -> "Heartbeat":
         """With as many of the events, oldest first, as the message has room for."""
         size = len(replace(self, journal=()).to_bytes())
         room = min(max(JOURNAL_BYTES - size, JOURNAL_LEAST_BYTES), HEARTBEAT_BYTES - size)
-        fitting: list[Event] = []
+        fitting: list[HeartbeatEvent] = []
         for event in events:
             room -= len(event.to_bytes()) + 1
             if room < 0 or len(fitting) == EVENTS_MAX:

@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 import trio
 
 
-class Room:
+class ConnectionRoom:
     """For at most `places` at a time."""
 
     def __init__(self, places: int) -> None:

@@ -18,7 +18,7 @@ ACTIVE_ONLY = frozenset({PinState.ACTIVE})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class HttpRoute:
     """`body_bytes` and `deadline_s` default to the listener's; a long poll's deadline covers its wait.
 
     `most` requests may be worked on at once (`concern` None: only this limit holds, as for probes); `line` more
@@ -61,19 +61,19 @@ class Route:
 
 
 class Routes:
-    def __init__(self, *routes: Route) -> None:
-        self._by_length: dict[int, list[Route]] = {}
+    def __init__(self, *routes: HttpRoute) -> None:
+        self._by_length: dict[int, list[HttpRoute]] = {}
         for route in routes:
             self._add(route)
 
-    def _add(self, route: Route) -> None:
+    def _add(self, route: HttpRoute) -> None:
         same_length = self._by_length.setdefault(len(route.segments), [])
         if any((other.method, other.template) == (route.method, route.template) for other in same_length):
             raise ValueError(f"{route.method} {route.template} is routed twice")
         same_length.append(route)
         same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
 
-    def find(self, request: Request) -> Route:
+    def find(self, request: Request) -> HttpRoute:
         """The route of a request, whose parameters are set; HttpError 404 or 405. HEAD is answered as GET."""
         method = "GET" if request.method == "HEAD" else request.method
         allowed = set()

@@ -19,14 +19,14 @@ import structlog
 import trio
 
 from wire.accepting import accept_all
-from wire.connection import Cause, Connection
-from wire.crowding import Place, making_room
+from wire.connection import CloseCause, Connection
+from wire.crowding import OpenConnection, making_room
 from wire.limits import ListenerLimits, Tally
 from wire.peer import Peer
-from wire.room import Room, principal_of
+from wire.room import ConnectionRoom, principal_of
 from wire.routes import Routes
 from wire.sampled import EVERY_S, Sampled
-from wire.service import Service, Statistics
+from wire.service import HttpService, Statistics
 from wire.shedding import Gate
 
 CAPACITY = 256
@@ -43,7 +43,7 @@ class TurnedAwayError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedConnection:
     """A connection that is let in. `end` is told for which connection, so that it can be ended from outside."""
 
     stream: trio.abc.Stream
@@ -64,10 +64,10 @@ class Transport(Protocol):
     def caller(self, raw: trio.SocketStream) -> Hashable:
         """Whom the connection counts for, before it is opened: a uid or an address."""
 
-    async def open(self, raw: trio.SocketStream) -> Opened:
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
         """TurnedAwayError if it is not let in; what can be said to the caller has been said then."""
 
-    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
         """While it is open, the transport may end it (its pin is taken away)."""
 
     async def refuse(self, raw: trio.SocketStream) -> None:
@@ -95,11 +95,11 @@ class Server:
     ) -> None:
         # Chance spreads the return of callers; it keeps no secret.
         gate = gate or Gate(CAPACITY, random.random)
-        self._service = Service(name, routes, limits, gate, hosts)
+        self._service = HttpService(name, routes, limits, gate, hosts)
         self._transport = transport
         self._limits = limits
         self._tally = Tally(limits.connections_each, limits.connections, limits.reserved, first)
-        self._strangers = None if limits.strangers is None else Room(limits.strangers)
+        self._strangers = None if limits.strangers is None else ConnectionRoom(limits.strangers)
         self._log = Sampled(self._say)
         self._connections: dict[Connection, Seat] = {}
         self._refusals = 0
@@ -197,7 +197,7 @@ class Server:
         if not self._limits.reserved:
             return False
         places = {
-            Place(seat.caller, each.idle, each.since): (each, seat)
+            OpenConnection(seat.caller, each.idle, each.since): (each, seat)
             for each, seat in self._connections.items()
             if seat.taken
         }
@@ -206,7 +206,7 @@ class Server:
             return False
         connection, seat = places[goes]
         self._give_back(seat)
-        connection.end(Cause.DISMISSED)
+        connection.end(CloseCause.DISMISSED)
         return True
 
     def _give_back(self, seat: Seat) -> None:

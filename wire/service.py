@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from wire.gone import GoneWatch
 from wire.limits import ListenerLimits
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.shedding import Gate
 from wire.turns import Turns
 
@@ -25,7 +25,7 @@ class Statistics:
 
 
 @dataclass(slots=True)
-class Service:
+class HttpService:
     """`hosts`: the only Host headers that are answered, where given. `turns`: at routes with limits of their own."""
 
     name: str
@@ -35,11 +35,11 @@ class Service:
     hosts: frozenset[str] | None = None
     gone: GoneWatch = field(default_factory=GoneWatch)
     statistics: Statistics = field(default_factory=Statistics)
-    turns: dict[Route, Turns] = field(default_factory=dict)
+    turns: dict[HttpRoute, Turns] = field(default_factory=dict)
     sending: int = 0  # bytes of answers that hold no room
     stopping: bool = False
 
-    def turns_of(self, route: Route) -> Turns | None:
+    def turns_of(self, route: HttpRoute) -> Turns | None:
         if route.most is None:
             return None
         return self.turns.setdefault(route, Turns(route.most, route.line))

@@ -14,7 +14,7 @@ _HIGH = 32  # where copies lie, out of the way of what is passed
 _kept: list[tuple[str, int]] = []
 
 
-class Notifier:
+class SystemdNotifier:
     """Says how the service is; silent where nobody asked (no NOTIFY_SOCKET)."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

@@ -13,13 +13,13 @@ from functools import partial
 import trio
 
 from wire.certificate import KeyPair
-from wire.connection import Cause, Connection
+from wire.connection import CloseCause, Connection
 from wire.contexts import alert_of, pinned_server_context, server_context
 from wire.limits import ListenerLimits
 from wire.peer import AnonymousPeer, OperatorPeer, TlsPeer
 from wire.pins import Pin, PinTable
-from wire.room import Room, principal_of
-from wire.server import MADE_ROOM, Opened, TurnedAwayError
+from wire.room import ConnectionRoom, principal_of
+from wire.server import MADE_ROOM, OpenedConnection, TurnedAwayError
 
 ALERT_S = 1.0
 CONNECTIONS_EACH_NODE = 16
@@ -54,7 +54,7 @@ class PinnedTransport:
         self._table = table
         self._shown = shown
         self._limits = limits
-        self._handshakes = Room(limits.handshakes)
+        self._handshakes = ConnectionRoom(limits.handshakes)
         self._each_node = connections_each_node
         self._peer = peer
         self._outdated = trio.Event()
@@ -97,7 +97,7 @@ class PinnedTransport:
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _address_of(raw)
 
-    async def open(self, raw: trio.SocketStream) -> Opened:
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
         with self._handshakes.one(principal_of(_address_of(raw))) as scope:
             stream = await _handshake(raw, self._context, self._limits.handshake_s)
         if scope.cancelled_caught:
@@ -108,11 +108,11 @@ class PinnedTransport:
             raise TurnedAwayError("a certificate that TLS took, and that is not pinned")
         if self._table.connections_of(pin.node_id) >= self._each_node:
             raise TurnedAwayError(f"too many connections of {pin.node_id}")
-        return Opened(stream, self._peer(pin, _address_of(raw)))
+        return OpenedConnection(stream, self._peer(pin, _address_of(raw)))
 
     @contextmanager
-    def following(self, opened: Opened, connection: Connection) -> Iterator[None]:
-        end = partial(connection.end, Cause.DISMISSED)
+    def following(self, opened: OpenedConnection, connection: Connection) -> Iterator[None]:
+        end = partial(connection.end, CloseCause.DISMISSED)
         with ExitStack() as until_then:
             until_then.callback(_let_go, opened.stream)
             if isinstance(opened.peer, TlsPeer | OperatorPeer):
@@ -141,11 +141,11 @@ class ServerAuthTransport:
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _address_of(raw)
 
-    async def open(self, raw: trio.SocketStream) -> Opened:
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
         stream = await _handshake(raw, self._context, self._limits.handshake_s)
-        return Opened(stream, AnonymousPeer(_address_of(raw)))
+        return OpenedConnection(stream, AnonymousPeer(_address_of(raw)))
 
-    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
         return _to_its_end(opened.stream)
 
     async def refuse(self, raw: trio.SocketStream) -> None:
@@ -161,10 +161,10 @@ class PlainTransport:
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _address_of(raw)
 
-    async def open(self, raw: trio.SocketStream) -> Opened:
-        return Opened(raw, AnonymousPeer(_address_of(raw)))
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
+        return OpenedConnection(raw, AnonymousPeer(_address_of(raw)))
 
-    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def refuse(self, raw: trio.SocketStream) -> None:

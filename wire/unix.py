@@ -19,7 +19,7 @@ import trio
 from wire.connection import Connection
 from wire.lasting import CannotBeMadeError, LastingListener
 from wire.peer import OVERFLOW_UID, UnixPeer
-from wire.server import Opened, TurnedAwayError
+from wire.server import OpenedConnection, TurnedAwayError
 
 MAX_PATH_BYTES = 107
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
@@ -111,12 +111,12 @@ class UnixTransport:
     def caller(self, raw: trio.SocketStream) -> Hashable:
         return _uid_of(raw)
 
-    async def open(self, raw: trio.SocketStream) -> Opened:
+    async def open(self, raw: trio.SocketStream) -> OpenedConnection:
         if _uid_of(raw) in (OVERFLOW_UID, NO_UID):
             raise TurnedAwayError("a user that this namespace cannot name")
-        return Opened(raw, peer_of(_plain(raw)))
+        return OpenedConnection(raw, peer_of(_plain(raw)))
 
-    def following(self, opened: Opened, connection: Connection) -> AbstractContextManager[None]:
+    def following(self, opened: OpenedConnection, connection: Connection) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def refuse(self, raw: trio.SocketStream) -> None:

@@ -17,7 +17,7 @@ from wire.peer import OVERFLOW_UID, UnixPeer
 ROOT_UID = 0
 
 
-class Named(Protocol):
+class NamedCallers(Protocol):
     """An entry of the configuration's `[access]`."""
 
     @property
@@ -84,7 +84,7 @@ class Access:
         return cls((AccessRule(gids=frozenset({gid}), expired=True),), is_default=True)
 
     @classmethod
-    def configured(cls, entries: Mapping[str, Named], socket_gid: int) -> Self:
+    def configured(cls, entries: Mapping[str, NamedCallers], socket_gid: int) -> Self:
         """`[access]`, by scope pattern; the default where it is empty. ValueError as `AccessRule.named`."""
         if not entries:
             return cls.of_group(socket_gid)

@@ -19,7 +19,7 @@ _LISTS = ("expired", "recovering", "refresh_required", "passed_over")
 
 
 @dataclass(frozen=True)
-class Sight:
+class CallerSight:
     access: Access
     peer: Peer
 
@@ -38,7 +38,7 @@ class Sight:
         return any(map(self.sees, patterns))
 
 
-def status_seen(status: Mapping[str, object], sight: Sight) -> dict[str, object]:
+def status_seen(status: Mapping[str, object], sight: CallerSight) -> dict[str, object]:
     """`status` is what all of it is; `hidden` says how much of it is not for this caller."""
     seen = dict(status)
     scopes: set[str] = set()
@@ -57,7 +57,7 @@ def status_seen(status: Mapping[str, object], sight: Sight) -> dict[str, object]
     return seen
 
 
-def _service_seen(service: object, sight: Sight) -> object | None:
+def _service_seen(service: object, sight: CallerSight) -> object | None:
     told = _table(service)
     patterns = [one for one in _strings(told.get("scopes")) if sight.sees(one)]
     return {**told, "scopes": patterns} if patterns else None

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from agent.base.guarded_clock import Reading
+from agent.base.guarded_clock import ClockReading
 from store.base.timefloor import Boot
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -21,7 +21,7 @@ _TIMEX_BYTES = 512  # more than struct timex has anywhere; `modes` 0 is its firs
 
 
 class Clock(Protocol):
-    def read(self) -> Reading: ...
+    def read(self) -> ClockReading: ...
 
 
 class SystemClock:
@@ -30,9 +30,9 @@ class SystemClock:
     def __init__(self) -> None:
         self._boot_id = BOOT_ID.read_text("ascii").strip()
 
-    def read(self) -> Reading:
+    def read(self) -> ClockReading:
         elapsed = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return Reading(time.time(), Boot(self._boot_id, elapsed), is_synchronised())  # noqa: TID251 - this is the file
+        return ClockReading(time.time(), Boot(self._boot_id, elapsed), is_synchronised())  # noqa: TID251 - this is the file
 
 
 def monotonic_s() -> float:

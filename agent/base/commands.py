@@ -22,7 +22,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """`exit_code` None: it did not run, or not to its end. `output`: its first bytes, one escaped line."""
 
     exit_code: int | None
@@ -45,7 +45,7 @@ class Outcome:
 
 async def run_command(
     command: Sequence[str], *, timeout_s: float, folder: Path | None = None, variables: Mapping[str, str] | None = None
-) -> Outcome:
+) -> CommandOutcome:
     """Runs it without a shell, in a session of its own, with a small environment; never raises for what it does."""
     environment = {"PATH": PATH, "LANG": "C.UTF-8", **(variables or {})}
     try:
@@ -59,7 +59,7 @@ async def run_command(
             env=environment,
         )
     except OSError as error:
-        return Outcome(None, safe_text(f"{command[0]}: {error.strerror}"))
+        return CommandOutcome(None, safe_text(f"{command[0]}: {error.strerror}"))
     heard = bytearray()
     try:
         with trio.move_on_after(timeout_s) as limit:
@@ -68,7 +68,7 @@ async def run_command(
         with trio.CancelScope(shield=True):
             await _end(process)
     code = None if limit.cancelled_caught else process.returncode
-    return Outcome(code, _text(heard), timed_out=limit.cancelled_caught)
+    return CommandOutcome(code, _text(heard), timed_out=limit.cancelled_caught)
 
 
 async def _follow(process: trio.Process, heard: bytearray) -> None:

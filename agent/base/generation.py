@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import trio
 
-from store.watch import Change, Watch
+from store.watch import GenerationChange, Watch
 
 NOTHING_YET = -1
 
@@ -48,7 +48,7 @@ def following(watch: Watch, generation: Generation) -> Iterator[None]:
     """`generation` follows the store's watch, whose listeners are called on the writer's thread."""
     token = trio.lowlevel.current_trio_token()
 
-    def told(change: Change) -> None:
+    def told(change: GenerationChange) -> None:
         with contextlib.suppress(trio.RunFinishedError):
             token.run_sync_soon(generation.tell, change.generation)
 

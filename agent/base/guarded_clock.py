@@ -12,7 +12,7 @@ SKEW_S = 300.0  # rules, Numbers: clock skew; fixed by format.md 7
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """All clocks at one moment. `wall` is Unix seconds; `synchronised` is None where it cannot be known."""
 
     wall: float
@@ -21,7 +21,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Moment:
+class GuardedTime:
     """One reading, guarded. `behind_s`: how far the wall clock is behind the floor, negative when it is ahead."""
 
     now: float
@@ -35,10 +35,10 @@ class Moment:
         return self.synchronised is not False
 
 
-def guard(reading: Reading, floor: TimeFloor | None) -> Moment:
+def guard(reading: ClockReading, floor: TimeFloor | None) -> GuardedTime:
     """The reading, not behind the floor; without a floor as it is."""
     least = floor.at(reading.boot) if floor is not None else reading.wall
-    return Moment(max(reading.wall, least), reading.boot, least - reading.wall, reading.synchronised)
+    return GuardedTime(max(reading.wall, least), reading.boot, least - reading.wall, reading.synchronised)
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Regression:
 
     allowed_s: float = 0.0
 
-    def is_met(self, moment: Moment) -> bool:
+    def is_met(self, moment: GuardedTime) -> bool:
         if moment.behind_s <= SKEW_S:
             self.allowed_s = 0.0
         return moment.behind_s > self.allowed_s + SKEW_S
 
-    def confirmed(self, moment: Moment) -> None:
+    def confirmed(self, moment: GuardedTime) -> None:
         self.allowed_s = max(0.0, moment.behind_s)
 
 
@@ -73,11 +73,11 @@ class Stopwatch:
     since: float  # Unix seconds, by the guarded clock, when it was started: for another boot, and for people
 
     @classmethod
-    def started(cls, about: str, ago_s: float, moment: Moment) -> "Stopwatch":
+    def started(cls, about: str, ago_s: float, moment: GuardedTime) -> "Stopwatch":
         """Of what began `ago_s` seconds before this moment."""
         return cls(about, moment.boot.boot_id, moment.boot.elapsed - ago_s, moment.now - ago_s)
 
-    def elapsed_s(self, moment: Moment) -> float:
+    def elapsed_s(self, moment: GuardedTime) -> float:
         """In the same boot by the boot clock alone; in another one by the guarded clock, for want of a better."""
         if moment.boot.boot_id == self.boot_id:
             return moment.boot.elapsed - self.began
@@ -85,7 +85,7 @@ class Stopwatch:
 
 
 @dataclass
-class Outage:
+class OutageClock:
     """How long the node has been without a fresh head, on the boot clock (rules J38, S57).
 
     While the head is fresh, the boot clock's reading at which it will expire is known; a wall clock that jumps then
@@ -95,7 +95,7 @@ class Outage:
     running: Stopwatch | None = None
     _due: tuple[str, str, float] | None = None  # head, boot, the boot clock's reading at its expiry
 
-    def expired_for_s(self, head: str, expires_at: float | None, moment: Moment) -> float:
+    def expired_for_s(self, head: str, expires_at: float | None, moment: GuardedTime) -> float:
         """Seconds since the head called `head` expired, 0 while it has not; called at each use.
 
         `expires_at` is None where the head was lost: then since that was seen first, or since it had expired before.
@@ -111,7 +111,7 @@ class Outage:
             self.running = Stopwatch.started(head, self._ago_s(head, expires_at, moment), moment)
         return max(0.0, self.running.elapsed_s(moment))
 
-    def _ago_s(self, head: str, expires_at: float, moment: Moment) -> float:
+    def _ago_s(self, head: str, expires_at: float, moment: GuardedTime) -> float:
         if self._due is not None and self._due[:2] == (head, moment.boot.boot_id):
             return max(0.0, moment.boot.elapsed - self._due[2])
         return moment.now - expires_at

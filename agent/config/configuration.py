@@ -16,7 +16,7 @@ from agent.config import patterns
 from agent.config.credentials import JOIN_TOKEN, credential
 from agent.config.toml_form import (
     ConfigurationError,
-    Form,
+    TomlForm,
     absolute_path,
     array,
     boolean,
@@ -34,7 +34,7 @@ from agent.config.units import Verb, is_unit
 from snapshot.identifiers import HEAD, SCOPE_TYPES, is_endpoint, is_id, is_key_id
 from snapshot.limits import Limits
 
-__all__ = ["ConfigurationError", "Settings", "load", "parse"]
+__all__ = ["AgentSettings", "ConfigurationError", "load", "parse"]
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -47,7 +47,7 @@ _KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
 _ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
 _UNIT = that(is_unit, "the name of a systemd unit")
 _WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
-_SCOPE = Form(patterns.checked, patterns.FORM)
+_SCOPE = TomlForm(patterns.checked, patterns.FORM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +270,7 @@ class LogTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AgentSettings:
     """Everything. Exactly one of `coordinator` and `manual` is set."""
 
     node: NodeTable
@@ -295,7 +295,7 @@ class Settings:
         return (*named, DEFAULT_TOKEN, *([given] if given else []))
 
 
-def load(path: Path) -> Settings:
+def load(path: Path) -> AgentSettings:
     """The settings of a file; ConfigurationError names the file."""
     try:
         return parse(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -321,7 +321,7 @@ _OTHERS = ("manual", "access", "service")
 _COORDINATORS_OWN = ("coordinator_id", "role", "database", "listen", "tls", "keys", "settings")
 
 
-def parse(value: Mapping[str, object]) -> Settings:
+def parse(value: Mapping[str, object]) -> AgentSettings:
     """The settings of a parsed TOML document; ConfigurationError with all that is wrong."""
     problems = _foreign(value)
     known = [*_SINGLE, *_OTHERS]
@@ -336,7 +336,7 @@ def parse(value: Mapping[str, object]) -> Settings:
     problems += [] if "node" in value else ["[node] is missing: it says which node of which cluster this is"]
     if problems:
         raise ConfigurationError(problems)
-    settings = Settings(**given)  # type: ignore[arg-type]
+    settings = AgentSettings(**given)  # type: ignore[arg-type]
     problems = _at_odds(settings)
     if problems:
         raise ConfigurationError(problems)
@@ -369,7 +369,7 @@ def _foreign(value: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _at_odds(settings: Settings) -> list[str]:
+def _at_odds(settings: AgentSettings) -> list[str]:
     """What single keys cannot tell (rules J39, K2)."""
     problems = []
     if (settings.coordinator is None) == (settings.manual is None):

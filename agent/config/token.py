@@ -28,7 +28,7 @@ class BadTokenFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Pins:
+class RootPins:
     """The root keys that sign the first trust bundle, and how many of them must have."""
 
     root_key_ids: frozenset[str]
@@ -49,14 +49,14 @@ class JoinToken:
         return cluster if isinstance(cluster, str) and is_id(cluster) else None
 
     @property
-    def pins(self) -> Pins | None:
+    def pins(self) -> RootPins | None:
         """None where it names no root keys that could be pinned."""
         claims = self._claims()
         named, threshold = claims.get("root_key_ids"), claims.get("root_threshold")
         if not isinstance(named, list) or not all(map(is_hash, named)) or not is_integer(threshold):
             return None
         fits = 1 <= int(str(threshold)) <= len(set(named)) <= MOST_ROOTS
-        return Pins(frozenset(named), int(str(threshold))) if fits else None
+        return RootPins(frozenset(named), int(str(threshold))) if fits else None
 
     def lines(self) -> str:
         """As it stands in its file."""

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Form(Generic[T]):
+class TomlForm(Generic[T]):
     """`read` takes a TOML value and gives ours; its ValueError says what it must be. `description` says it ahead."""
 
     read: Callable[[object], T]
@@ -36,7 +36,7 @@ class ConfigurationError(ValueError):
         self.problems = problems
 
 
-def setting(form: Form[Any], default: object = MISSING, about: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
+def setting(form: TomlForm[Any], default: object = MISSING, about: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
     return field(default=default, metadata={"form": form, "about": about})
 
 
@@ -71,20 +71,20 @@ def _read(each: "Field[Any]", item: object, place: str, problems: list[str]) -> 
         return None
 
 
-def number(least: int, most: int) -> Form[int]:
+def number(least: int, most: int) -> TomlForm[int]:
     def read(value: object) -> int:
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"must be an integer from {least} to {most}, not {value!r}")
         return value
 
-    return Form(read, f"integer, {least} to {most}")
+    return TomlForm(read, f"integer, {least} to {most}")
 
 
-def words(*allowed: str) -> Form[str]:
+def words(*allowed: str) -> TomlForm[str]:
     return that(lambda value: value in allowed, f"one of {', '.join(allowed)}")
 
 
-def that(accepts: Callable[[str], bool], form: str) -> Form[str]:
+def that(accepts: Callable[[str], bool], form: str) -> TomlForm[str]:
     """A string that satisfies `accepts`; `form` says which those are."""
 
     def read(value: object) -> str:
@@ -92,7 +92,7 @@ def that(accepts: Callable[[str], bool], form: str) -> Form[str]:
             raise ValueError(f"must be {form}, not {value!r}"[:300])
         return value
 
-    return Form(read, form)
+    return TomlForm(read, form)
 
 
 def _boolean(value: object) -> bool:
@@ -101,14 +101,14 @@ def _boolean(value: object) -> bool:
     return value
 
 
-def array(form: Form[T], least: int = 0) -> Form[tuple[T, ...]]:
+def array(form: TomlForm[T], least: int = 0) -> TomlForm[tuple[T, ...]]:
     def read_all(value: object) -> tuple[T, ...]:
         if not isinstance(value, list) or len(value) < least:
             raise ValueError(f"must be an array of at least {least}" if least else "must be an array")
         return tuple(form.read(item) for item in value)
 
     size = f" at least {least}" if least else ""
-    return Form(read_all, f"array of{size}: {form.description}")
+    return TomlForm(read_all, f"array of{size}: {form.description}")
 
 
 def _absolute_path(value: object) -> Path:
@@ -124,9 +124,9 @@ def _file_mode(value: object) -> int:
     return int(value, 8)
 
 
-boolean = Form(_boolean, "true or false")
-absolute_path = Form(_absolute_path, "an absolute path")
-file_mode = Form(_file_mode, 'four octal digits in quotes, such as "0660"')
+boolean = TomlForm(_boolean, "true or false")
+absolute_path = TomlForm(_absolute_path, "an absolute path")
+file_mode = TomlForm(_file_mode, 'four octal digits in quotes, such as "0660"')
 
 
 def tables(cls: type[T], value: object, place: str, problems: list[str]) -> tuple[T, ...]:

@@ -13,7 +13,7 @@ from agent.base.byte_source import Chunks
 from agent.config.token import JoinToken
 from agent.state import root_pinning
 from agent.state.join_codes import NotGrantedError, UnusableFileError
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.waiting import MayNotWaitError
 from agent.update.update import Update
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Granting:
-    node: Node
+    node: RunningNode
     update: Update
 
     async def accept(self, grant: JoinGrant, token: JoinToken | None) -> None:

@@ -9,7 +9,7 @@ import trio
 
 from agent.enrolment.identity import IdentityFile, renew_at
 from agent.state.endings import LOOK_S, Sayings, endings
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from snapshot.ending import Thing
 from wire.certificate import BadCertificateError, Certificate, pem_chain_to_der
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class CertificateEnds:
-    node: Node
+    node: RunningNode
     identity: IdentityFile
     sayings: Sayings = field(default_factory=Sayings)
 

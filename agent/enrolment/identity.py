@@ -13,7 +13,7 @@ from agent.config.configuration import NodeTable
 from agent.config.credentials import NODE_KEY
 from store.base.disk import Disk
 from wire.certificate import BadCertificateError, Certificate, KeyPair, is_proven, make_identity, prove
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 
 FILE, NEXT = "node.pem", "node-next.pem"
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
@@ -29,10 +29,10 @@ class IdentityFile:
     given_key: Path | None = None
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> TlsIdentity:
         """For TLS: the files that certificate and key are read from."""
         file = self.folder / FILE
-        return Identity(file, file if self.given_key is None or _holds_key(file) else self.given_key)
+        return TlsIdentity(file, file if self.given_key is None or _holds_key(file) else self.given_key)
 
     def present(self) -> KeyPair | None:
         """BadCertificateError where it is damaged or its key is gone: whose node this is, an operator must say."""

@@ -29,7 +29,7 @@ _FILES = NEXT, FILE  # a successor that stayed behind would be joined with
 
 
 @dataclass(frozen=True)
-class Identity:
+class IdentityOnDisk:
     """`node_id` is empty where nothing on this disk says it. `not_after`: Unix seconds, None without a certificate.
 
     `given_key`: the private key is a credential of the service, and is not on this disk. `scopes` are those that are
@@ -51,11 +51,11 @@ class Identity:
         return bool(self.fingerprint or self.scopes or self.revoked)
 
 
-def look(store: Store) -> Identity:
+def look(store: Store) -> IdentityOnDisk:
     """StoreError store_corrupt where the enrolment is damaged: what it pinned must not be forgotten for that."""
     enrolled = store.enrolment
     certificate, given_key = _certificate(store.paths.identity)
-    return Identity(
+    return IdentityOnDisk(
         node_id=enrolled.node_id if enrolled else certificate.names[0] if certificate and certificate.names else "",
         fingerprint=certificate.fingerprint if certificate else _unreadable(store.paths.identity),
         not_after=certificate.not_after if certificate else None,
@@ -67,7 +67,7 @@ def look(store: Store) -> Identity:
     )
 
 
-def reset(store: Store, disk: Disk, former: Identity, *, now: float) -> None:
+def reset(store: Store, disk: Disk, former: IdentityOnDisk, *, now: float) -> None:
     """Durable when it returns. StoreError, OSError; then the same call again does what is left."""
     waiting = {held.scope for held in store.pending()}
     store.withdraw(*sorted((_active(store) | waiting) - {TRUST_BUNDLE}), now=now)

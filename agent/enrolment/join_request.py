@@ -14,10 +14,10 @@ import trio
 
 from agent.sources.sources import deadlines
 from agent.state.join_codes import UnusableFileError
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from wire.certificate import KeyPair, prove
-from wire.client import Answer, Call, Client, HttpsConnector
-from wire.contexts import Identity
+from wire.client import Call, HttpClient, HttpsConnector, Reply
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint, path
 from wire.messages import JoinGrant, JoinNonce, JoinRequest
 from wire.request import JSON
@@ -25,9 +25,11 @@ from wire.request import JSON
 
 @dataclass(frozen=True)
 class Handshake:
-    node: Node
+    node: RunningNode
 
-    async def ask(self, client: Client[Endpoint], endpoint: Endpoint, pair: KeyPair, token: str | None) -> JoinGrant:
+    async def ask(
+        self, client: HttpClient[Endpoint], endpoint: Endpoint, pair: KeyPair, token: str | None
+    ) -> JoinGrant:
         """What is granted, nothing of it verified yet. ClientError, BadMessageError."""
         greeting = await client.fetch(endpoint, Call("GET", path("v1", "join", "nonce")))
         body = self._request(pair, JoinNonce.parse(greeting.body).nonce, greeting, token)
@@ -38,7 +40,7 @@ class Handshake:
         answer = await client.fetch(endpoint, call)
         return JoinGrant.parse(answer.body)
 
-    def _request(self, pair: KeyPair, nonce: str, greeting: Answer, token: str | None) -> bytes:
+    def _request(self, pair: KeyPair, nonce: str, greeting: Reply, token: str | None) -> bytes:
         node = self.node.settings.node
         return JoinRequest(
             cluster_id=node.cluster_id,
@@ -54,7 +56,7 @@ class Handshake:
 
 
 @asynccontextmanager
-async def coordinators(node: Node, identity: Identity | None = None) -> AsyncIterator[Client[Endpoint]]:
+async def coordinators(node: RunningNode, identity: TlsIdentity | None = None) -> AsyncIterator[HttpClient[Endpoint]]:
     """For the coordinators; it is closed also when we are cancelled. UnusableFileError."""
     assert node.settings.coordinator is not None  # noqa: S101 - the callers looked
     authority = node.settings.coordinator.ca_file
@@ -62,7 +64,7 @@ async def coordinators(node: Node, identity: Identity | None = None) -> AsyncIte
         connector = HttpsConnector.to_authority(authority, identity)
     except OSError as error:  # ssl's own are, too
         raise UnusableFileError(f"coordinator.ca_file {authority}: {error.strerror or error}") from error
-    client = Client(connector, deadlines(node.settings))
+    client = HttpClient(connector, deadlines(node.settings))
     try:
         yield client
     finally:

@@ -26,13 +26,13 @@ from agent.enrolment.start import is_member
 from agent.state import root_pinning
 from agent.state.join_codes import EXPECTED, TOKEN_CODES, code_of, detail_of, is_refusal
 from agent.state.join_failure import JoinFailure
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.root_pinning import RootsNotPinnedError
 from agent.update.update import Update
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
 from wire.client import ClientError
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 
 LOOK_EVERY_S = 1.0  # whether a file has been put there
@@ -43,11 +43,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Joining:
-    node: Node
+    node: RunningNode
     update: Update
     identity: IdentityFile
     uniform: Callable[[float, float], float]
-    renewed: Callable[[Identity], Awaitable[None]]
+    renewed: Callable[[TlsIdentity], Awaitable[None]]
     joined: trio.Event = field(default_factory=trio.Event)
     _refused: set[str] = field(default_factory=set)  # SHA-256 of tokens that are good for nothing
     _woken: trio.Event = field(default_factory=trio.Event)

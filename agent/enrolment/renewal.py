@@ -13,10 +13,10 @@ import trio
 from agent.enrolment.identity import IdentityFile, renew_at
 from agent.enrolment.join_request import Handshake, coordinators
 from agent.state.join_codes import EXPECTED, code_of, detail_of
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import KeyPair
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 
 LONGEST_SLEEP_S = 86_400.0
@@ -28,10 +28,10 @@ log = structlog.get_logger(__name__)
 class Renewal:
     """`renewed` is told the new identity."""
 
-    node: Node
+    node: RunningNode
     identity: IdentityFile
     handshake: Handshake
-    renewed: Callable[[Identity], Awaitable[None]]
+    renewed: Callable[[TlsIdentity], Awaitable[None]]
 
     async def run(self, back_off: BackOff) -> None:
         """Until cancelled."""

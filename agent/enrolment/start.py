@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agent.base.clock import Clock
-from agent.base.guarded_clock import Reading, Stopwatch
+from agent.base.guarded_clock import ClockReading, Stopwatch
 from agent.base.threads import Threads
-from agent.config.configuration import Settings
+from agent.config.configuration import AgentSettings
 from agent.config.token import find_tokens
 from agent.state import endpoint_sets, origins, sights
 from agent.state.health_rows import OUTAGE_ROW, REVOKED_ROW
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.root_pinning import roots_of
 from agent.state.view import Views
 from snapshot.again import is_accepted, judge_again
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedStore:
     """What `open_store` took hold of; `close` lets go."""
 
     root: Root
@@ -49,7 +49,7 @@ class Opened:
         self.root.close()
 
 
-def open_store(settings: Settings, reading: Reading) -> Opened:
+def open_store(settings: AgentSettings, reading: ClockReading) -> OpenedStore:
     """StoreError: bad_permissions, store_locked, store_format_newer end the process (rules A14)."""
     node = settings.node
     root = Root.open(node.state_directory)
@@ -66,7 +66,7 @@ def open_store(settings: Settings, reading: Reading) -> Opened:
     enrolled = store.enrolment
     reader.roots = roots_of(enrolled) if enrolled is not None else None
     reader.enrolled = enrolled
-    return Opened(root, store, views, reader)
+    return OpenedStore(root, store, views, reader)
 
 
 def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]:
@@ -111,9 +111,9 @@ def _fault(document: StoredDocument, holdings: Holdings, now: float) -> str:
     return "" if accepted else "it is not the version that was accepted"
 
 
-def make_node(settings: Settings, clock: Clock, threads: Threads, opened: Opened) -> Node:
+def make_node(settings: AgentSettings, clock: Clock, threads: Threads, opened: OpenedStore) -> RunningNode:
     """The node, and what outlives a process beside the documents."""
-    node = Node(settings, clock, threads, opened.store, opened.reader)
+    node = RunningNode(settings, clock, threads, opened.store, opened.reader)
     now = node.now()
     for scope in verify_active(opened.store, opened.reader, now):
         node.counters.add("active_documents_damaged")
@@ -144,7 +144,7 @@ def _stopwatch(row: object) -> Stopwatch | None:
     return Stopwatch(str(row["about"]), str(row["boot_id"]), float(row["began"]), float(row["since"]))
 
 
-def _is_for_another_cluster(settings: Settings) -> bool:
+def _is_for_another_cluster(settings: AgentSettings) -> bool:
     """rules K27: a token of another cluster than the one whose store this is."""
     tokens = find_tokens(settings.token_files()).tokens if settings.coordinator is not None else ()
     cluster = tokens[0].cluster_id if tokens else None

@@ -26,7 +26,7 @@ from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
 from snapshot import canonical
 from snapshot.identifiers import format_time, parse_scope
-from snapshot.manifest import Entry
+from snapshot.manifest import SectionEntry
 
 INDEX, INDEXES = "index.json", ".index"
 MOST_IDS_BYTES = 180
@@ -51,7 +51,7 @@ class ProjectedScope:
     content_hash: str
     expires_at: int
     grade: str
-    sections: Mapping[str, Entry]
+    sections: Mapping[str, SectionEntry]
     read: Callable[[str], bytes]
 
 
@@ -132,7 +132,7 @@ class Projection:
             return
         whose = self._whose(scopes)
         wanted = {path: entry for scope in scopes for path, entry in files_of(scope).items()}
-        found = {path: Entry(hashlib.sha256(data).hexdigest(), len(data)) for path, data in indexes.items()}
+        found = {path: SectionEntry(hashlib.sha256(data).hexdigest(), len(data)) for path, data in indexes.items()}
         indexed = {**wanted, **found}
         try:
             with self.generations.opened(label) as folder:
@@ -163,7 +163,7 @@ class Projection:
         return whose[name.removesuffix(".json") if place == INDEXES else place]
 
     def _is_intact(
-        self, folder: int, path: str, entries: Mapping[str, Entry], whose: Mapping[str, Permissions]
+        self, folder: int, path: str, entries: Mapping[str, SectionEntry], whose: Mapping[str, Permissions]
     ) -> bool:
         """What cannot be read is not."""
         permissions = self._permissions(path, whose)
@@ -223,7 +223,7 @@ class Projection:
             with open_place(folder, INDEXES) as made:
                 whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
-    def _has(self, path: str, entry: Entry, whose: Mapping[str, Permissions]) -> bool:
+    def _has(self, path: str, entry: SectionEntry, whose: Mapping[str, Permissions]) -> bool:
         """With the same bytes, and for the same readers."""
         place = path.partition("/")[0]
         return self._files.get(path) == entry.sha256 and self._given.get(place) == whose[place]
@@ -236,7 +236,7 @@ class Projection:
         return label
 
 
-def files_of(scope: ProjectedScope) -> dict[str, Entry]:
+def files_of(scope: ProjectedScope) -> dict[str, SectionEntry]:
     """By their path in a generation."""
     place = folder_of(scope.scope)
     return {f"{place}/{name}.json": entry for name, entry in scope.sections.items()}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import structlog
 import trio
 
-from agent.state.node import Node
-from snapshot.degraded import Answer, Mode, Question, Reason
+from agent.state.node import RunningNode
+from snapshot.degraded import GateAnswer, GateReason, Mode, Question
 from store.base.errors import StoreError
 
 DECIDED = "decided"
@@ -23,16 +23,16 @@ log = structlog.get_logger(__name__)
 class Decisions:
     """`note` says it, `run` writes it into the journal, which the heartbeat delivers."""
 
-    node: Node
+    node: RunningNode
     _outage: int | None = None  # the expiry of the head that has run out
     _noted: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._said, self._heard = trio.open_memory_channel[tuple[float, str, str]](MOST)
 
-    def note(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+    def note(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """At once. What was decided under a fresh head, and actions that do not exist, are no news."""
-        if answer.mode is Mode.NORMAL or answer.reason == Reason.UNKNOWN_ACTION:
+        if answer.mode is Mode.NORMAL or answer.reason == GateReason.UNKNOWN_ACTION:
             return
         expired_at = self.node.holdings.head_expires_at
         if expired_at != self._outage:

@@ -11,7 +11,7 @@ import trio
 
 from agent.access.access import Access, group_id
 from agent.base.generation import Generation
-from agent.config.configuration import LocalTable, ServiceTable, Settings
+from agent.config.configuration import AgentSettings, LocalTable, ServiceTable
 from agent.config.units import Verb
 from agent.files.file_access import FileAccess
 from agent.files.generations import Generations, Permissions
@@ -20,13 +20,13 @@ from agent.local.decisions import Decisions
 from agent.local.local_api import LocalApi
 from agent.local.local_backend import Front
 from agent.local.watching import Watching as WatchApi
-from agent.services.notifiers import Command, Notifier, RequestedVerb, Watching
+from agent.services.notifiers import Command, Notifier, NotifierWatch, RequestedVerb
 from agent.services.publishing import Publishing
 from agent.services.running import Running
-from agent.services.services import Service, Services
+from agent.services.services import LocalService, Services
 from agent.services.unit_states import read_state
 from agent.services.validators import Validator, Validators
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.view import Views
 from store.base.tables import Name
 from wire.lasting import LastingListener
@@ -52,7 +52,7 @@ class Local:
     server: Server
 
 
-def build(settings: Settings, node: Node, views: Views, folder: Path) -> Local:
+def build(settings: AgentSettings, node: RunningNode, views: Views, folder: Path) -> Local:
     """`folder` is the agent's alone, for candidates that validators look at. ValueError names an unknown account."""
     active, published = Generation(), Generation()
     units = {one.name: one.unit for one in settings.services if one.unit is not None}
@@ -135,7 +135,7 @@ def _projection(local: LocalTable, access: Access) -> Projection | None:
     return Projection(Generations(local.projection_directory, LINK, whose.top, most_bytes=most), whose)
 
 
-def _told(name: str, services: Services, running: Running, node: Node) -> None:
+def _told(name: str, services: Services, running: Running, node: RunningNode) -> None:
     """That a command told it well shows that it runs; that it watches by itself shows nothing."""
     notifier = next(one.notifier for one in services.services if one.name == name)
     if isinstance(notifier, Command) and services.notified[name].ok:
@@ -143,14 +143,14 @@ def _told(name: str, services: Services, running: Running, node: Node) -> None:
     node.tell_news()
 
 
-def _service(one: ServiceTable, local: LocalTable) -> Service:
-    return Service(one.name, one.scopes, _notifier(one, local))
+def _service(one: ServiceTable, local: LocalTable) -> LocalService:
+    return LocalService(one.name, one.scopes, _notifier(one, local))
 
 
 def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
     if one.notify == "command":
         return Command(one.command, one.timeout_s)
     if one.notify == "none" or one.unit is None:
-        return Watching()
+        return NotifierWatch()
     requests, answers = local.reload_directory, local.reload_answers_directory
     return RequestedVerb(Verb(one.notify), one.unit, requests, answers, one.timeout_s, one.signal)

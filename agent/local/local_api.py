@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from agent.access.access import Access, may_administer
-from agent.access.sight import Sight, status_seen
+from agent.access.sight import CallerSight, status_seen
 from agent.base.threads import Threads
 from agent.local import metrics
 from agent.local.scope_answers import Headers, ScopeAnswers, node_headers
@@ -31,7 +31,7 @@ from agent.services.scope_reports import rejection_told, scope_reports
 from agent.services.services import Services, ready_for
 from agent.state.view import View, Views
 from snapshot import degraded
-from snapshot.degraded import Answer, Facts, Question, Reason
+from snapshot.degraded import GateAnswer, GateFacts, GateReason, Question
 from snapshot.grants import POLICY_SCOPE
 from snapshot.identifiers import HEAD, format_time, stands_for
 from snapshot.limits import DEFAULT, Limits
@@ -42,7 +42,7 @@ from wire.forms import BadMessageError
 from wire.messages import ConfirmRoots, MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import Handler, Route, Routes
+from wire.routes import Handler, HttpRoute, Routes
 
 WAIT_MOST_S = 300
 WAIT_S = 55
@@ -54,16 +54,16 @@ SOCKET_GONE = "socket_gone"
 log = structlog.get_logger(__name__)
 
 
-class Node(Protocol):
+class NodeBackend(Protocol):
     """What the API asks of the node itself."""
 
     def changes(self) -> int:
         """Differs once the node knows something that it did not."""
 
-    def gate_facts(self) -> Facts:
+    def gate_facts(self) -> GateFacts:
         """What the gate goes by, now."""
 
-    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+    async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """The services that ran when the head expired, as the node itself knows it."""
 
     def listed(self) -> Collection[str] | None:
@@ -72,7 +72,7 @@ class Node(Protocol):
     def wanted(self) -> Mapping[str, ScopeVersion]:
         """What the head lists and is not active, by scope."""
 
-    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """The gate has answered so."""
 
     def report(self) -> Mapping[str, object]:
@@ -86,20 +86,20 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
-class Status:
+class StatusAnswer:
     """`body` is all that there is to say; `whole` says it."""
 
     body: Mapping[str, object]
     headers: Headers
     whole: Response
 
-    def seen_by(self, sight: Sight) -> Response:
+    def seen_by(self, sight: CallerSight) -> Response:
         return Response.json(status_seen(self.body, sight), headers=self.headers)
 
 
 @dataclass
 class LocalApi:
-    node: Node
+    node: NodeBackend
     views: Views
     threads: Threads
     access: Access
@@ -109,7 +109,7 @@ class LocalApi:
     now: Callable[[], float]
     limits: Limits = DEFAULT
     socket_trouble: Callable[[], str] = lambda: ""
-    _last_status: tuple[object, Status] | None = None
+    _last_status: tuple[object, StatusAnswer] | None = None
 
     def __post_init__(self) -> None:
         self._answers = ScopeAnswers(self.views, self.threads, self.access)
@@ -117,25 +117,25 @@ class LocalApi:
     def routes(self) -> Routes:
         scopes = "/v1/scopes/{scope}"
         return Routes(
-            Route("GET", "/v1/status", again(self.status)),
-            Route("GET", "/v1/scopes", again(self.scopes)),
-            Route("GET", scopes, again(self.scope)),
-            Route("GET", f"{scopes}/sections/{{name}}", again(self.section)),
-            Route("GET", f"{scopes}/rejections", again(self.rejections)),
-            Route("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
-            Route("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
-            Route("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
-            Route("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
+            HttpRoute("GET", "/v1/status", again(self.status)),
+            HttpRoute("GET", "/v1/scopes", again(self.scopes)),
+            HttpRoute("GET", scopes, again(self.scope)),
+            HttpRoute("GET", f"{scopes}/sections/{{name}}", again(self.section)),
+            HttpRoute("GET", f"{scopes}/rejections", again(self.rejections)),
+            HttpRoute("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
+            HttpRoute("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
+            HttpRoute("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
+            HttpRoute("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
             *self.probe_routes(),
         )
 
-    def probe_routes(self) -> tuple[Route, ...]:
+    def probe_routes(self) -> tuple[HttpRoute, ...]:
         """Also for a listener of their own, for the operator's tools."""
         return (
-            Route("GET", "/probe/startup", self.alive),
-            Route("GET", "/probe/liveness", self.alive),
-            Route("GET", "/probe/readiness", self.readiness),
-            Route("GET", "/metrics", again(self.metrics)),
+            HttpRoute("GET", "/probe/startup", self.alive),
+            HttpRoute("GET", "/probe/liveness", self.alive),
+            HttpRoute("GET", "/probe/readiness", self.readiness),
+            HttpRoute("GET", "/metrics", again(self.metrics)),
         )
 
     # ---- the node
@@ -161,7 +161,7 @@ class LocalApi:
         mode, cause = _gate(facts, now)
         expired, sight = expired_scopes(facts, now), self._sight(request)
         cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
-        cause = cause or (str(Reason.SCOPE_EXPIRED) if expired else None)
+        cause = cause or (str(GateReason.SCOPE_EXPIRED) if expired else None)
         said = await self.threads.read(self._warnings, now, sight)
         shown = [scope for scope in expired if sight.sees(scope)]
         answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": shown, "warnings": said}
@@ -260,7 +260,7 @@ class LocalApi:
             return None
         return request.query_integer("after", 0, 0, MOST_GENERATION)
 
-    def _may(self, peer: UnixPeer, question: Question, facts: Facts, now: float) -> tuple[Answer, Headers]:
+    def _may(self, peer: UnixPeer, question: Question, facts: GateFacts, now: float) -> tuple[GateAnswer, Headers]:
         """On a thread, since what a large scope names is read when it is asked for first."""
         return degraded.may(*_as_seen_by(peer, self.access, question, facts), now), self._headers()
 
@@ -272,10 +272,10 @@ class LocalApi:
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())
 
-    def _sight(self, request: Request) -> Sight:
-        return Sight(self.access, request.peer)
+    def _sight(self, request: Request) -> CallerSight:
+        return CallerSight(self.access, request.peer)
 
-    def _status(self, facts: Facts, report: Mapping[str, object], now: float) -> "Status":
+    def _status(self, facts: GateFacts, report: Mapping[str, object], now: float) -> "StatusAnswer":
         view = self.views.all()
         reports = scope_reports(self.views, view, self.node.listed(), self.services.notified, now)
         mode, fence = _gate(facts, now)
@@ -299,9 +299,9 @@ class LocalApi:
             "hidden": {"scopes": 0, "services": 0},
         }
         headers = node_headers(view, now)
-        return Status(body, headers, Response.json(body, headers=headers))
+        return StatusAnswer(body, headers, Response.json(body, headers=headers))
 
-    def _service(self, name: str, view: View, facts: Facts, now: float) -> object:
+    def _service(self, name: str, view: View, facts: GateFacts, now: float) -> object:
         """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
         service = next(one for one in self.services.services if one.name == name)
         ready, reason = ready_for(service, view, facts, now, self.node.listed() or ())
@@ -321,7 +321,7 @@ class LocalApi:
     def _refused(self, view: View, now: float) -> list[RefusedScope]:
         return refused_scopes(view, self.node.wanted(), self.views.store.rejections.last, now)
 
-    def _warnings(self, now: float, sight: Sight) -> list[str]:
+    def _warnings(self, now: float, sight: CallerSight) -> list[str]:
         """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
         try:
             refused = self._refused(self.views.all(), now)
@@ -345,7 +345,7 @@ class LocalApi:
         }
         return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
 
-    def _metrics(self, facts: Facts, report: Mapping[str, object], now: float, sight: Sight) -> bytes:
+    def _metrics(self, facts: GateFacts, report: Mapping[str, object], now: float, sight: CallerSight) -> bytes:
         counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
         view = self.views.all()
         seen = [one for one in self.services.services if sight.sees_service(one.scopes)]
@@ -397,13 +397,13 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, str) else value
 
 
-def _gate(facts: Facts, now: float) -> tuple[str, str | None]:
+def _gate(facts: GateFacts, now: float) -> tuple[str, str | None]:
     """The mode, and why nothing may go on."""
     cause = degraded.fence(facts, now)
     return str(degraded.mode(facts, now)), None if cause is None else str(cause)
 
 
-def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: Facts) -> tuple[Question, Facts]:
+def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: GateFacts) -> tuple[Question, GateFacts]:
     """What the caller may not read is to it as what is not there; the policy holds for everybody all the same."""
     readable = {name: scope for name, scope in facts.scopes.items() if access.may_read(peer, name)}
     policy = {POLICY_SCOPE: facts.scopes[POLICY_SCOPE]} if POLICY_SCOPE in facts.scopes else {}

@@ -11,12 +11,12 @@ from agent.local.decisions import Decisions
 from agent.services.running import Running
 from agent.state import node_state
 from agent.state.endings import endings
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.plan import plan
 from agent.state.root_pinning import OtherRootsError, confirmed, peeked, roots_report
 from agent.state.waiting import STEP, MayNotWaitError
 from agent.update.download import NotListedError
-from snapshot.degraded import Answer, Facts, Question
+from snapshot.degraded import GateAnswer, GateFacts, Question
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
@@ -37,7 +37,7 @@ PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
 class Front:
     """`update` and `sources` are there once the agent has begun to speak to anybody."""
 
-    node: Node
+    node: RunningNode
     decisions: Decisions
     running: Running
     update: "Update | None" = None
@@ -46,19 +46,19 @@ class Front:
     def changes(self) -> int:
         return self.node.changed.value
 
-    def gate_facts(self) -> Facts:
+    def gate_facts(self) -> GateFacts:
         return self.node.gate_facts()
 
     def listed(self) -> frozenset[str] | None:
         return self.node.listed()
 
-    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+    async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         return await self.running.known(question, facts)
 
     def wanted(self) -> Mapping[str, ScopeVersion]:
         return {one.scope: one.listed for one in plan(self.node.holdings).wanted}
 
-    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         self.running.answered(question, answer, now)
         self.decisions.note(question, answer, uid, now)
 

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Probes:
+class ProbeListener:
     """`listen`: host:port, or None where there are no probes but those of the socket."""
 
     listen: str | None

@@ -15,7 +15,7 @@ from agent.state.view import Grade, View, Views
 from snapshot import canonical
 from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD, ONE_EACH, format_time
-from snapshot.manifest import Entry, parse_state
+from snapshot.manifest import SectionEntry, parse_state
 from store.base.documents import StoredDocument
 from wire.peer import UnixPeer
 from wire.request import JSON, HttpError, Request, Response
@@ -27,14 +27,14 @@ Headers = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServedDocument:
     """A document to answer from; `read` gives the bytes of a section."""
 
     envelope: Envelope
     envelope_bytes: bytes
     manifest: bytes
     content_hash: str
-    sections: Mapping[str, Entry]
+    sections: Mapping[str, SectionEntry]
     document: StoredDocument | None
     parts: tuple[bytes, ...] = ()  # of a pending one
 
@@ -45,7 +45,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScopeRequest:
     """A request for a scope, or for one section of it. What may be read is of its caller; `expired` was asked for."""
 
     scope: str
@@ -56,7 +56,7 @@ class Asked:
     etags: frozenset[str]
 
     @classmethod
-    def of(cls, request: Request, access: Access) -> "Asked":
+    def of(cls, request: Request, access: Access) -> "ScopeRequest":
         scope, slot, peer = request.parameters["scope"], request.query_one("slot") or ACTIVE, request.peer
         if slot not in (ACTIVE, PREVIOUS, PENDING):
             raise HttpError(400, "bad_request", "slot must be active, previous or pending")
@@ -76,17 +76,17 @@ class ScopeAnswers:
 
     async def scope(self, request: Request, now: float) -> Response:
         """Envelope, manifest and all sections as one JSON object."""
-        return await self.threads.read(self._scope, Asked.of(request, self.access), now)
+        return await self.threads.read(self._scope, ScopeRequest.of(request, self.access), now)
 
     async def section(self, request: Request, now: float) -> Response:
         """The section's bytes, verbatim."""
-        asked, name = Asked.of(request, self.access), request.parameters["name"]
+        asked, name = ScopeRequest.of(request, self.access), request.parameters["name"]
         at_hand = self._at_hand(asked, name, now)
         if at_hand is not None:
             return at_hand
         return await self.threads.read(self._section, asked, name, now)
 
-    def _at_hand(self, asked: Asked, name: str, now: float) -> Response | None:
+    def _at_hand(self, asked: ScopeRequest, name: str, now: float) -> Response | None:
         """The answer that the threads would give, if it needs no disk and is none of the rare ones."""
         view = self.views.at_hand() if asked.may_read and asked.slot == ACTIVE else None
         active = view.scopes.get(asked.scope) if view is not None else None
@@ -97,7 +97,7 @@ class ScopeAnswers:
         headers = scope_headers(view, active.document.envelope, now)
         return _of_section(entry, data, headers, asked)
 
-    def _scope(self, asked: Asked, now: float) -> Response:
+    def _scope(self, asked: ScopeRequest, now: float) -> Response:
         shown, headers = self._found(asked, now)
         etag = f'"{shown.content_hash}"'
         headers.append(("etag", etag))
@@ -109,7 +109,7 @@ class ScopeAnswers:
         length = len(start) + size + max(0, len(names) - 1) + 2
         return Response(200, [JSON, *headers, ("content-length", str(length))], self._whole(start, shown))
 
-    def _section(self, asked: Asked, name: str, now: float) -> Response:
+    def _section(self, asked: ScopeRequest, name: str, now: float) -> Response:
         shown, headers = self._found(asked, now)
         entry = shown.sections.get(name)
         if entry is None:
@@ -118,7 +118,7 @@ class ScopeAnswers:
         self.small.keep(entry.sha256, data)
         return _of_section(entry, data, headers, asked)
 
-    async def _whole(self, start: bytes, shown: Shown) -> AsyncIterator[bytes]:
+    async def _whole(self, start: bytes, shown: ServedDocument) -> AsyncIterator[bytes]:
         yield start
         comma = b""
         for names in _batches(shown.sections):
@@ -126,7 +126,7 @@ class ScopeAnswers:
             comma = b","
         yield b"}}"
 
-    def _found(self, asked: Asked, now: float) -> tuple[Shown, Headers]:
+    def _found(self, asked: ScopeRequest, now: float) -> tuple[ServedDocument, Headers]:
         """What was asked for and its headers; HttpError 404, or 410 where it has expired."""
         view = self.views.at_hand() or self.views.all()
         shown = self._load(view, asked) if asked.may_read else None
@@ -140,7 +140,7 @@ class ScopeAnswers:
             raise HttpError(410, "expired", f"this scope has expired: {remedy}", headers=headers)
         return shown, headers
 
-    def _load(self, view: View, asked: Asked) -> Shown | None:
+    def _load(self, view: View, asked: ScopeRequest) -> ServedDocument | None:
         if asked.slot == PENDING:
             return self._pending(asked.scope)
         active = view.head if asked.scope == HEAD else view.scopes.get(asked.scope)
@@ -149,7 +149,7 @@ class ScopeAnswers:
             document = self.views.previous(asked.scope)
         return None if document is None else _shown(document)
 
-    def _pending(self, scope: str) -> Shown | None:
+    def _pending(self, scope: str) -> ServedDocument | None:
         """A snapshot that waits for its time. What is not verified is shown to nobody (rules X10)."""
         waiting = self.views.store.waiting().get(scope)
         envelope = envelope_of(waiting) if waiting is not None else None
@@ -158,7 +158,7 @@ class ScopeAnswers:
         manifest = waiting.parts.manifest()
         entries = parse_state(manifest)
         bodies = tuple(waiting.parts.sections([entry.size for entry in entries.values()]))
-        return Shown(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
+        return ServedDocument(envelope, waiting.envelope, manifest, envelope.content_hash, entries, None, bodies)
 
 
 def _none_here(scope: str) -> str:
@@ -168,7 +168,7 @@ def _none_here(scope: str) -> str:
     return "there is no such scope here"
 
 
-def _of_section(entry: Entry, data: bytes, headers: Headers, asked: Asked) -> Response:
+def _of_section(entry: SectionEntry, data: bytes, headers: Headers, asked: ScopeRequest) -> Response:
     etag = f'"sha256:{entry.sha256}"'
     headers.append(("etag", etag))
     if _is_known(etag, asked):
@@ -176,7 +176,7 @@ def _of_section(entry: Entry, data: bytes, headers: Headers, asked: Asked) -> Re
     return Response(200, [JSON, *headers], data)
 
 
-def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:
+def _batches(sections: Mapping[str, SectionEntry]) -> Iterator[list[str]]:
     """Names of sections that are read together: a large one alone, small ones up to the size of a piece."""
     names: list[str] = []
     size = 0
@@ -190,13 +190,13 @@ def _batches(sections: Mapping[str, Entry]) -> Iterator[list[str]]:
         yield names
 
 
-def _members(shown: Shown, names: list[str]) -> bytes:
+def _members(shown: ServedDocument, names: list[str]) -> bytes:
     return b",".join(canonical.dumps(name) + b":" + shown.read(name) for name in names)
 
 
-def _shown(document: StoredDocument) -> Shown:
+def _shown(document: StoredDocument) -> ServedDocument:
     manifest = document.manifest_bytes if document.kind == HEAD else document.state_bytes
-    return Shown(
+    return ServedDocument(
         document.envelope,
         document.envelope_bytes,
         manifest,
@@ -231,5 +231,5 @@ def _etags(request: Request) -> frozenset[str]:
     return frozenset(tag.strip().removeprefix("W/") for tag in asked.split(","))
 
 
-def _is_known(etag: str, asked: Asked) -> bool:
+def _is_known(etag: str, asked: ScopeRequest) -> bool:
     return etag in asked.etags or "*" in asked.etags

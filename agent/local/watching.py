@@ -15,7 +15,7 @@ from agent.base.generation import Generation
 from agent.base.threads import Threads
 from agent.state.view import View, Views
 from snapshot.identifiers import stands_for
-from snapshot.manifest import Entry
+from snapshot.manifest import SectionEntry
 from store.base.errors import StoreError
 from wire.messages import SCOPES_MAX, WatchAnswer
 from wire.request import Request
@@ -43,7 +43,7 @@ class Changelog:
 
     steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     generation: int = -1
-    _sections: dict[str, Mapping[str, Entry]] = field(default_factory=dict)
+    _sections: dict[str, Mapping[str, SectionEntry]] = field(default_factory=dict)
 
     def observe(self, view: View) -> None:
         after = {name: scope.document.sections for name, scope in view.scopes.items()}
@@ -69,7 +69,7 @@ class Changelog:
 
 
 def _differences(
-    before: Mapping[str, Mapping[str, Entry]], after: Mapping[str, Mapping[str, Entry]]
+    before: Mapping[str, Mapping[str, SectionEntry]], after: Mapping[str, Mapping[str, SectionEntry]]
 ) -> dict[str, frozenset[str]]:
     found = {}
     for name in before.keys() | after.keys():

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import structlog
 import trio
 
-from agent.base.guarded_clock import Moment
+from agent.base.guarded_clock import GuardedTime
 from agent.services.scope_reports import scope_reports
 from agent.services.services import Notified
 from agent.sources.source import Source
 from agent.sources.sources import Sources
 from agent.state import node_state
-from agent.state.node import Node, above_held
+from agent.state.node import RunningNode, above_held
 from agent.state.view import View, Views
 from snapshot import degraded
 from store.base.errors import StoreError
@@ -27,10 +27,10 @@ from wire.endpoint import path
 from wire.messages import (
     BadMessageError,
     ClockReport,
-    Event,
     HeadReport,
     Heartbeat,
     HeartbeatAnswer,
+    HeartbeatEvent,
     ScopeReport,
 )
 from wire.request import JSON
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 class Reporting:
     """`told` is what services were told last."""
 
-    node: Node
+    node: RunningNode
     sources: Sources
     views: Views
     told: Callable[[], Mapping[str, Notified]]
@@ -127,12 +127,12 @@ class Reporting:
         view, scopes, events = await self.node.threads.read(self._read, moment)
         return self._heartbeat(moment, view, scopes).with_journal(map(_event, events))
 
-    def _read(self, moment: Moment) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
+    def _read(self, moment: GuardedTime) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
         view = self.views.all()
         reports = scope_reports(self.views, view, self.node.listed(), self.told(), moment.now)
         return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
 
-    def _heartbeat(self, moment: Moment, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
+    def _heartbeat(self, moment: GuardedTime, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
         node, now = self.node, moment.now
         facts = node.facts(moment)
         gate = node_state.gate_facts(facts, now)
@@ -173,6 +173,6 @@ def _head(view: View, now: float) -> HeadReport | None:
     return HeadReport(envelope.config_version, envelope.authority_epoch, view.head.age_s(now), grade)
 
 
-def _event(kept: KeptEvent) -> Event:
+def _event(kept: KeptEvent) -> HeartbeatEvent:
     """The store has bounded and escaped the text when it was written (rules K53)."""
-    return Event(kept.sequence, max(0, int(kept.at)), kept.event, kept.scope, kept.detail)
+    return HeartbeatEvent(kept.sequence, max(0, int(kept.at)), kept.event, kept.scope, kept.detail)

@@ -11,28 +11,28 @@ import trio
 
 from agent.state import node_state
 from agent.state.health_rows import OUTAGE_ROW
-from agent.state.node import Node
-from agent.state.node_state import Cause, Standing
+from agent.state.node import RunningNode
+from agent.state.node_state import NodeState, StateCause
 from store.base.errors import StoreError
 from store.base.tables import Name
 from wire.backoff import LEAST_S
-from wire.systemd import Notifier
+from wire.systemd import SystemdNotifier
 
 LOOK_EVERY_S = 15.0  # the wall clock may have jumped
 STATE_CHANGED = "state_changed"
 # What nobody but an operator can end: systemctl status and the journal say how.
 REMEDIES: Mapping[str, str] = {
-    Cause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"
+    StateCause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"
 }
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Status:
-    node: Node
-    notifier: Notifier
-    _shown: Standing | None = None
+class StatusKeeper:
+    node: RunningNode
+    notifier: SystemdNotifier
+    _shown: NodeState | None = None
     _kept: dict[str, object] = field(default_factory=dict)  # by row of the table
 
     async def run(self) -> None:
@@ -54,7 +54,7 @@ class Status:
             await self._changed(present)
         await self._keep()
 
-    async def _changed(self, present: Standing) -> None:
+    async def _changed(self, present: NodeState) -> None:
         before, self._shown = self._shown, present
         words = f"{before.state if before else 'started'} -> {present.state}"
         detail = f"{words}: {present.cause}" if present.cause else words

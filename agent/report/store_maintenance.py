@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import structlog
 import trio
 
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from store.base.errors import StoreError
 
 PAUSE_S = 10.0
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Upkeep:
-    node: Node
+    node: RunningNode
     collected_at: float = float("-inf")
 
     async def run(self) -> None:

@@ -40,7 +40,7 @@ class Notifier(Protocol):
 
 
 @dataclass(frozen=True)
-class Watching:
+class NotifierWatch:
     async def tell(self, service: str, generation: int) -> Told:
         return Told(True, "it watches")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from agent.state.view import ActiveScope, View
-from snapshot.degraded import Facts
+from snapshot.degraded import GateFacts
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from store.base.records import Rejection
@@ -59,7 +59,7 @@ def refused_scopes(
     return found
 
 
-def expired_scopes(facts: Facts, now: float) -> list[str]:
+def expired_scopes(facts: GateFacts, now: float) -> list[str]:
     return sorted(name for name, scope in facts.scopes.items() if now >= scope.expires_at)
 
 

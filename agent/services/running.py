@@ -19,9 +19,9 @@ import structlog
 import trio
 
 from agent.services.unit_states import UnitState
-from agent.state.node import Node
-from agent.state.sights import MOST, PREFIX, Sight, seen_again
-from snapshot.degraded import COMBINED, Answer, Facts, Mode, Question, may
+from agent.state.node import RunningNode
+from agent.state.sights import MOST, PREFIX, SeenRunning, seen_again
+from snapshot.degraded import COMBINED, GateAnswer, GateFacts, Mode, Question, may
 from snapshot.identifiers import is_id
 from store.base.errors import StoreError
 from store.base.tables import Name
@@ -39,11 +39,11 @@ log = structlog.get_logger(__name__)
 class Running:
     """`units`: by the name of a service, which is also its id in the assignment. `sights` are the node's own."""
 
-    node: Node
+    node: RunningNode
     units: Mapping[str, str]
     read_state: ReadState
     _states: dict[str, tuple[float, UnitState]] = field(default_factory=dict)  # when it is to be asked again
-    _written: dict[str, Sight] = field(default_factory=dict)
+    _written: dict[str, SeenRunning] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Running:
         self._asking = trio.Lock()
         self._news = trio.Event()
 
-    async def known(self, question: Question, facts: Facts) -> frozenset[str]:
+    async def known(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """The services that ran when the head expired, as far as this question is about them."""
         now = self.node.now()
         ended = now if facts.head_expires_at is None else min(now, facts.head_expires_at)
@@ -64,7 +64,7 @@ class Running:
             names |= {question.resource} if state.active and lasts else set()
         return frozenset(names)
 
-    def answered(self, question: Question, answer: Answer, now: float) -> None:
+    def answered(self, question: Question, answer: GateAnswer, now: float) -> None:
         """The gate has said so. A service with a unit is not shown by asking."""
         name = question.resource
         if name is None or not is_id(name) or name in self.units or question.action not in SHOWING:
@@ -111,7 +111,7 @@ class Running:
     # ---- inside
 
     @property
-    def _sights(self) -> dict[str, Sight]:
+    def _sights(self) -> dict[str, SeenRunning]:
         return self.node.learnt.sights
 
     def _see(self, name: str, now: float, scope: str | None) -> None:
@@ -156,7 +156,7 @@ class Running:
             return state
 
 
-def _assigned(asked: Mapping[str, str | None], facts: Facts, now: float) -> frozenset[str]:
+def _assigned(asked: Mapping[str, str | None], facts: GateFacts, now: float) -> frozenset[str]:
     facts = replace(facts, running=frozenset(asked))
     questions = {name: Question("continue_services", scope, name) for name, scope in asked.items()}
     return frozenset(name for name, question in questions.items() if may(question, facts, now).allowed)

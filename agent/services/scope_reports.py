@@ -12,7 +12,7 @@ from snapshot.reasons import Rejected
 from store.base.documents import StoredDocument
 from store.base.pending import Waiting
 from store.base.records import Rejection
-from wire.messages import Active, Held, LastRejected, Notified, ScopeReport
+from wire.messages import Active, HeldVersion, LastRejected, NotifiedVersion, ScopeReport
 
 
 def scope_reports(
@@ -67,11 +67,11 @@ def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
     )
 
 
-def _held(document: StoredDocument | None) -> Held | None:
+def _held(document: StoredDocument | None) -> HeldVersion | None:
     return None if document is None else _of(document.envelope)
 
 
-def _waiting(waiting: Waiting | None) -> Held | None:
+def _waiting(waiting: Waiting | None) -> HeldVersion | None:
     envelope = None if waiting is None else envelope_of(waiting)
     return None if envelope is None else _of(envelope)
 
@@ -84,8 +84,8 @@ def envelope_of(waiting: Waiting) -> Envelope | None:
         return None
 
 
-def _of(envelope: Envelope) -> Held:
-    return Held(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
+def _of(envelope: Envelope) -> HeldVersion:
+    return HeldVersion(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
 
 
 def _rejected(rejection: Rejection) -> LastRejected:
@@ -99,5 +99,5 @@ def _rejected(rejection: Rejection) -> LastRejected:
     )
 
 
-def _notified(told: ToldService, scope: str) -> Notified:
-    return Notified(told.versions[scope][1], told.ok)
+def _notified(told: ToldService, scope: str) -> NotifiedVersion:
+    return NotifiedVersion(told.versions[scope][1], told.ok)

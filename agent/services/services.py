@@ -20,7 +20,7 @@ from agent.config.patterns import EVERY, matches, may_be_of_none
 from agent.services.notifiers import NOT_RUNNING, Notifier, Told
 from agent.state.view import View, Views
 from snapshot import degraded
-from snapshot.degraded import Facts, Question
+from snapshot.degraded import GateFacts, Question
 from store.base.errors import StoreError
 from store.base.tables import Table
 from wire.backoff import BackOff
@@ -30,7 +30,7 @@ SETTLE_MOST_S = 10.0
 BASE_S, CAP_S = 5.0, 300.0
 LOOK_EVERY_S = 5.0  # whether they may be told
 
-HELD_BACK = f"{degraded.Reason.ROOTS_UNCONFIRMED}: nobody has compared the root keys: holdfast trust confirm"
+HELD_BACK = f"{degraded.GateReason.ROOTS_UNCONFIRMED}: nobody has compared the root keys: holdfast trust confirm"
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ Versions = Mapping[str, tuple[int, int, str]]
 
 
 @dataclass(frozen=True)
-class Service:
+class LocalService:
     """`scopes` are patterns of the configuration."""
 
     name: str
@@ -80,7 +80,7 @@ class Notified:
 class Services:
     """`published`: the generation that the files show; nobody is told of one that is not there to be read."""
 
-    services: tuple[Service, ...]
+    services: tuple[LocalService, ...]
     views: Views
     table: Table
     threads: Threads
@@ -103,7 +103,7 @@ class Services:
             for service in self.services:
                 nursery.start_soon(self._follow, service)
 
-    async def _follow(self, service: Service) -> None:
+    async def _follow(self, service: LocalService) -> None:
         back_off = BackOff(self.uniform, BASE_S, CAP_S)
         await self.published.wait_above(NOTHING_YET)
         while True:
@@ -127,7 +127,7 @@ class Services:
                     break
         return self.published.value
 
-    async def _bring_up(self, service: Service, back_off: BackOff) -> float:
+    async def _bring_up(self, service: LocalService, back_off: BackOff) -> float:
         """Tells it, unless it knows; the seconds after which to look again without a change."""
         view = await self.threads.read(self.views.all)
         versions = service.versions(view)
@@ -153,14 +153,14 @@ class Services:
         )
         return self._after(told, back_off)
 
-    async def _hold_back(self, service: Service, view: View, before: Notified | None) -> None:
+    async def _hold_back(self, service: LocalService, view: View, before: Notified | None) -> None:
         """Said once; what it was told before stays what it was told."""
         if before is None or before.ok or before.detail != HELD_BACK:
             versions = before.versions if before else {}
             await self._record(service, Notified(view.generation, versions, ok=False, detail=HELD_BACK, at=self.now()))
             log.warning("service not told", service=service.name, detail=HELD_BACK)
 
-    async def _record(self, service: Service, notified: Notified) -> None:
+    async def _record(self, service: LocalService, notified: Notified) -> None:
         self.notified[service.name] = notified
         await self.threads.write(self.table.put, service.name, asdict(notified))
         self.on_told(service.name)
@@ -172,7 +172,9 @@ class Services:
         return back_off.failed(BASE_S)
 
 
-def ready_for(service: Service, view: View, facts: Facts, now: float, listed: Collection[str] = ()) -> tuple[bool, str]:
+def ready_for(
+    service: LocalService, view: View, facts: GateFacts, now: float, listed: Collection[str] = ()
+) -> tuple[bool, str]:
     """rules A11: all its scopes active and unexpired, and the node's state lets it go on; the reason otherwise.
 
     `listed`: the scopes of the head that is held.
@@ -181,7 +183,7 @@ def ready_for(service: Service, view: View, facts: Facts, now: float, listed: Co
     if any(not _is_held(pattern, held, listed) for pattern in service.scopes):
         return False, "scope_missing"
     if any(now >= scope.expires_at for scope in held.values()):
-        return False, degraded.Reason.SCOPE_EXPIRED
+        return False, degraded.GateReason.SCOPE_EXPIRED
     answer = degraded.may(Question("continue_services"), facts, now)
     return answer.allowed, answer.reason
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.base.commands import Outcome, run_command
+from agent.base.commands import CommandOutcome, run_command
 from agent.base.threads import Threads
 from agent.config.patterns import matches
 from agent.files.generations import Permissions
@@ -36,7 +36,7 @@ class Validator:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ValidatorRefusal:
     """`detail` is bounded and holds what the command said first. `scopes`: the changed ones that it was asked about.
     `judged`: it ran to its end, and that is its answer.
     """
@@ -62,7 +62,7 @@ class Validators:
 
     async def refusal(
         self, candidates: Iterable[ProjectedScope], active: Iterable[ProjectedScope], generation: int
-    ) -> Refusal | None:
+    ) -> ValidatorRefusal | None:
         """Of the first validator that does not accept; None if all do that are concerned. Who reads the same content
         as before is not: a renewal must not end because a validator is out of order (rules S67).
         """
@@ -73,10 +73,12 @@ class Validators:
             its = frozenset(scope for scope in changed if matches(validator.scopes, scope))
             if its and not (outcome := await self._asked(validator, after, generation)).ok:
                 words = safe_text(f"{validator.service}: {outcome}")
-                return Refusal(validator.service, words, its, _judged(outcome))
+                return ValidatorRefusal(validator.service, words, its, _judged(outcome))
         return None
 
-    async def _asked(self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int) -> Outcome:
+    async def _asked(
+        self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int
+    ) -> CommandOutcome:
         concerned = [after[scope] for scope in sorted(after) if matches(validator.scopes, scope)]
         staged = await self.threads.read(self._stage, concerned, generation)
         try:
@@ -108,7 +110,7 @@ def _content(scope: ProjectedScope | None) -> str | None:
     return scope.content_hash if scope is not None else None
 
 
-def _judged(outcome: Outcome) -> bool:
+def _judged(outcome: CommandOutcome) -> bool:
     """An exit status of its own. One that was too slow, killed or never started may judge another time."""
     return outcome.exit_code is not None and outcome.exit_code > 0 and outcome.exit_code not in NOT_STARTED
 

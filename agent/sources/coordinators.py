@@ -12,7 +12,7 @@ import structlog
 from agent.state import endpoint_sets
 from agent.state.endpoint_sets import ROW, SECTION, EndpointSets, NamedBy
 from agent.state.held_state import BOOTSTRAP
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError
 from store.base.tables import Name
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 class Coordinators:
     """`configured`: of agent.toml, in its order."""
 
-    node: Node
+    node: RunningNode
     configured: tuple[Endpoint, ...]
     _followed: str = ""  # the document that the sets are of, by its envelope's hash
     _kept: EndpointSets = field(init=False)

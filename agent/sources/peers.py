@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from snapshot import canonical, degraded
 from snapshot.degraded import Question
 from store.base.documents import StoredDocument
@@ -32,7 +32,7 @@ class Peer:
 class Peers:
     """What the directory says is read once for each of its versions."""
 
-    node: Node
+    node: RunningNode
     _read: tuple[str, tuple[Peer, ...]] = ("", ())
 
     def usable(self) -> list[Peer]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from wire.backoff import LEAST_S, BackOff
-from wire.client import Answer, Call, Client, ClientError, ClientFault, Streamed
+from wire.client import Call, ClientError, ClientFault, HttpClient, Reply, Streamed
 from wire.endpoint import Endpoint, path
 
 FILE_SUFFIX = ".hfs"
@@ -33,26 +33,26 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class DocumentPlace:
     """The route of protocol.md 1, and the file of a tree; not everything is a file there."""
 
     route: str
     file: str | None = None
 
 
-def head_place(node_id: str, held: tuple[int, int], wait_s: int) -> Place:
+def head_place(node_id: str, held: tuple[int, int], wait_s: int) -> DocumentPlace:
     """`held`: (authority_epoch, generation)."""
     epoch, generation = held
     route = path("v1", "head", generation=generation, epoch=epoch, wait=wait_s)
-    return Place(route, path("heads", _file_name(node_id)))
+    return DocumentPlace(route, path("heads", _file_name(node_id)))
 
 
-def document_place(snapshot_id: str) -> Place:
-    return Place(path("v1", "documents", snapshot_id), path("documents", _file_name(snapshot_id)))
+def document_place(snapshot_id: str) -> DocumentPlace:
+    return DocumentPlace(path("v1", "documents", snapshot_id), path("documents", _file_name(snapshot_id)))
 
 
-def increment_place(scope: str, base: int) -> Place:
-    return Place(path("v1", "increments", scope, base=base))
+def increment_place(scope: str, base: int) -> DocumentPlace:
+    return DocumentPlace(path("v1", "increments", scope, base=base))
 
 
 def bundle_file(version: int) -> str:
@@ -68,7 +68,7 @@ class Source:
 
     kind: Kind
     endpoint: Endpoint
-    client: Client[Endpoint]
+    client: HttpClient[Endpoint]
     back_off: BackOff
     unattended: bool = True
     not_before: float = 0.0
@@ -124,16 +124,18 @@ class Source:
 
     # ---- where
 
-    async def fetch(self, place: Place, *, wait_s: float = 0.0, limit: int) -> Answer:
+    async def fetch(self, place: DocumentPlace, *, wait_s: float = 0.0, limit: int) -> Reply:
         """The whole answer. ClientError."""
 
-        async def whole(answer: Streamed) -> Answer:
+        async def whole(answer: Streamed) -> Reply:
             body = b"".join([piece async for piece in answer.chunks()])
-            return Answer(answer.status, answer.headers, answer.server, body)
+            return Reply(answer.status, answer.headers, answer.server, body)
 
         return await self.ask(place, whole, wait_s=wait_s, limit=limit)
 
-    async def ask(self, place: Place, use: Callable[[Streamed], Awaitable[T]], *, wait_s: float = 0.0, limit: int) -> T:
+    async def ask(
+        self, place: DocumentPlace, use: Callable[[Streamed], Awaitable[T]], *, wait_s: float = 0.0, limit: int
+    ) -> T:
         """What `use` makes of the answer, its body still to come. ClientError, of the last place that was tried."""
         targets = self._targets(place)
         for target in targets:
@@ -146,7 +148,7 @@ class Source:
                     raise
         raise AssertionError("there is always a route")
 
-    def _targets(self, place: Place) -> Sequence[str]:
+    def _targets(self, place: DocumentPlace) -> Sequence[str]:
         if self.kind is Kind.COORDINATOR or place.file is None:
             return (place.route,)
         return (place.file, place.route) if self.is_tree else (place.route, place.file)

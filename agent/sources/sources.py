@@ -13,18 +13,18 @@ from pathlib import Path
 import structlog
 import trio
 
-from agent.config.configuration import Settings
+from agent.config.configuration import AgentSettings
 from agent.sources.connecting import LateConnector
 from agent.sources.coordinators import Coordinators
 from agent.sources.peers import Peers
 from agent.sources.source import Kind, Source
 from agent.state.endpoint_sets import NamedBy
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from snapshot import degraded
 from snapshot.degraded import Question
 from wire.backoff import BackOff
-from wire.client import Client, Deadlines, HttpsConnector
-from wire.contexts import Identity
+from wire.client import Deadlines, HttpClient, HttpsConnector
+from wire.contexts import TlsIdentity
 from wire.endpoint import BadEndpointError, Endpoint
 
 Pins = frozenset[bytes]
@@ -40,10 +40,10 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Line:
+class ClientConnector:
     """A client, and the connector whose connections it uses."""
 
-    client: Client[Endpoint]
+    client: HttpClient[Endpoint]
     connector: LateConnector
 
     async def cut_off(self) -> None:
@@ -56,13 +56,13 @@ class Line:
 class Sources:
     """The sources of one node; `identity` is what TLS shows of it."""
 
-    node: Node
-    identity: Identity
+    node: RunningNode
+    identity: TlsIdentity
     uniform: Callable[[float, float], float] = random.uniform
     _woken: trio.Event = field(default_factory=trio.Event)
     _attended_until: float = float("-inf")
-    _lines: dict[object, Line] = field(default_factory=dict)
-    _retired: list[Line] = field(default_factory=list)
+    _lines: dict[object, ClientConnector] = field(default_factory=dict)
+    _retired: list[ClientConnector] = field(default_factory=list)
     _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Sources:
         for line in [*self._lines.values(), *self._retired]:
             await line.client.aclose()
 
-    async def renewed(self, identity: Identity) -> None:
+    async def renewed(self, identity: TlsIdentity) -> None:
         """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
         connection may end first.
         """
@@ -200,11 +200,11 @@ class Sources:
             self._known[kind, endpoint, pins] = found
         return found
 
-    def _client(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> Client[Endpoint]:
+    def _client(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> HttpClient[Endpoint]:
         settings, key = self.node.settings, self._line_key(kind, endpoint, pins)
         if key not in self._lines:
             connector = self._connector(pins, authority_of(settings, endpoint))
-            self._lines[key] = Line(Client(connector, deadlines(settings)), connector)
+            self._lines[key] = ClientConnector(HttpClient(connector, deadlines(settings)), connector)
         return self._lines[key].client
 
     def _line_key(self, kind: Kind, endpoint: Endpoint, pins: Pins) -> object:
@@ -221,12 +221,12 @@ class Sources:
         return LateConnector(lambda: HttpsConnector.to_authority(authority, identity), files)
 
 
-def configured_endpoints(settings: Settings) -> Iterator[Endpoint]:
+def configured_endpoints(settings: AgentSettings) -> Iterator[Endpoint]:
     urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
     return (Endpoint.parse(url, configured=True) for url in urls)
 
 
-def authority_of(settings: Settings, endpoint: Endpoint) -> Path:
+def authority_of(settings: AgentSettings, endpoint: Endpoint) -> Path:
     """The CA file that an endpoint's chain must end at: of a manual map its own entry's."""
     if settings.coordinator is not None:
         return settings.coordinator.ca_file
@@ -235,13 +235,13 @@ def authority_of(settings: Settings, endpoint: Endpoint) -> Path:
     return entries.get(endpoint, first)
 
 
-def unattended_endpoints(settings: Settings) -> frozenset[Endpoint]:
+def unattended_endpoints(settings: AgentSettings) -> frozenset[Endpoint]:
     """Of a manual map: the sources from which a full resync may start unattended (rules K7)."""
     entries = settings.manual or ()
     return frozenset(Endpoint.parse(one.url, configured=True) for one in entries if one.automatic_refresh)
 
 
-def deadlines(settings: Settings) -> Deadlines:
+def deadlines(settings: AgentSettings) -> Deadlines:
     return Deadlines(connect_s=settings.intervals.connect_s, silence_s=settings.intervals.silence_s)
 
 

@@ -30,7 +30,7 @@ class Hashed:
         return at < len(self._sorted) and self._sorted[at] == wanted
 
 
-class Several:
+class NameUnion:
     """All the names of several parts."""
 
     def __init__(self, parts: Sequence[Container[str]]) -> None:
@@ -50,7 +50,7 @@ def together(parts: Sequence[Container[str]]) -> Container[str]:
     few = [part for part in parts if isinstance(part, frozenset)]
     many = [part for part in parts if not isinstance(part, frozenset)]
     united: frozenset[str] = frozenset().union(*few)
-    return Several([united, *many]) if many else united
+    return NameUnion([united, *many]) if many else united
 
 
 def _hash(name: str) -> int:

@@ -18,10 +18,10 @@ from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Po
 from snapshot.holder import Holder, Roots
 from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
-from snapshot.manifest import Entry, Head, Revocations
+from snapshot.manifest import Head, Revocations, SectionEntry
 from store.base.documents import StoredDocument
 from store.base.enrolment import Enrolment
-from store.store import Standing as StoreStanding
+from store.store import HolderState as StoreStanding
 from store.store import Store
 
 RUNTIME, BOOTSTRAP = "node_runtime", "node_bootstrap"
@@ -155,7 +155,7 @@ class HoldingsReader:
         kinds = Grants.__dataclass_fields__
         return Grants(**{kind: together([getattr(one, kind) for one in found]) for kind in kinds})  # type: ignore[arg-type]
 
-    def _grants_in(self, scope_type: str, name: str, entry: Entry, document: StoredDocument) -> Grants:
+    def _grants_in(self, scope_type: str, name: str, entry: SectionEntry, document: StoredDocument) -> Grants:
         key = scope_type + "/" + name, entry.sha256
         if key not in self._grants:
             self._grants[key] = _compact(read_grants(scope_type, [(name, document.read(name))]))

@@ -15,19 +15,19 @@ import structlog
 
 from agent.base.clock import Clock
 from agent.base.generation import Generation
-from agent.base.guarded_clock import Moment, Outage, Regression, guard
+from agent.base.guarded_clock import GuardedTime, OutageClock, Regression, guard
 from agent.base.telemetry import Counters
 from agent.base.threads import Threads
-from agent.config.configuration import Settings
+from agent.config.configuration import AgentSettings
 from agent.state import node_state as standing
 from agent.state.endpoint_sets import EndpointSets
 from agent.state.held_state import BOOTSTRAP, Holdings, HoldingsReader
 from agent.state.join_failure import JoinFailure
 from agent.state.lost_floors import AtStart
-from agent.state.node_state import Facts, Standing
+from agent.state.node_state import NodeFacts, NodeState
 from agent.state.origins import Origin
 from agent.state.root_pinning import are_confirmed
-from agent.state.sights import Sight
+from agent.state.sights import SeenRunning
 from snapshot import degraded
 from snapshot.ending import Thing
 from snapshot.holder import Holder
@@ -57,18 +57,18 @@ class Learnt:
     passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
     endpoints: EndpointSets = field(default_factory=EndpointSets)  # of coordinators, as node_bootstraps list them
-    sights: dict[str, Sight] = field(default_factory=dict)  # services that were seen running
+    sights: dict[str, SeenRunning] = field(default_factory=dict)  # services that were seen running
     store_fault: str = ""
     certificates: tuple[Thing, ...] = ()  # until when they are good (certificate_ends.py)
     revoked: bool = False  # kept: left only by enrolment anew, or as `Activating.come_back` says (rules A9)
     revoked_in_epoch: int = 0  # of the head that says so, where the trust bundle does not
 
 
-class Node:
+class RunningNode:
     """Made once the store is open; `reader` knows whose it is."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, threads: Threads, store: Store, reader: HoldingsReader
+        self, settings: AgentSettings, clock: Clock, threads: Threads, store: Store, reader: HoldingsReader
     ) -> None:
         self.settings = settings
         self.threads = threads
@@ -79,14 +79,14 @@ class Node:
         self.counters = Counters()
         self.changed = Generation(0)
         self.news = Generation(0)  # an activation or a rejection, which the next heartbeat should not wait for
-        self.outage = Outage()
+        self.outage = OutageClock()
         self._regression = Regression()
         self._clock = clock
         self.start = AtStart(self.now(), self.holdings.head_hash)
 
     # ---- time
 
-    def moment(self) -> Moment:
+    def moment(self) -> GuardedTime:
         return guard(self._clock.read(), self.store.time_floor)
 
     def now(self) -> float:
@@ -95,13 +95,13 @@ class Node:
 
     # ---- judged at each use
 
-    def facts(self, moment: Moment | None = None) -> Facts:
+    def facts(self, moment: GuardedTime | None = None) -> NodeFacts:
         moment = moment or self.moment()
         holdings, learnt = self.holdings, self.learnt
         failure = learnt.join_failure
         gate = self._gate(moment)
         learnt.head_was_fresh |= gate.head_is_fresh(moment.now)
-        return Facts(
+        return NodeFacts(
             member=learnt.member,
             joining=learnt.joining,
             refusal=failure.code if failure is not None and failure.refused else "",
@@ -118,11 +118,11 @@ class Node:
             gate=replace(gate, confirmed=learnt.head_was_fresh),
         )
 
-    def standing(self) -> Standing:
+    def standing(self) -> NodeState:
         moment = self.moment()
         return standing.assess(self.facts(moment), moment.now)
 
-    def gate_facts(self) -> degraded.Facts:
+    def gate_facts(self) -> degraded.GateFacts:
         """What the gate of degraded mode goes by, now."""
         moment = self.moment()
         return standing.gate_facts(self.facts(moment), moment.now)
@@ -140,12 +140,12 @@ class Node:
         enrolled = self.reader.enrolled
         return enrolled is None or are_confirmed(enrolled, self.settings.trust)
 
-    def _gate(self, moment: Moment) -> degraded.Facts:
+    def _gate(self, moment: GuardedTime) -> degraded.GateFacts:
         holdings, expires_at = self.holdings, self.holdings.head_expires_at
         expired_for_s = 0.0
         if HEAD in holdings.kept.marks:
             expired_for_s = self.outage.expired_for_s(holdings.head_hash, expires_at, moment)
-        return degraded.Facts(
+        return degraded.GateFacts(
             head_expires_at=expires_at,
             head_expired_for_s=expired_for_s,
             scopes=holdings.scopes,

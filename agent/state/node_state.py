@@ -25,7 +25,7 @@ class State(StrEnum):
     REVOKED = "revoked"
 
 
-class Cause(StrEnum):
+class StateCause(StrEnum):
     """Why a state holds. FENCED also has those of `degraded.fence`; a refused join has the coordinator's code."""
 
     NOT_ENROLLED = "not_enrolled"
@@ -49,7 +49,7 @@ CLOSED = frozenset({State.UNENROLLED, State.JOINING, State.WAITING, State.FENCED
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeFacts:
     """What the node knows at one moment. `gate.cause` is not looked at: it follows from the standing.
 
     `member`: it has an identity, and root keys are pinned outside of the store. `listed`: the scopes of the last head,
@@ -70,11 +70,11 @@ class Facts:
     on_previous: frozenset[str] = frozenset()
     gaps: frozenset[str] = frozenset()
     behind: frozenset[str] = frozenset()
-    gate: degraded.Facts = field(default_factory=degraded.Facts)
+    gate: degraded.GateFacts = field(default_factory=degraded.GateFacts)
 
 
 @dataclass(frozen=True)
-class Standing:
+class NodeState:
     """`cause` is empty for ACTIVE alone."""
 
     state: State
@@ -85,70 +85,70 @@ class Standing:
         return self.state in CLOSED
 
 
-def assess(facts: Facts, now: float) -> Standing:
+def assess(facts: NodeFacts, now: float) -> NodeState:
     if not facts.member:
         return _not_a_member(facts)
     for state, cause_of in ROWS:
         cause = cause_of(facts, now)
         if cause is not None:
-            return Standing(state, str(cause))
-    return Standing(State.ACTIVE)
+            return NodeState(state, str(cause))
+    return NodeState(State.ACTIVE)
 
 
-def gate_facts(facts: Facts, now: float) -> degraded.Facts:
+def gate_facts(facts: NodeFacts, now: float) -> degraded.GateFacts:
     """What the gate goes by: the same facts, with the cause of a closed state."""
     standing = assess(facts, now)
     cause = standing.cause if standing.closed else None
     return replace(facts.gate, cause=cause)
 
 
-def _not_a_member(facts: Facts) -> Standing:
+def _not_a_member(facts: NodeFacts) -> NodeState:
     """A2, A3: a token leads to JOINING; refused, it is UNENROLLED again, with the code."""
     if facts.refusal:
-        return Standing(State.UNENROLLED, facts.refusal)
+        return NodeState(State.UNENROLLED, facts.refusal)
     if facts.joining:
-        return Standing(State.JOINING, str(Cause.JOINING))
-    return Standing(State.UNENROLLED, str(Cause.NOT_ENROLLED))
+        return NodeState(State.JOINING, str(StateCause.JOINING))
+    return NodeState(State.UNENROLLED, str(StateCause.NOT_ENROLLED))
 
 
-def _revoked(facts: Facts, now: float) -> str | None:
-    return Cause.REVOKED if facts.revoked else None
+def _revoked(facts: NodeFacts, now: float) -> str | None:
+    return StateCause.REVOKED if facts.revoked else None
 
 
-def _waiting(facts: Facts, now: float) -> str | None:
+def _waiting(facts: NodeFacts, now: float) -> str | None:
     """A3, A4, K27"""
     if facts.other_cluster:
-        return Cause.OTHER_CLUSTER
+        return StateCause.OTHER_CLUSTER
     if not facts.bootstrap_accepted:
-        return Cause.NO_BOOTSTRAP
+        return StateCause.NO_BOOTSTRAP
     # A3: what is granted leads here. Without a head there is none to have expired: neither A6 nor A8 holds.
-    return None if facts.head_accepted else Cause.NO_HEAD
+    return None if facts.head_accepted else StateCause.NO_HEAD
 
 
-def _fenced(facts: Facts, now: float) -> str | None:
+def _fenced(facts: NodeFacts, now: float) -> str | None:
     """A8"""
     if facts.clock_regressed:
-        return Cause.CLOCK_REGRESSED
+        return StateCause.CLOCK_REGRESSED
     return degraded.fence(replace(facts.gate, cause=None), now)
 
 
-def _recovering(facts: Facts, now: float) -> str | None:
+def _recovering(facts: NodeFacts, now: float) -> str | None:
     """A7: until what is listed is at or above its mark and authorises; a lost one that is listed no more is none."""
     if facts.behind:
-        return Cause.NODE_BEHIND
+        return StateCause.NODE_BEHIND
     wanted = facts.listed | frozenset(degraded.REQUIRED)
     if facts.on_previous & wanted:
-        return Cause.RUNNING_ON_PREVIOUS
+        return StateCause.RUNNING_ON_PREVIOUS
     if facts.lost & facts.gate.scopes.keys() & wanted:
-        return Cause.STORE_REGRESSED
+        return StateCause.STORE_REGRESSED
     if wanted - facts.gate.scopes.keys():
-        return Cause.SCOPE_MISSING
+        return StateCause.SCOPE_MISSING
     if facts.gaps & wanted:
-        return Cause.VERSION_GAP
-    return Cause.SCOPE_EXPIRED if _is_stuck(facts, wanted, now) else None
+        return StateCause.VERSION_GAP
+    return StateCause.SCOPE_EXPIRED if _is_stuck(facts, wanted, now) else None
 
 
-def _is_stuck(facts: Facts, wanted: Collection[str], now: float) -> bool:
+def _is_stuck(facts: NodeFacts, wanted: Collection[str], now: float) -> bool:
     """What is listed has expired though the head has not: a listed scope that authorises nothing is as good as missing,
     and with a fresh head it is no outage that explains it (rules S29, A5).
     """
@@ -156,12 +156,12 @@ def _is_stuck(facts: Facts, wanted: Collection[str], now: float) -> bool:
     return facts.gate.head_is_fresh(now) and any(over)
 
 
-def _degraded(facts: Facts, now: float) -> str | None:
+def _degraded(facts: NodeFacts, now: float) -> str | None:
     """A6: the head has expired. That the policy allows going on was decided before, in FENCED."""
-    return None if facts.gate.head_is_fresh(now) else Cause.HEAD_EXPIRED
+    return None if facts.gate.head_is_fresh(now) else StateCause.HEAD_EXPIRED
 
 
-ROWS: tuple[tuple[State, Callable[[Facts, float], str | None]], ...] = (
+ROWS: tuple[tuple[State, Callable[[NodeFacts, float], str | None]], ...] = (
     (State.REVOKED, _revoked),
     (State.WAITING, _waiting),
     (State.FENCED, _fenced),
@@ -170,7 +170,7 @@ ROWS: tuple[tuple[State, Callable[[Facts, float], str | None]], ...] = (
 )
 
 
-def degraded_since(facts: Facts, now: float) -> int | None:
+def degraded_since(facts: NodeFacts, now: float) -> int | None:
     """When the head expired or was lost, Unix seconds by the guarded clock; None while it is fresh, or never was."""
     gate = facts.gate
     if not facts.head_accepted or gate.head_is_fresh(now):
@@ -178,7 +178,7 @@ def degraded_since(facts: Facts, now: float) -> int | None:
     return int(now - gate.head_expired_for_s)
 
 
-def changes_at(facts: Facts, now: float) -> float | None:
+def changes_at(facts: NodeFacts, now: float) -> float | None:
     """When the standing changes next by time alone, as far as that is known now; None if never."""
     gate = facts.gate
     ends = [scope.expires_at for scope in gate.scopes.values()]
@@ -189,7 +189,7 @@ def changes_at(facts: Facts, now: float) -> float | None:
     return min(future, default=None)
 
 
-def _bounds(gate: degraded.Facts, now: float) -> list[float]:
+def _bounds(gate: degraded.GateFacts, now: float) -> list[float]:
     assert gate.policy is not None  # noqa: S101 - the caller's condition
     left = gate.policy.max_duration_s - gate.head_expired_for_s
     return [now + left] if left > 0 else []

@@ -15,7 +15,7 @@ FIRST = (BOOTSTRAP, RUNTIME)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedScope:
     """A scope at the version that the head lists. `base`: the active version, if an increment from it may do.
 
     `below`: the version is lower than what was accepted, so a recovery has to allow it (rules S86).
@@ -32,25 +32,25 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """`trust`: a newer bundle is listed. `dropped`: active and listed no more. `passed_over`: of unknown types."""
 
     trust: bool = False
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[WantedScope, ...] = ()
     dropped: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
 
 
-def plan(holdings: Holdings) -> Plan:
+def plan(holdings: Holdings) -> UpdatePlan:
     """Nothing without a head. An expired one is still the last word on what to hold."""
     if holdings.head is None:
-        return Plan()
+        return UpdatePlan()
     listed = holdings.head.scopes
     known = {scope: entry for scope, entry in listed.items() if parse_scope(scope)[0] in SCOPE_TYPES}
     bundle = known.pop(TRUST_BUNDLE, None)
     held_bundle = holdings.bundle.version if holdings.bundle else 0
     wanted = [one for scope in sorted(known, key=_order) for one in _wanted(scope, known[scope], holdings)]
-    return Plan(
+    return UpdatePlan(
         trust=bundle is not None and bundle.config_version > held_bundle,
         wanted=tuple(wanted),
         dropped=tuple(scope for scope in sorted(holdings.scopes) if scope not in listed and scope != TRUST_BUNDLE),
@@ -62,16 +62,16 @@ def version_of(listed: ScopeVersion) -> tuple[int, int]:
     return listed.authority_epoch, listed.config_version
 
 
-def _wanted(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[Wanted]:
+def _wanted(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[WantedScope]:
     active = holdings.kept.active.get(scope)
     if active is not None and active.version == version_of(listed) and active.content_hash == listed.content_hash:
         return
     mark = holdings.kept.marks.get(scope)
     if mark is not None and version_of(listed) < mark.version:
         was_held = scope in holdings.kept.lost and holdings.kept.returned.get(scope) == _mark_of(listed)
-        yield Wanted(scope, listed, below=not was_held)
+        yield WantedScope(scope, listed, below=not was_held)
         return
-    yield Wanted(scope, listed, base=_base(scope, listed, holdings))
+    yield WantedScope(scope, listed, base=_base(scope, listed, holdings))
 
 
 def _mark_of(listed: ScopeVersion) -> Mark:

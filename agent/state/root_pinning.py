@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from agent.config.configuration import TrustTable
-from agent.config.token import JoinToken, Pins
+from agent.config.token import JoinToken, RootPins
 from snapshot import canonical
 from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, ROOT, KeyRecord, parse_keys
@@ -60,10 +60,10 @@ def roots_for(
     return Roots(pinned, pins.threshold), CONFIGURATION if trust.root_key_ids else TOKEN
 
 
-def _pins(trust: TrustTable, token: JoinToken | None) -> Pins | None:
+def _pins(trust: TrustTable, token: JoinToken | None) -> RootPins | None:
     """What stands in the configuration is nearer to the operator than what the token says."""
     if trust.root_key_ids:
-        return Pins(frozenset(trust.root_key_ids), trust.root_threshold)
+        return RootPins(frozenset(trust.root_key_ids), trust.root_threshold)
     return token.pins if token is not None else None
 
 

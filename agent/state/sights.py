@@ -17,7 +17,7 @@ PREFIX = "running/"
 
 
 @dataclass(frozen=True)
-class Sight:
+class SeenRunning:
     """`scope`: the one that it was asked about by where that alone could name it (a combined node_runtime)."""
 
     since: float
@@ -27,23 +27,23 @@ class Sight:
     def is_old(self, now: float) -> bool:
         return self.last < now - KEPT_S
 
-    def is_worth_writing(self, written: "Sight | None") -> bool:
+    def is_worth_writing(self, written: "SeenRunning | None") -> bool:
         """The disk need not know each minute; `written` is what it knows."""
         return written is None or written.scope != self.scope or self.last - written.last >= WRITTEN_EVERY_S
 
 
-def seen_again(before: Sight | None, now: float, scope: str | None = None) -> Sight:
+def seen_again(before: SeenRunning | None, now: float, scope: str | None = None) -> SeenRunning:
     """A gap of more than `KEPT_S` is a new beginning."""
     since = now if before is None or before.is_old(now) else min(before.since, now)
-    return Sight(since, now, scope)
+    return SeenRunning(since, now, scope)
 
 
-def from_rows(rows: Mapping[str, object]) -> dict[str, Sight]:
+def from_rows(rows: Mapping[str, object]) -> dict[str, SeenRunning]:
     """By service. A row that is none is passed over."""
     found = {}
     for key, row in rows.items():
         if key.startswith(PREFIX) and isinstance(row, dict):
             scope = row.get("scope")
             name = key.removeprefix(PREFIX)
-            found[name] = Sight(float(row["since"]), float(row["last"]), None if scope is None else str(scope))
+            found[name] = SeenRunning(float(row["since"]), float(row["last"]), None if scope is None else str(scope))
     return found

@@ -17,7 +17,7 @@ from agent.files.projection import ProjectedScope
 from snapshot.degraded import REQUIRED
 from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD
-from store.base.documents import Reading, StoredDocument
+from store.base.documents import StoredDocument, StoreReading
 from store.base.records import ScopeRecord, name_of
 from store.store import Store
 
@@ -139,7 +139,7 @@ class Views:
             record = reading.scope(name)
             return self._document(reading, record.previous) if record and record.previous else None
 
-    def _view(self, reading: Reading, records: Mapping[str, ScopeRecord]) -> View:
+    def _view(self, reading: StoreReading, records: Mapping[str, ScopeRecord]) -> View:
         held = {
             name: ActiveScope(record, self._document(reading, record.active))
             for name, record in records.items()
@@ -148,7 +148,7 @@ class Views:
         head = held.pop(HEAD, None)
         return View(reading.generation, held, replace(head, good_for_s=self._head_fresh_s) if head else None)
 
-    def _document(self, reading: Reading, digest: bytes) -> StoredDocument:
+    def _document(self, reading: StoreReading, digest: bytes) -> StoredDocument:
         found = self._parsed.get(digest)
         if found is None:
             found = StoredDocument(reading.document(digest).record, digest, self._fetch)

@@ -8,7 +8,7 @@ import structlog
 from agent.sources.sources import Sources
 from agent.state import origins
 from agent.state.health_rows import REVOKED_ROW
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.origins import Origin
 from agent.update.admission import Candidate
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -19,8 +19,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Activating:
-    node: Node
+class Activator:
+    node: RunningNode
     sources: Sources
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:

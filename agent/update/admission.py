@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.waiting import STEP, TOO_MANY_WAIT, MayNotWaitError
 from agent.update.download import Arrival, NotListedError, download
 from snapshot.container import Opening
@@ -48,7 +48,7 @@ Verdict = Candidate | AlreadyApplied | NotYetValid
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedDocument:
     """What was asked for, and of whom. `scope` is empty where it is not known before the document says so."""
 
     kind: str
@@ -60,9 +60,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Admission:
-    node: Node
+    node: RunningNode
 
-    async def receive(self, chunks: AsyncIterable[bytes], asked: Asked, holder: Holder) -> Verdict:
+    async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: Holder) -> Verdict:
         """Rejected, NotListedError, MayNotWaitError (all recorded), StoreError, and what reading the chunks raises."""
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted)
         try:
@@ -78,7 +78,9 @@ class Admission:
             raise
         return await self.judge(slot, asked, holder, arrival.envelope)
 
-    async def judge(self, slot: Pending, asked: Asked, holder: Holder, envelope: Envelope | None = None) -> Verdict:
+    async def judge(
+        self, slot: Pending, asked: AskedDocument, holder: Holder, envelope: Envelope | None = None
+    ) -> Verdict:
         """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time."""
         now = self.node.now()
         try:
@@ -96,7 +98,7 @@ class Admission:
             await self.node.threads.write(slot.drop)
         return verdict
 
-    async def _wait(self, slot: Pending, asked: Asked, envelope: Envelope) -> None:
+    async def _wait(self, slot: Pending, asked: AskedDocument, envelope: Envelope) -> None:
         """Until its time has come, or MayNotWaitError where too much waits already."""
         try:
             await self.node.threads.write(slot.wait, envelope.valid_from)
@@ -107,7 +109,9 @@ class Admission:
             await self.record(asked, envelope, STEP, TOO_MANY_WAIT, error.detail)
             raise MayNotWaitError(envelope, TOO_MANY_WAIT, error.detail) from error
 
-    async def record(self, asked: Asked, envelope: Envelope | None, step: int, reason: str, detail: str) -> None:
+    async def record(
+        self, asked: AskedDocument, envelope: Envelope | None, step: int, reason: str, detail: str
+    ) -> None:
         """One bounded record; who reports is woken. What a document that cannot be read was to be, the head says."""
         claimed = envelope or asked.listed
         content_hash = envelope.state_hash if envelope else asked.listed.content_hash if asked.listed else ""

@@ -12,11 +12,11 @@ import structlog
 from agent.base.byte_source import Chunks
 from agent.sources.source import Kind, Source, document_place, increment_place
 from agent.sources.sources import Sources
-from agent.state.node import Node
-from agent.state.plan import Wanted, version_of
+from agent.state.node import RunningNode
+from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.state.waiting import MayNotWaitError
-from agent.update.admission import Admission, Asked, Candidate, Verdict
+from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
@@ -31,7 +31,7 @@ NOT_FOUND = 404
 log = structlog.get_logger(__name__)
 
 
-class Outcome(Enum):
+class FetchOutcome(Enum):
     """Why there is no candidate."""
 
     LATER = "later"  # no source has given it; some may, after their back-off
@@ -41,68 +41,68 @@ class Outcome(Enum):
 
 @dataclass
 class Fetching:
-    node: Node
+    node: RunningNode
     sources: Sources
     admission: Admission
     trust: TrustChain
 
-    async def obtain(self, wanted: Wanted, holder: Holder) -> Candidate | Outcome:
+    async def obtain(self, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome:
         """A candidate, or why there is none. StoreError alone is raised."""
         if wanted.below:
             if not await self._may_go_below(wanted):
-                return Outcome.GIVEN_UP
+                return FetchOutcome.GIVEN_UP
             holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
         for source in list(self.sources.rested()):
             found = await self._ask(source, wanted, holder)
-            if isinstance(found, Candidate | Outcome):
+            if isinstance(found, Candidate | FetchOutcome):
                 return found
-        return Outcome.LATER
+        return FetchOutcome.LATER
 
-    async def _ask(self, source: Source, wanted: Wanted, holder: Holder) -> Candidate | Outcome | None:
+    async def _ask(self, source: Source, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome | None:
         """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a
         source of a manual map that is not asked unattended only when an operator says so (rules K7, K38).
         """
         if wanted.base is not None:
             found = await self._try(source, wanted, holder)
-            if found is not Outcome.LATER:
+            if found is not FetchOutcome.LATER:
                 return found
         if not source.unattended and not self.sources.attended:
             self.node.learnt.refresh_required |= {wanted.scope}
             return None
         found = await self._try(source, replace(wanted, base=None), holder)
-        return None if found is Outcome.LATER else found
+        return None if found is FetchOutcome.LATER else found
 
-    async def _try(self, source: Source, wanted: Wanted, holder: Holder) -> Candidate | Outcome | None:
+    async def _try(self, source: Source, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome | None:
         """LATER: not in this form. None: not from this source."""
         try:
             verdict = await self._fetch_with_trust(source, wanted, holder)
         except ClientError as error:
             if error.status == NOT_FOUND:
-                return Outcome.LATER
+                return FetchOutcome.LATER
             log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
             source.failed(error)
             return None
         except NotListedError as error:
             if wanted.base is None:
                 _blame(source, str(error))
-            return Outcome.LATER
+            return FetchOutcome.LATER
         except MayNotWaitError:
-            return Outcome.GIVEN_UP
+            return FetchOutcome.GIVEN_UP
         except Rejected as refused:
             return self._after_refusal(source, wanted, refused)
         source.worked()
-        return verdict if isinstance(verdict, Candidate) else Outcome.SETTLED
+        return verdict if isinstance(verdict, Candidate) else FetchOutcome.SETTLED
 
-    def _after_refusal(self, source: Source, wanted: Wanted, refused: Rejected) -> Outcome | None:
+    def _after_refusal(self, source: Source, wanted: WantedScope, refused: Rejected) -> FetchOutcome | None:
         match REACTION[refused.reason]:
             case Reaction.FULL_RESYNC if wanted.base is not None:
                 self.node.learnt.gaps |= {wanted.scope}
                 self.node.tell()
-                return Outcome.LATER
+                return FetchOutcome.LATER
             case Reaction.NEXT_SOURCE:
                 if wanted.base is not None:  # the whole may be good, and nobody else may be there
                     source.error = f"{refused.reason}: {refused.detail}"[:256]
-                    return Outcome.LATER
+                    return FetchOutcome.LATER
                 _blame(source, f"{refused.reason}: {refused.detail}")
                 return None
             case Reaction.ALARM:
@@ -116,9 +116,9 @@ class Fetching:
                 )
             case _:
                 pass
-        return Outcome.GIVEN_UP
+        return FetchOutcome.GIVEN_UP
 
-    async def _fetch_with_trust(self, source: Source, wanted: Wanted, holder: Holder) -> Verdict:
+    async def _fetch_with_trust(self, source: Source, wanted: WantedScope, holder: Holder) -> Verdict:
         """Once more after the bundles were refreshed, where that may help (rules S44)."""
         try:
             return await self._fetch(source, wanted, holder)
@@ -131,12 +131,12 @@ class Fetching:
             source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active)
         )
 
-    async def _fetch(self, source: Source, wanted: Wanted, holder: Holder) -> Verdict:
+    async def _fetch(self, source: Source, wanted: WantedScope, holder: Holder) -> Verdict:
         if wanted.base is not None:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
-        asked = Asked(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed)
+        asked = AskedDocument(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed)
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
@@ -146,7 +146,7 @@ class Fetching:
 
     # ---- back, by a recovery
 
-    async def _may_go_below(self, wanted: Wanted) -> bool:
+    async def _may_go_below(self, wanted: WantedScope) -> bool:
         """Whether a recovery is at hand that may allow it; without one it is not followed (rules S86)."""
         for source in [one for one in self.sources.coordinators() if one.is_rested]:
             try:
@@ -160,11 +160,11 @@ class Fetching:
             return True
         mark = self.node.holdings.kept.marks[wanted.scope]
         detail = f"the head lists {version_of(wanted.listed)}, {mark.version} was accepted, no recovery allows it"
-        await self.admission.record(Asked(SNAPSHOT, "head", wanted.scope), None, 9, Reason.ROLLBACK, detail)
+        await self.admission.record(AskedDocument(SNAPSHOT, "head", wanted.scope), None, 9, Reason.ROLLBACK, detail)
         return False
 
-    async def _fetch_recovery(self, source: Source, wanted: Wanted) -> None:
-        asked = Asked(RECOVERY, str(source), wanted.scope, lambda envelope: envelope.scope == wanted.scope)
+    async def _fetch_recovery(self, source: Source, wanted: WantedScope) -> None:
+        asked = AskedDocument(RECOVERY, str(source), wanted.scope, lambda envelope: envelope.scope == wanted.scope)
         call = Call("GET", path("v1", "recoveries", wanted.scope), limit=RECOVERY_BYTES)
         answer = await source.client.fetch(source.endpoint, call)
         verdict = await self.admission.receive(Chunks(answer.body), asked, self.node.holder())

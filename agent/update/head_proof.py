@@ -10,10 +10,10 @@ import structlog
 import trio
 
 from agent.sources.source import Kind, Source
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from snapshot import container
 from snapshot.identifiers import HEAD
-from wire.client import Answer, Call, ClientError, ClientFault
+from wire.client import Call, ClientError, ClientFault, Reply
 from wire.endpoint import Endpoint, path
 
 ASKED = "holdfast-prove"
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownHead:
     """`at`: trio's clock."""
 
     envelope_hash: str
@@ -36,10 +36,10 @@ class Shown:
 
 @dataclass
 class Showing:
-    node: Node
-    shown: dict[Endpoint, Shown] = field(default_factory=dict)
+    node: RunningNode
+    shown: dict[Endpoint, ShownHead] = field(default_factory=dict)
 
-    def is_asked(self, answer: Answer, source: Source) -> bool:
+    def is_asked(self, answer: Reply, source: Source) -> bool:
         """By a coordinator alone: a mirror, a peer or an entry of a manual map decides nothing by it."""
         is_coordinator = source.kind is Kind.COORDINATOR and self.node.settings.coordinator is not None
         return is_coordinator and answer.status == NO_NEWS and answer.headers.get(ASKED) == HEAD
@@ -56,7 +56,7 @@ class Showing:
         log.error("the coordinator knows less than it has given us: it was put back?", source=str(source))
         self.node.counters.add("heads_shown")
         await self._send(source, data)
-        self.shown[source.endpoint] = Shown(envelope_hash, now)
+        self.shown[source.endpoint] = ShownHead(envelope_hash, now)
 
     async def _send(self, source: Source, data: bytes) -> None:
         """A refusal of this head is an answer, too; a coordinator that is not ready will have to be asked again."""

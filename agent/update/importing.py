@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import trio
 
-from agent.state.node import Node
-from agent.state.plan import Wanted
-from agent.update.activating import Activating
-from agent.update.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
+from agent.state.node import RunningNode
+from agent.state.plan import WantedScope
+from agent.update.activating import Activator
+from agent.update.admission import VALIDATOR_REFUSED, Admission, AskedDocument, Candidate
 from agent.update.pacing import Pacing
 from agent.update.validation import Validation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -23,10 +23,10 @@ class Importing:
     no other document: a source that holds a round for long would keep them out.
     """
 
-    node: Node
+    node: RunningNode
     admission: Admission
     validation: Validation
-    activating: Activating
+    activating: Activator
     lock: trio.Lock = field(default_factory=trio.Lock)
     head_lock: trio.Lock = field(default_factory=trio.Lock)
     trust_lock: trio.Lock = field(default_factory=trio.Lock)
@@ -43,7 +43,7 @@ class Importing:
         lock = self._lock_for(kind, scope)
         async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, lock:
             is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
-            found = await self._take(chunks, Asked(kind, source, is_wanted=is_wanted))
+            found = await self._take(chunks, AskedDocument(kind, source, is_wanted=is_wanted))
             turn.succeeded = found["outcome"] != VALIDATOR_REFUSED
             return found
 
@@ -52,7 +52,7 @@ class Importing:
             return self.head_lock
         return self.trust_lock if scope == TRUST_BUNDLE and kind == SNAPSHOT else self.lock
 
-    async def _take(self, chunks: AsyncIterable[bytes], asked: Asked) -> Mapping[str, object]:
+    async def _take(self, chunks: AsyncIterable[bytes], asked: AskedDocument) -> Mapping[str, object]:
         verdict = await self.admission.receive(chunks, asked, self.node.holder())
         if isinstance(verdict, Candidate):
             envelope, outcome = verdict.verified.envelope, await self._accepted(verdict)
@@ -69,7 +69,7 @@ class Importing:
             return True
         listed = holdings.head.scopes.get(envelope.scope)
         if self.node.gate_facts().head_is_fresh(self.node.now()):
-            return listed is not None and Wanted(envelope.scope, listed).is_met_by(envelope)
+            return listed is not None and WantedScope(envelope.scope, listed).is_met_by(envelope)
         return listed is not None or envelope.scope in holdings.scopes
 
     async def _accepted(self, candidate: Candidate) -> str:

@@ -11,14 +11,14 @@ import trio
 
 from agent.sources.source import Kind, Source, head_place
 from agent.sources.sources import Sources
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.update.download import NotListedError
 from agent.update.head_proof import Showing
 from agent.update.update import Update
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S
-from wire.client import Answer, ClientError
+from wire.client import ClientError, Reply
 
 HEAD_BYTES = 5 << 20
 NO_SOURCE_S = 1.0
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Refresh:
-    node: Node
+    node: RunningNode
     sources: Sources
     update: Update
     showing: Showing
@@ -66,13 +66,13 @@ class Refresh:
         """Coordinators first, then storage; peers hold no heads of ours."""
         return next((one for one in self.sources.all() if one.kind is not Kind.PEER and one.may_be_polled), None)
 
-    async def _head(self, source: Source) -> Answer:
+    async def _head(self, source: Source) -> Reply:
         settings = self.node.settings
         wait_s = settings.intervals.poll_wait_s
         place = head_place(settings.node.node_id, self.node.holdings.held_head, wait_s)
         return await source.fetch(place, wait_s=wait_s, limit=HEAD_BYTES)
 
-    async def _took(self, answer: Answer, source: Source) -> bool:
+    async def _took(self, answer: Reply, source: Source) -> bool:
         """Whether it was news."""
         news = answer.status == NEWS and await self.update.accept_head(answer.body, source)
         self.node.counters.add("heads_taken", int(news))

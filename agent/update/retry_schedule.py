@@ -26,7 +26,7 @@ from typing import Self
 
 import trio
 
-from agent.state.plan import Wanted, version_of
+from agent.state.plan import WantedScope, version_of
 from snapshot.envelope import Envelope
 from wire.backoff import LEAST_S, BackOff
 
@@ -53,13 +53,13 @@ PACE: Mapping[Why, tuple[float, float]] = {  # seconds at first, and at most; ea
 
 
 @dataclass(frozen=True)
-class Cause:
+class RetryKey:
     scope: str
     version: tuple[int, int]
     content_hash: str
 
     @classmethod
-    def of(cls, wanted: Wanted) -> Self:
+    def of(cls, wanted: WantedScope) -> Self:
         return cls(wanted.scope, version_of(wanted.listed), wanted.listed.content_hash)
 
     @classmethod
@@ -88,9 +88,9 @@ class PutOffs:
 
     uniform: Callable[[float, float], float] = highest
     now: Callable[[], float] = trio.current_time
-    _rests: dict[Cause, Rest] = field(default_factory=dict)
+    _rests: dict[RetryKey, Rest] = field(default_factory=dict)
 
-    def put_off(self, cause: Cause, why: Why) -> None:
+    def put_off(self, cause: RetryKey, why: Why) -> None:
         """It was tried just now, in vain."""
         before, now = self._rests.pop(cause, None), self.now()
         same = before is not None and before.why is why
@@ -99,7 +99,7 @@ class PutOffs:
         self._rests[cause] = Rest(why, now, now + rest_s, back_off)
         self._forget_oldest(cause.scope)
 
-    def wait(self, cause: Cause, seconds: float) -> None:
+    def wait(self, cause: RetryKey, seconds: float) -> None:
         """It is here, and its time has not come: nobody need be asked for it."""
         before, until = self._rests.get(cause), self.now() + seconds
         if before is None:
@@ -119,14 +119,14 @@ class PutOffs:
             if one.why is Why.VERIFIER:
                 one.until = min(one.until, one.at + LEAST_S)
 
-    def holds(self, cause: Cause) -> bool:
+    def holds(self, cause: RetryKey) -> bool:
         return self.left_s(cause) > 0
 
-    def has_failed(self, cause: Cause) -> bool:
+    def has_failed(self, cause: RetryKey) -> bool:
         """Whether it rests because it was tried in vain, and not because its time has not come."""
         return self.holds(cause) and self._rests[cause].why is not None
 
-    def left_s(self, cause: Cause) -> float:
+    def left_s(self, cause: RetryKey) -> float:
         """Seconds until it is asked for again; 0 where it may be now, infinite where not as long as it is listed."""
         found = self._rests.get(cause)
         return max(0.0, found.until - self.now()) if found is not None else 0.0

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import structlog
 import trio
 
-from agent.sources.source import MISSING, Kind, Place, Source, bundle_file
-from agent.state.node import Node
-from agent.update.admission import Admission, Asked
+from agent.sources.source import MISSING, DocumentPlace, Kind, Source, bundle_file
+from agent.state.node import RunningNode
+from agent.update.admission import Admission, AskedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 class TrustChain:
     """`refresh` asks a source; `walk` takes what is there, one run at a time."""
 
-    node: Node
+    node: RunningNode
     admission: Admission
     walking: trio.Lock = field(default_factory=trio.Lock)
 
@@ -68,7 +68,7 @@ class TrustChain:
                     taken += 1
                 sections.clear()
         except Rejected as refused:
-            asked = Asked(SNAPSHOT, source, TRUST_BUNDLE)
+            asked = AskedDocument(SNAPSHOT, source, TRUST_BUNDLE)
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
         return taken
 
@@ -98,7 +98,9 @@ class TrustChain:
         version = held.version if held else 0
         if not source.is_tree:
             try:
-                answer = await source.fetch(Place(path("v1", "trust", **{"from": version})), limit=TrustList.MOST_BYTES)
+                answer = await source.fetch(
+                    DocumentPlace(path("v1", "trust", **{"from": version})), limit=TrustList.MOST_BYTES
+                )
                 return TrustList.parse(answer.body).documents
             except BadMessageError as error:
                 source.failed(str(error))
@@ -113,7 +115,7 @@ class TrustChain:
         found: list[bytes] = []
         try:
             while len(found) < MOST_BUNDLES:
-                place = Place(bundle_file(version + len(found) + 1))
+                place = DocumentPlace(bundle_file(version + len(found) + 1))
                 found.append((await source.fetch(place, limit=BUNDLE_BYTES)).body)
         except ClientError as error:
             if error.status not in MISSING:

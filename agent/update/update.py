@@ -25,15 +25,15 @@ from agent.sources.source import Kind, Source
 from agent.sources.sources import Sources
 from agent.state.held_state import Holdings
 from agent.state.lost_floors import is_confirmed_from_outside
-from agent.state.node import Node
-from agent.state.plan import FIRST, Plan, Wanted, plan, version_of
+from agent.state.node import RunningNode
+from agent.state.plan import FIRST, UpdatePlan, WantedScope, plan, version_of
 from agent.state.reaction import REACTION, Reaction
 from agent.state.waiting import MayNotWaitError
-from agent.update.activating import Activating
-from agent.update.admission import Admission, Asked, Candidate
-from agent.update.fetching import Fetching, Outcome
+from agent.update.activating import Activator
+from agent.update.admission import Admission, AskedDocument, Candidate
+from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing
-from agent.update.retry_schedule import AGAIN_S, Cause, PutOffs, Why
+from agent.update.retry_schedule import AGAIN_S, PutOffs, RetryKey, Why
 from agent.update.trust import TrustChain
 from agent.update.validation import Validation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -57,7 +57,7 @@ class Update:
     must not keep the node from hearing that it is not alone.
     """
 
-    node: Node
+    node: RunningNode
     sources: Sources
     admission: Admission
     trust: TrustChain
@@ -73,7 +73,7 @@ class Update:
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
         self.validation = Validation(self.node, self.admission, self.validators, self.put_offs)
-        self.activating = Activating(self.node, self.sources)
+        self.activating = Activator(self.node, self.sources)
         self.importing = Importing(
             self.node,
             self.admission,
@@ -116,7 +116,7 @@ class Update:
             due_in_s = await self._take_due()
             planned = await self._planned()
             self.node.learnt.passed_over = frozenset(planned.passed_over)
-            await self._bring([one for one in planned.wanted if not self.put_offs.holds(Cause.of(one))])
+            await self._bring([one for one in planned.wanted if not self.put_offs.holds(RetryKey.of(one))])
             await self._settle()
             return min(due_in_s, self.put_offs.rest_s())
 
@@ -133,7 +133,7 @@ class Update:
                 "config_version": one.listed.config_version,
                 "snapshot_id": one.listed.snapshot_id,
                 "below_accepted": one.below,
-                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(Cause.of(one))) else int(left_s),
+                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(RetryKey.of(one))) else int(left_s),
             }
             for one in plan(self.node.holdings).wanted
         }
@@ -144,7 +144,7 @@ class Update:
         The trust bundles that it needs come first; what it drops goes with it.
         """
         async with self.head_lock:
-            asked = Asked(HEAD, str(source), HEAD)
+            asked = AskedDocument(HEAD, str(source), HEAD)
             try:
                 verdict = await self.admission.receive(Chunks(data), asked, self.node.holder())
             except Rejected as refused:
@@ -188,7 +188,7 @@ class Update:
             finally:
                 self._asking.discard(scope)
 
-    async def _planned(self, source: Source | None = None) -> Plan:
+    async def _planned(self, source: Source | None = None) -> UpdatePlan:
         """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is
         asked for the trust; a head does not wait for others.
         """
@@ -216,14 +216,14 @@ class Update:
         if source is None:
             self.put_offs.put_off(cause, Why.SOURCES)
 
-    async def _bring(self, wanted: Sequence[Wanted]) -> None:
+    async def _bring(self, wanted: Sequence[WantedScope]) -> None:
         """All that can be had, then one activation; the others are judged by what the first two give (format.md 9)."""
         holder = self.node.holder()
         candidates: list[Candidate] = []
         try:
             with self._asked() as asked:
                 for one in wanted:
-                    with self._store_may_refuse([Cause.of(one)]):
+                    with self._store_may_refuse([RetryKey.of(one)]):
                         found = await self.fetching.obtain(one, holder)
                     if isinstance(found, Candidate):
                         candidates.append(found)
@@ -236,11 +236,11 @@ class Update:
         if not asked.cancelled_caught:
             await self._take(candidates)
 
-    def _rest(self, wanted: Wanted, outcome: Outcome) -> None:
-        if outcome is Outcome.SETTLED:
-            self.put_offs.wait(Cause.of(wanted), AGAIN_S)
+    def _rest(self, wanted: WantedScope, outcome: FetchOutcome) -> None:
+        if outcome is FetchOutcome.SETTLED:
+            self.put_offs.wait(RetryKey.of(wanted), AGAIN_S)
         else:
-            self.put_offs.put_off(Cause.of(wanted), Why.SOURCES if outcome is Outcome.LATER else Why.VERIFIER)
+            self.put_offs.put_off(RetryKey.of(wanted), Why.SOURCES if outcome is FetchOutcome.LATER else Why.VERIFIER)
 
     async def _take(self, candidates: Sequence[Candidate]) -> None:
         """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
@@ -251,11 +251,11 @@ class Update:
             await self._activate(still)
 
     async def _activate(self, candidates: Sequence[Candidate]) -> None:
-        with self._store_may_refuse([Cause.of_document(one.verified.envelope) for one in candidates]):
+        with self._store_may_refuse([RetryKey.of_document(one.verified.envelope) for one in candidates]):
             await self.activating.activate(candidates)
 
     @contextmanager
-    def _store_may_refuse(self, causes: Sequence[Cause]) -> Iterator[None]:
+    def _store_may_refuse(self, causes: Sequence[RetryKey]) -> Iterator[None]:
         """What the store does not take rests by itself: the next that fits goes in."""
         try:
             yield
@@ -279,20 +279,26 @@ class Update:
         now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
         for one in waiting.values():
             envelope = envelope_of(one)
-            cause = Cause.of_document(envelope) if envelope is not None else Cause(one.scope, (0, 0), one.envelope_hash)
+            cause = (
+                RetryKey.of_document(envelope)
+                if envelope is not None
+                else RetryKey(one.scope, (0, 0), one.envelope_hash)
+            )
             if one.until > now:
                 self.put_offs.wait(cause, one.until - now)
             elif not self.put_offs.has_failed(cause):
                 await self._take_waiting(one.scope, one.envelope_hash, cause)
         return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
 
-    async def _take_waiting(self, scope: str, envelope_hash: str, cause: Cause) -> None:
+    async def _take_waiting(self, scope: str, envelope_hash: str, cause: RetryKey) -> None:
         with self._store_may_refuse([cause]):
             slot = await self.node.threads.write(self.node.store.slot, scope, envelope_hash, self.node.holder().limits)
             if slot is None:
                 return
             try:
-                verdict = await self.admission.judge(slot, Asked(SNAPSHOT, "pending", scope), self.node.holder())
+                verdict = await self.admission.judge(
+                    slot, AskedDocument(SNAPSHOT, "pending", scope), self.node.holder()
+                )
             except (Rejected, MayNotWaitError):
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return
@@ -300,12 +306,12 @@ class Update:
             await self._activate(accepted)
 
 
-def listed_bundle(holdings: Holdings) -> Cause | None:
+def listed_bundle(holdings: Holdings) -> RetryKey | None:
     listed = holdings.head.scopes.get(TRUST_BUNDLE) if holdings.head is not None else None
-    return Cause(TRUST_BUNDLE, version_of(listed), listed.content_hash) if listed is not None else None
+    return RetryKey(TRUST_BUNDLE, version_of(listed), listed.content_hash) if listed is not None else None
 
 
-def _is_wanted(candidate: Candidate, wanted: Mapping[str, Wanted]) -> bool:
+def _is_wanted(candidate: Candidate, wanted: Mapping[str, WantedScope]) -> bool:
     return candidate.scope in wanted and wanted[candidate.scope].is_met_by(candidate.verified.envelope)
 
 

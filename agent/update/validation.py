@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.files.projection import ProjectedScope
-from agent.services.validators import Refusal, Validators
-from agent.state.node import Node
+from agent.services.validators import ValidatorRefusal, Validators
+from agent.state.node import RunningNode
 from agent.state.plan import FIRST
 from agent.state.view import Grade
-from agent.update.admission import VALIDATOR_REFUSED, Admission, Asked, Candidate
-from agent.update.retry_schedule import Cause, PutOffs, Why
+from agent.update.admission import VALIDATOR_REFUSED, Admission, AskedDocument, Candidate
+from agent.update.retry_schedule import PutOffs, RetryKey, Why
 
 STEP = 12  # after all that the verifier asks
 
@@ -18,7 +18,7 @@ STEP = 12  # after all that the verifier asks
 class Validation:
     """`put_offs` has what was kept out before anything of it is written: a disk that refuses offers nothing anew."""
 
-    node: Node
+    node: RunningNode
     admission: Admission
     validators: Validators
     put_offs: PutOffs
@@ -35,13 +35,13 @@ class Validation:
             left = await self._without(left, refusal)
         return left
 
-    async def _without(self, candidates: list[Candidate], refusal: Refusal) -> list[Candidate]:
+    async def _without(self, candidates: list[Candidate], refusal: ValidatorRefusal) -> list[Candidate]:
         why = Why.VALIDATOR if refusal.judged else Why.TIMED_OUT
         kept_out = [one for one in candidates if one.scope in refusal.scopes]
         for one in kept_out:
             envelope = one.verified.envelope
-            self.put_offs.put_off(Cause.of_document(envelope), why)
-            asked = Asked(one.verified.kind, refusal.service, one.scope)
+            self.put_offs.put_off(RetryKey.of_document(envelope), why)
+            asked = AskedDocument(one.verified.kind, refusal.service, one.scope)
             await self.node.threads.write(one.slot.drop)
             await self.admission.record(asked, envelope, STEP, VALIDATOR_REFUSED, refusal.detail)
         if any(one.scope in FIRST for one in kept_out):

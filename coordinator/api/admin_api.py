@@ -11,25 +11,25 @@ from typing import TypeVar
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.api.roster_api import selection
-from coordinator.base.requests import Member, is_text
-from coordinator.base.settings import Settings
+from coordinator.base.requests import BodyMember, is_text
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import audit_log, catalog
 from coordinator.declared import foresight
 from coordinator.declared.plans import differences
 from coordinator.declared.resources import InvalidResources
 from coordinator.fleet import drill, explain, explain_scope, fleet
-from coordinator.keys.tokens import Several
+from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, revocation
 from coordinator.publishing import declarations, proposals
-from coordinator.publishing.declarations import Plan
+from coordinator.publishing.declarations import ApplyPlan
 from coordinator.reports import events
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import restored_backup
 from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
 from snapshot.outage import Outage
 from wire.request import Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 APPLY_BYTES = 64 << 20
 APPLY_S = 120.0
@@ -37,38 +37,40 @@ DAY = 86_400
 MOST_ENTRIES = 1_000
 Result = TypeVar("Result")
 
-_BOOLEAN = Member(lambda value: isinstance(value, bool), required=False)
+_BOOLEAN = BodyMember(lambda value: isinstance(value, bool), required=False)
 _APPLY = {
-    "files": Member(lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values())),
+    "files": BodyMember(
+        lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    ),
     "prune": _BOOLEAN,
     "drop_endpoints": _BOOLEAN,
     "dry_run": _BOOLEAN,
-    "based_on": Member(is_text(64), required=False),
+    "based_on": BodyMember(is_text(64), required=False),
 }
 _ENTRY = {
-    "kind": Member(is_text(64), required=False),
-    "site_id": Member(is_id, required=False),
-    "certificate_sha256": Member(is_hash, required=False),
+    "kind": BodyMember(is_text(64), required=False),
+    "site_id": BodyMember(is_id, required=False),
+    "certificate_sha256": BodyMember(is_hash, required=False),
 }
 _TOKEN = {
-    "node_id": Member(is_id, required=False),
-    "site_id": Member(is_id, required=False),
-    "lifetime_s": Member(is_integer, required=False),
-    "uses": Member(is_integer, required=False),
-    "nodes": Member(is_text(64), required=False),
+    "node_id": BodyMember(is_id, required=False),
+    "site_id": BodyMember(is_id, required=False),
+    "lifetime_s": BodyMember(is_integer, required=False),
+    "uses": BodyMember(is_integer, required=False),
+    "nodes": BodyMember(is_text(64), required=False),
 }
-_REASON = {"reason": Member(is_text(256))}
+_REASON = {"reason": BodyMember(is_text(256))}
 
 
 class AdminApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
-        def route(method: str, template: str, handler: Callable[..., object]) -> Route:
-            return Route(method, template, for_operators(handler))  # type: ignore[arg-type]  # each is an Answering
+    def routes(self) -> tuple[HttpRoute, ...]:
+        def route(method: str, template: str, handler: Callable[..., object]) -> HttpRoute:
+            return HttpRoute(method, template, for_operators(handler))  # type: ignore[arg-type]  # each is an Answering
 
-        apply = Route("POST", "/v1/apply", for_operators(self.apply), body_bytes=APPLY_BYTES, deadline_s=APPLY_S)
+        apply = HttpRoute("POST", "/v1/apply", for_operators(self.apply), body_bytes=APPLY_BYTES, deadline_s=APPLY_S)
         return (
             apply,
             route("GET", "/v1/diff", self.diff),
@@ -98,7 +100,7 @@ class AdminApi:
         outcome = "planned" if flags["dry_run"] else "applied"
         return await in_library(_told, plan, outcome, self._at.fault, self._at.settings)
 
-    async def _carried_out(self, request: Request, files: object, **how: object) -> Plan:
+    async def _carried_out(self, request: Request, files: object, **how: object) -> ApplyPlan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
         known = await in_library(self._at.last_read.known, files)  # texts by name: `body_of` looked
         if known is not None:
@@ -106,7 +108,7 @@ class AdminApi:
                 return await self._made_so(request, known, **how)
         return await self._made_so(request, await in_library(self._at.last_read.read, files), **how)
 
-    async def _made_so(self, request: Request, declared: object, *, prune: object, **how: object) -> Plan:
+    async def _made_so(self, request: Request, declared: object, *, prune: object, **how: object) -> ApplyPlan:
         """Worked out beside them, too: only what is left is written while they wait."""
         based_on = {"based_on": how["based_on"]}
         proposal = await in_library(proposals.propose, self._at.database, declared, prune=prune, **based_on)
@@ -185,7 +187,7 @@ class AdminApi:
         body = await body_of(request, _TOKEN)
         uses, nodes = body.pop("uses", 1), body.pop("nodes", None)
         given = {"lifetime_s": self._at.settings.token_lifetime_s, **body}
-        given["several"] = Several(uses, nodes)  # type: ignore[arg-type]  # closed above
+        given["several"] = MultiUse(uses, nodes)  # type: ignore[arg-type]  # closed above
         text, claims = await self._change(admission.issue_token, request, self._at.token_key, **given)
         about = {"jti": claims.jti, "expires_at": claims.expires_at, "uses": uses}
         return {"token": text, **about, "node_id": claims.node_id, "nodes": nodes, "site_id": claims.site_id}
@@ -248,13 +250,13 @@ class AdminApi:
         return [each for each in await in_library(catalog.nodes, self._at.database) if each.revoked_at is None]
 
 
-def _told(plan: Plan, outcome: str, held_back: str, settings: Settings) -> Response:
+def _told(plan: ApplyPlan, outcome: str, held_back: str, settings: CoordinatorSettings) -> Response:
     """Who changes nothing is not warned of what stands."""
     warnings = foresight.warnings(plan.after, settings) if plan.changes else ()
     return Response.json({"outcome": outcome, **_plan(plan), "held_back": held_back, "warnings": list(warnings)})
 
 
-def _plan(plan: Plan) -> dict[str, object]:
+def _plan(plan: ApplyPlan) -> dict[str, object]:
     changes = [
         {
             "verb": change.verb,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member, is_text
+from coordinator.base.requests import BodyMember, is_text
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state, documents
 from coordinator.database import revocations as revoked
@@ -23,21 +23,21 @@ from coordinator.runtime.reminder import Reminder
 from coordinator.trust import restored_backup, trust_import
 from snapshot.identifiers import HEAD, MAX_INTEGER, SCOPE_TYPES, format_time
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 Result = TypeVar("Result")
 DOCUMENT_BYTES = 2 << 20
 PUBLISH_S = 600.0
 
-_DOCUMENT = {"document": Member(is_text(DOCUMENT_BYTES))}
-_BUNDLE = {**_DOCUMENT, "despite_reports": Member(lambda value: isinstance(value, bool), required=False)}
+_DOCUMENT = {"document": BodyMember(is_text(DOCUMENT_BYTES))}
+_BUNDLE = {**_DOCUMENT, "despite_reports": BodyMember(lambda value: isinstance(value, bool), required=False)}
 _REVOCATION = {
-    "category": Member(is_text(64)),
-    "value": Member(is_text(320)),
-    "reason": Member(is_text(256)),
-    "unknown": Member(lambda value: isinstance(value, bool), required=False),
+    "category": BodyMember(is_text(64)),
+    "value": BodyMember(is_text(320)),
+    "reason": BodyMember(is_text(256)),
+    "unknown": BodyMember(lambda value: isinstance(value, bool), required=False),
 }
-_PUBLISH = {"to": Member(lambda value: isinstance(value, str) and value.startswith("/") and value.isprintable())}
+_PUBLISH = {"to": BodyMember(lambda value: isinstance(value, str) and value.startswith("/") and value.isprintable())}
 
 
 class AuthorityApi:
@@ -45,18 +45,18 @@ class AuthorityApi:
         self._at = coordinator
         self._reminder = reminder
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         most = DOCUMENT_BYTES
         return (
-            Route("GET", "/v1/status", for_operators(self.status)),
-            Route("GET", "/v1/keys", for_operators(self.keys)),
-            Route("GET", "/v1/trust", for_operators(self.trust)),
-            Route("POST", "/v1/trust", for_operators(self.add_trust_bundle), body_bytes=most),
-            Route("POST", "/v1/recoveries", for_operators(self.add_recovery), body_bytes=most),
-            Route("GET", "/v1/revocations", for_operators(self.revocations)),
-            Route("POST", "/v1/revocations", for_operators(self.revoke)),
-            Route("DELETE", "/v1/revocations/{category}/{value}", for_operators(self.restore)),
-            Route("POST", "/v1/publish", for_operators(self.publish), deadline_s=PUBLISH_S),
+            HttpRoute("GET", "/v1/status", for_operators(self.status)),
+            HttpRoute("GET", "/v1/keys", for_operators(self.keys)),
+            HttpRoute("GET", "/v1/trust", for_operators(self.trust)),
+            HttpRoute("POST", "/v1/trust", for_operators(self.add_trust_bundle), body_bytes=most),
+            HttpRoute("POST", "/v1/recoveries", for_operators(self.add_recovery), body_bytes=most),
+            HttpRoute("GET", "/v1/revocations", for_operators(self.revocations)),
+            HttpRoute("POST", "/v1/revocations", for_operators(self.revoke)),
+            HttpRoute("DELETE", "/v1/revocations/{category}/{value}", for_operators(self.restore)),
+            HttpRoute("POST", "/v1/publish", for_operators(self.publish), deadline_s=PUBLISH_S),
         )
 
     async def status(self, _request: Request) -> object:

@@ -5,14 +5,14 @@ from functools import partial
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member
+from coordinator.base.requests import BodyMember
 from coordinator.base.threads import in_library
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import request_builder, trust_changes
 from coordinator.trust.signing_requests import SigningRequest
 from snapshot.identifiers import is_id, is_integer, parse_scope
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 
 def is_scope(value: object) -> bool:
@@ -24,22 +24,22 @@ def is_scope(value: object) -> bool:
 
 
 _WISHES = {
-    "wishes": Member(lambda value: isinstance(value, list), required=False),
-    "despite_reports": Member(lambda value: isinstance(value, bool), required=False),
+    "wishes": BodyMember(lambda value: isinstance(value, list), required=False),
+    "despite_reports": BodyMember(lambda value: isinstance(value, bool), required=False),
 }
-_RECOVERY = {"node_id": Member(is_id), "scope": Member(is_scope), "to_config_version": Member(is_integer)}
+_RECOVERY = {"node_id": BodyMember(is_id), "scope": BodyMember(is_scope), "to_config_version": BodyMember(is_integer)}
 
 
 class CeremonyApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            Route("GET", "/v1/rotation", for_operators(self.rotation)),
-            Route("GET", "/v1/nodes/{node_id}/versions/{scope}", for_operators(self.versions)),
-            Route("POST", "/v1/trust/requests", for_operators(self.bundle_request)),
-            Route("POST", "/v1/recoveries/requests", for_operators(self.recovery_request)),
+            HttpRoute("GET", "/v1/rotation", for_operators(self.rotation)),
+            HttpRoute("GET", "/v1/nodes/{node_id}/versions/{scope}", for_operators(self.versions)),
+            HttpRoute("POST", "/v1/trust/requests", for_operators(self.bundle_request)),
+            HttpRoute("POST", "/v1/recoveries/requests", for_operators(self.recovery_request)),
         )
 
     async def rotation(self, _request: Request) -> object:

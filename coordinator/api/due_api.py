@@ -6,7 +6,7 @@ from coordinator.runtime.reminder import Reminder
 from snapshot.ending import Thing, Urgency, in_order, worst
 from snapshot.identifiers import format_time
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 LONGEST_S = 100 * 365 * 86_400
 
@@ -15,8 +15,8 @@ class DueApi:
     def __init__(self, reminder: Reminder) -> None:
         self._reminder = reminder
 
-    def routes(self) -> tuple[Route, ...]:
-        return (Route("GET", "/v1/due", for_operators(self.due)),)
+    def routes(self) -> tuple[HttpRoute, ...]:
+        return (HttpRoute("GET", "/v1/due", for_operators(self.due)),)
 
     async def due(self, request: Request) -> object:
         """All that ends, what ends first first. Of members' certificates: how many, and those that ask for somebody;

@@ -13,7 +13,7 @@ from coordinator.membership import admission, replicas
 from coordinator.runtime.context import Coordinator
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 CA_BYTES = 64 << 10
 
@@ -22,8 +22,8 @@ class InvitationApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
-        return (Route("GET", "/v1/invitation", for_operators(self.invitation)),)
+    def routes(self) -> tuple[HttpRoute, ...]:
+        return (HttpRoute("GET", "/v1/invitation", for_operators(self.invitation)),)
 
     async def invitation(self, _request: Request) -> object:
         return await in_library(_invitation, self._at)

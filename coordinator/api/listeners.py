@@ -22,13 +22,13 @@ from coordinator.api.resource_api import ResourceApi
 from coordinator.api.roster_api import RosterApi
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.fleet_figures import Lately
-from coordinator.runtime.metrics import Probes, Readiness
+from coordinator.runtime.metrics import ProbeRoutes, Readiness
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
 from wire.certificate import KeyPair
 from wire.limits import ADMIN, LOCAL, ListenerLimits
 from wire.listening import hosts_of
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import CAPACITY, Server
 from wire.shedding import Gate
 from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport, operator_peer
@@ -36,7 +36,7 @@ from wire.unix import HOSTS, UnixTransport
 
 
 @dataclass(frozen=True)
-class Limits:
+class LimitsByListener:
     """Of members, and of who is none yet."""
 
     fleet: ListenerLimits
@@ -57,7 +57,7 @@ class Transports:
             transport.show(shown)
 
 
-def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: Limits) -> Transports:
+def transports(coordinator: Coordinator, door: Door, shown: KeyPair, limits: LimitsByListener) -> Transports:
     """Nodes and operators have a table each: the certificate of one opens nothing of the other's."""
     return Transports(
         fleet=PinnedTransport(coordinator.pins.table, shown, limits.fleet),
@@ -73,7 +73,7 @@ def servers(
     reminder: Reminder,
     lately: Lately,
     over: Transports,
-    limits: Limits,
+    limits: LimitsByListener,
     *,
     probes_at: str,
 ) -> dict[str, Server]:
@@ -90,11 +90,11 @@ def servers(
         "fleet": Server("fleet", nodes.fleet_routes(), over.fleet, limits.fleet, gate=gate),
         "join": Server("join", nodes.join_routes(), over.join, limits.join, gate=gate),
     }
-    probes = Probes(coordinator, readiness, reminder, lately, made)
+    probes = ProbeRoutes(coordinator, readiness, reminder, lately, made)
     return {**made, "probes": Server("probes", probes.routes(), PlainTransport(), LOCAL, hosts=hosts_of(probes_at))}
 
 
-def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> list[Route]:
+def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> list[HttpRoute]:
     """Everything that an operator may ask."""
     apis = (
         AdminApi(coordinator),

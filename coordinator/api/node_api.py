@@ -25,7 +25,7 @@ from coordinator.publishing.publisher import container_of
 from coordinator.reports import checkin, heartbeat_form
 from coordinator.reports.checkin import Comparison
 from coordinator.reports.collector import NotRecorded
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.trust import restored_backup
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
@@ -33,7 +33,7 @@ from wire.limits import Tally
 from wire.messages import JoinGrant, JoinNonce, TrustList
 from wire.peer import Peer, PinState, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
-from wire.routes import Handler, Route, Routes
+from wire.routes import Handler, HttpRoute, Routes
 from wire.shedding import Concern, Rate
 
 DOCUMENT = ("content-type", "application/vnd.holdfast.document")
@@ -76,12 +76,12 @@ class NodeApi:
         wait_s = MOST_WAIT_S + 30.0
         most = self._at.settings.heartbeat_bytes
         each = Tally(DOCUMENTS_EACH, 1 << 20)  # in all there are turns, and the line's end
-        document = partial(Route, concern=concern, most=at_once, line=line, each=each)
+        document = partial(HttpRoute, concern=concern, most=at_once, line=line, each=each)
         return _guarded(
-            Route("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
-            Route("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
-            Route("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
-            Route("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
+            HttpRoute("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
+            HttpRoute("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
+            HttpRoute("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
+            HttpRoute("GET", "/v1/trust", self.trust, concern=concern, states=TOLD),
             document("GET", "/v1/documents/{snapshot_id}", self.document),
             document("GET", "/v1/increments/{scope}", self.increment),
             document("GET", "/v1/recoveries/{scope}", self.recovery),
@@ -91,11 +91,11 @@ class NodeApi:
     def join_routes(self) -> Routes:
         return _guarded(*self._joining())
 
-    def _joining(self) -> tuple[Route, Route]:
+    def _joining(self) -> tuple[HttpRoute, HttpRoute]:
         """Also for members, who renew their certificate over the connection that the old one authenticates."""
         return (
-            Route("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._nonce_rate),
-            Route("POST", "/v1/join", self.join, body_bytes=JOIN_BYTES, concern=Concern.JOIN, rate=self._join_rate),
+            HttpRoute("GET", "/v1/join/nonce", self.nonce, concern=Concern.JOIN, rate=self._nonce_rate),
+            HttpRoute("POST", "/v1/join", self.join, body_bytes=JOIN_BYTES, concern=Concern.JOIN, rate=self._join_rate),
         )
 
     # ---- joining
@@ -289,7 +289,7 @@ class NodeApi:
                 await self._note(peer, scope, report.active[scope].pair, comparison.value)
         return Response.json(answer.body())
 
-    def _judge(self, peer: TlsPeer, report: Heartbeat) -> None:
+    def _judge(self, peer: TlsPeer, report: ReceivedHeartbeat) -> None:
         """In the order of rules K33; the pin table is what the catalog says. Beside the certificates of a member it
         knows those of before a revocation (rules K22): who was readmitted is judged by the new ones alone.
         """
@@ -326,7 +326,7 @@ class NodeApi:
         return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
 
 
-def _guarded(*routes: Route) -> Routes:
+def _guarded(*routes: HttpRoute) -> Routes:
     """A refusal is said as the peer may hear it (rules X20); a database that fails is no verdict (P23)."""
     return Routes(*(replace(route, handler=_to_peers(route.handler)) for route in routes))
 

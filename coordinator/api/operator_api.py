@@ -6,16 +6,16 @@ from dataclasses import asdict
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member, is_text
+from coordinator.base.requests import BodyMember, is_text
 from coordinator.base.threads import in_database, in_library
 from coordinator.membership import operators
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.remote_admin import Door
 from snapshot.identifiers import is_id
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
-_CERTIFICATE = {"certificate": Member(is_text(16 << 10))}
+_CERTIFICATE = {"certificate": BodyMember(is_text(16 << 10))}
 
 
 class OperatorApi:
@@ -23,11 +23,11 @@ class OperatorApi:
         self._at = coordinator
         self._door = door
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            Route("GET", "/v1/operators", for_operators(self.listed)),
-            Route("POST", "/v1/operators/{name}", for_operators(self.add)),
-            Route("DELETE", "/v1/operators/{name}", for_operators(self.remove)),
+            HttpRoute("GET", "/v1/operators", for_operators(self.listed)),
+            HttpRoute("POST", "/v1/operators/{name}", for_operators(self.add)),
+            HttpRoute("DELETE", "/v1/operators/{name}", for_operators(self.remove)),
         )
 
     async def listed(self, _request: Request) -> object:

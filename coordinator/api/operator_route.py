@@ -7,7 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member
+from coordinator.base.requests import BodyMember
 from coordinator.declared.resources import InvalidResources
 from coordinator.runtime.context import to_operator, unavailable
 from wire.peer import OperatorPeer, Peer, UnixPeer
@@ -46,7 +46,7 @@ def _may(peer: Peer) -> bool:
     return isinstance(peer, OperatorPeer) or (isinstance(peer, UnixPeer) and peer.uid in (0, os.geteuid()))
 
 
-async def body_of(request: Request, members: Mapping[str, Member]) -> dict[str, object]:
+async def body_of(request: Request, members: Mapping[str, BodyMember]) -> dict[str, object]:
     """The request's JSON object: closed, each member of its form. An absent body is an empty object."""
     data = await request.body()
     value = requests.parse(data or b"{}", request.body_limit)

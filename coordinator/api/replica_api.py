@@ -8,17 +8,17 @@ from coordinator.membership import replicas
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_id
 from wire.request import Request
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 
 class ReplicaApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            Route("GET", "/v1/coordinators", for_operators(self.listed)),
-            Route("DELETE", "/v1/coordinators/{coordinator_id}", for_operators(self.remove)),
+            HttpRoute("GET", "/v1/coordinators", for_operators(self.listed)),
+            HttpRoute("DELETE", "/v1/coordinators/{coordinator_id}", for_operators(self.remove)),
         )
 
     async def listed(self, _request: Request) -> object:

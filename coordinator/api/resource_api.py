@@ -13,7 +13,7 @@ from coordinator.declared.model import Key
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_id
 from wire.request import Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 MOST = 1_000  # resources in one answer
 Spec = Callable[[Resource], dict[str, object]]
@@ -23,10 +23,10 @@ class ResourceApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            Route("GET", "/v1/resources", for_operators(self.listed)),
-            Route("GET", "/v1/resources/{kind}/{id}", for_operators(self.one)),
+            HttpRoute("GET", "/v1/resources", for_operators(self.listed)),
+            HttpRoute("GET", "/v1/resources/{kind}/{id}", for_operators(self.one)),
         )
 
     async def listed(self, request: Request) -> object:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from coordinator.api.operator_route import for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
 from coordinator.declared.selection import Selection, labels_of
@@ -12,17 +12,17 @@ from coordinator.fleet import roster
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_id
 from wire.request import Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 
 class RosterApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
 
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            Route("GET", "/v1/nodes", for_operators(self.listed)),
-            Route("GET", "/v1/nodes/{node_id}", for_operators(self.shown)),
+            HttpRoute("GET", "/v1/nodes", for_operators(self.listed)),
+            HttpRoute("GET", "/v1/nodes/{node_id}", for_operators(self.shown)),
         )
 
     async def listed(self, request: Request) -> object:
@@ -43,7 +43,9 @@ def selection(request: Request) -> Selection:
     return Selection(request.query_one("site"), labels, request.query_one("state"))
 
 
-def _page(database: Database, which: Selection, after: str, most: int, now: float, settings: Settings) -> Response:
+def _page(
+    database: Database, which: Selection, after: str, most: int, now: float, settings: CoordinatorSettings
+) -> Response:
     """Written out here: a page of a thousand is too much for the event loop."""
     found = roster.page(database, which, after=after, most=most, now=now, settings=settings)
     return Response.json({"nodes": [asdict(each) for each in found.nodes], "next": found.next})

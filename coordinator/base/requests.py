@@ -11,7 +11,7 @@ _ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 @dataclass(frozen=True)
-class Member:
+class BodyMember:
     """One member of a closed object: the test that its value must pass, and whether it may be absent."""
 
     accepts: Callable[[object], bool]
@@ -35,7 +35,7 @@ def parse(data: bytes, most: int, code: Code = Code.BAD_REQUEST) -> dict[str, ob
     return value
 
 
-def closed(value: Mapping[str, object], members: Mapping[str, Member], code: Code = Code.BAD_REQUEST) -> None:
+def closed(value: Mapping[str, object], members: Mapping[str, BodyMember], code: Code = Code.BAD_REQUEST) -> None:
     """Exactly the members that are required, and no unknown one, each of its form."""
     for name in value:
         if name not in members:

@@ -16,7 +16,7 @@ def _number(default: int, least: int, most: int, about: str) -> int:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CoordinatorSettings:
     """Defaults are those of rules.md, section "Numbers"; units stand in the names."""
 
     poll_after_s: int = _number(15, 5, 300, "how long a node waits between head requests that are not held")
@@ -54,7 +54,7 @@ class Settings:
         return self.head_lifetime_s // 2
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> "Settings":
+    def from_mapping(cls, values: Mapping[str, object]) -> "CoordinatorSettings":
         """From a configuration table. An unknown key is an error that names the nearest known one (protocol 5)."""
         known = [each.name for each in fields(cls)]
         for name in values:
@@ -65,7 +65,7 @@ class Settings:
         return cls(**values)  # type: ignore[arg-type]  # each value's type is judged in __post_init__
 
 
-def _out_of_range(each: "Field[Any]", settings: Settings) -> list[str]:
+def _out_of_range(each: "Field[Any]", settings: CoordinatorSettings) -> list[str]:
     value = getattr(settings, each.name)
     if each.type is bool or each.type == "bool":
         return [] if isinstance(value, bool) else [f"{each.name} must be true or false"]
@@ -75,7 +75,7 @@ def _out_of_range(each: "Field[Any]", settings: Settings) -> list[str]:
     return [] if least <= value <= most else [f"{each.name} is {value}, but must be {least} to {most}"]
 
 
-def _at_odds(settings: Settings) -> list[str]:
+def _at_odds(settings: CoordinatorSettings) -> list[str]:
     if any(type(getattr(settings, each.name)) not in (int, bool) for each in fields(settings)):
         return []
     rules = [

@@ -16,7 +16,7 @@ ACTION = "backup"
 
 
 @dataclass(frozen=True)
-class Record:
+class BackupRecord:
     """`name` is the file's; `at`: Unix seconds, when what it holds was read."""
 
     name: str
@@ -28,12 +28,12 @@ def add(database: Database, coordinator_id: str, name: str, about: dict[str, obj
         transaction.audit(ACTION, coordinator_id, None, {"file": name, **about})
 
 
-def newest(transaction: Transaction, coordinator_id: str) -> Record | None:
+def newest(transaction: Transaction, coordinator_id: str) -> BackupRecord | None:
     """None as well where the audit log is shorter than the time since."""
     table = schema.audit
     mine = (table.c.action == ACTION) & (table.c.subject == coordinator_id)
     row = transaction.row(select(table.c.at, table.c.after).where(mine).order_by(table.c.at.desc()).limit(1))
-    return None if row is None else Record(_file(row.after), row.at)
+    return None if row is None else BackupRecord(_file(row.after), row.at)
 
 
 def _file(after: str) -> str:

@@ -38,7 +38,7 @@ class Founding:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClusterState:
     """Where the state stands."""
 
     cluster_id: str
@@ -62,7 +62,7 @@ class Standing:
         return f"{IMPORT_FIRST}, then {RAISE_EPOCH}{to}"
 
 
-def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> Standing:
+def initialise(database: Database, founding: Founding, *, actor: str, now: float) -> ClusterState:
     """Make the first state on an absent history; `already_initialised` on any other (rules J34, P28)."""
     check(founding)
     with database.change(actor=actor, now=now) as transaction:
@@ -78,12 +78,12 @@ def initialise(database: Database, founding: Founding, *, actor: str, now: float
         return standing(transaction)
 
 
-def standing(transaction: Transaction) -> Standing:
+def standing(transaction: Transaction) -> ClusterState:
     """`no_state` where nothing was initialised: such a coordinator issues nothing (rules J34, H37)."""
     row = transaction.row(_CLUSTER)
     if row is None:
         raise Refused(Code.NO_STATE, "this database holds no cluster", remedy="holdfastctl init")
-    return Standing(
+    return ClusterState(
         row.cluster_id,
         row.authority_epoch,
         row.revision,
@@ -95,7 +95,7 @@ def standing(transaction: Transaction) -> Standing:
     )
 
 
-def sound(transaction: Transaction) -> Standing:
+def sound(transaction: Transaction) -> ClusterState:
     """The same, where something may be signed from it: `stale_state` once the database is known to be put back."""
     found = standing(transaction)
     if found.is_put_back:
@@ -103,7 +103,7 @@ def sound(transaction: Transaction) -> Standing:
     return found
 
 
-def went_back(found: Standing, known: Standing | None, *, is_behind: bool = False) -> str:
+def went_back(found: ClusterState, known: ClusterState | None, *, is_behind: bool = False) -> str:
     """Why what is persisted now cannot follow from what this replica has seen there, with the remedy; or nothing.
 
     A database that was exchanged under a running coordinator: what was published since would be published again, under

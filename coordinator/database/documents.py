@@ -58,7 +58,7 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Entry:
+class HeadEntry:
     """One line of a head's listing."""
 
     authority_epoch: int
@@ -122,17 +122,17 @@ def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: flo
         cluster_state.raise_generations(transaction, [document.subject])
 
 
-def listing(transaction: Transaction, node_id: str) -> dict[str, Entry]:
+def listing(transaction: Transaction, node_id: str) -> dict[str, HeadEntry]:
     """What the node's head announces, by scope; empty where none is out."""
     return _listings(transaction, schema.heads.c.node_id == node_id).get(node_id, {})
 
 
-def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, dict[str, Entry]]:
+def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, dict[str, HeadEntry]]:
     """The same of every node, or of some."""
     if node_ids is None:
         return _listings(transaction, true())
     column = schema.heads.c.node_id
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, HeadEntry]] = {}
     for chunk in chunks(node_ids):
         found |= _listings(transaction, column.in_(chunk))
     return found
@@ -232,13 +232,13 @@ def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
             transaction.run(delete(table).where(table.c.snapshot_id.in_(chunk)))
 
 
-def _listings(transaction: Transaction, which: ColumnElement[bool]) -> dict[str, dict[str, Entry]]:
+def _listings(transaction: Transaction, which: ColumnElement[bool]) -> dict[str, dict[str, HeadEntry]]:
     found = {}
     for row in transaction.rows(select(schema.heads.c.node_id, schema.heads.c.listing).where(which)):
         value = canonical.loads(row.listing.encode())
         if not isinstance(value, dict):
             raise AssertionError("a listing is an object")
-        found[row.node_id] = {scope: Entry(**entry) for scope, entry in value.items()}
+        found[row.node_id] = {scope: HeadEntry(**entry) for scope, entry in value.items()}
     return found
 
 

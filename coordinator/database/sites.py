@@ -11,14 +11,14 @@ from sqlalchemy import Select, delete, insert, select
 from coordinator.database import cluster_state, schema
 from coordinator.database.database import Transaction
 from coordinator.declared.kinds import Site
-from coordinator.declared.plans import Change
+from coordinator.declared.plans import ResourceChange
 from coordinator.declared.references import DEFAULT_SITE
-from coordinator.declared.resources import Problem
+from coordinator.declared.resources import DeclaredProblem
 
 _SHOWN = 3  # of those that a problem names
 
 
-def follow(transaction: Transaction, made: Sequence[Change]) -> None:
+def follow(transaction: Transaction, made: Sequence[ResourceChange]) -> None:
     """Each declared site has a row with a generation of its own; each that is declared no more has none."""
     changed = [change for change in made if change.key[0] == Site.KIND]
     generations = cluster_state.site_generations(transaction) if changed else {}
@@ -34,7 +34,7 @@ def follow(transaction: Transaction, made: Sequence[Change]) -> None:
             transaction.audit("site.remove", site_id, {"generation": generations[site_id]})
 
 
-def problems(transaction: Transaction, made: Sequence[Change]) -> Iterator[Problem]:
+def problems(transaction: Transaction, made: Sequence[ResourceChange]) -> Iterator[DeclaredProblem]:
     """Of every site that would go and that a member, an entry of the allowlist or an open token names."""
     for change in made:
         kind, site_id = change.key
@@ -44,7 +44,9 @@ def problems(transaction: Transaction, made: Sequence[Change]) -> Iterator[Probl
             names = sorted(row[0] for row in transaction.rows(chosen))
             if names:
                 message = f"{what} {_listed(names)}"
-                yield Problem(f"(declared) {kind} {site_id}", 0, "id", message, f"{remedy}, or keep the Site declared")
+                yield DeclaredProblem(
+                    f"(declared) {kind} {site_id}", 0, "id", message, f"{remedy}, or keep the Site declared"
+                )
 
 
 def _uses(site_id: str, now: float) -> Iterator[tuple[Select[tuple[str]], str, str]]:

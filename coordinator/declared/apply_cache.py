@@ -13,9 +13,9 @@ from coordinator.declared import resources
 from coordinator.declared.model import Key
 from coordinator.declared.resources import Declared
 from coordinator.declared.value_shapes import Shapes
-from coordinator.declared.yaml_source import Source
+from coordinator.declared.yaml_source import YamlDocument
 
-_NOWHERE = Source(None, {})
+_NOWHERE = YamlDocument(None, {})
 
 
 @dataclass

@@ -13,7 +13,7 @@ from coordinator.declared import views
 from coordinator.declared.model import Model, Subject
 from snapshot import canonical, manifest
 from snapshot.identifiers import Scope
-from snapshot.manifest import Entry
+from snapshot.manifest import SectionEntry
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
 
 
@@ -26,7 +26,7 @@ class Audience:
 
 
 @dataclass(frozen=True)
-class Content:
+class ScopeContent:
     """The full state of one scope."""
 
     scope: Scope
@@ -34,7 +34,7 @@ class Content:
     sections: Mapping[str, bytes]
 
     @cached_property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, SectionEntry]:
         return {name: entry_of(data) for name, data in self.sections.items()}
 
     @cached_property
@@ -42,15 +42,15 @@ class Content:
         return hash_of(manifest.state_bytes(self.entries))
 
 
-def compile_scope(model: Model, node_id: str, scope: Scope) -> Content:
+def compile_scope(model: Model, node_id: str, scope: Scope) -> ScopeContent:
     """KeyError for a node that is no member, or a scope that it may not hold."""
     sections = views.sections(model, node_id, scope)
     audience = _audience(model.subjects[node_id], scope.type, sections)
-    return Content(scope, audience, {name: canonical.dumps(value) for name, value in sections.items()})
+    return ScopeContent(scope, audience, {name: canonical.dumps(value) for name, value in sections.items()})
 
 
-def entry_of(section: bytes) -> Entry:
-    return Entry(hashlib.sha256(section).hexdigest(), len(section))
+def entry_of(section: bytes) -> SectionEntry:
+    return SectionEntry(hashlib.sha256(section).hexdigest(), len(section))
 
 
 def hash_of(content: bytes) -> str:

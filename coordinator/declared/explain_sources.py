@@ -29,7 +29,7 @@ MEMBER = "member"  # no declared resource: the entry of who has joined
 
 
 @dataclass(frozen=True)
-class Source:
+class DeclaredSource:
     """A declared resource by its kind and id, or (kind `member`) what a member's entry in the catalog says."""
 
     kind: str
@@ -37,14 +37,14 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ValueOrigin:
     """`sources`: empty where nobody declares the value."""
 
     because: str
-    sources: tuple[Source, ...] = ()
+    sources: tuple[DeclaredSource, ...] = ()
 
 
-def origins(model: Model, node_id: str, scope: Scope) -> dict[str, dict[str, Origin]]:
+def origins(model: Model, node_id: str, scope: Scope) -> dict[str, dict[str, ValueOrigin]]:
     """KeyError as `views.sections`."""
     subject = model.subjects[node_id]
     return {
@@ -54,56 +54,56 @@ def origins(model: Model, node_id: str, scope: Scope) -> dict[str, dict[str, Ori
     }
 
 
-def origin(model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> Origin:
+def origin(model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> ValueOrigin:
     return _ORIGINS[scope.type](model, subject, section, entry)
 
 
-def _node_bootstrap(model: Model, subject: Subject, section: str, entry: str) -> Origin:
+def _node_bootstrap(model: Model, subject: Subject, section: str, entry: str) -> ValueOrigin:
     if section == "node":
         return _membership(subject)
     if entry == "cluster_id":
-        return Origin("the cluster's id, since `init`")
+        return ValueOrigin("the cluster's id, since `init`")
     if model.cluster is None:
-        return Origin("no Cluster is declared")
-    return Origin("where nodes check in", (Source(Cluster.KIND, model.cluster.id),))
+        return ValueOrigin("no Cluster is declared")
+    return ValueOrigin("where nodes check in", (DeclaredSource(Cluster.KIND, model.cluster.id),))
 
 
-def _node_runtime(model: Model, subject: Subject, _section: str, entry: str) -> Origin:
+def _node_runtime(model: Model, subject: Subject, _section: str, entry: str) -> ValueOrigin:
     if entry in ("node_id", "kind", "site_id"):
         return _membership(subject)
     if entry in ("roles", "organizations") and subject.member.kind == "witness":
-        return Origin("a witness has none (rules J27)", (Source(MEMBER, subject.node_id),))
+        return ValueOrigin("a witness has none (rules J27)", (DeclaredSource(MEMBER, subject.node_id),))
     declared = _declared_node(model, subject)
-    return Origin("as the Node is declared" if declared else "no such Node is declared (rules J8)", declared)
+    return ValueOrigin("as the Node is declared" if declared else "no such Node is declared (rules J8)", declared)
 
 
-def _membership(subject: Subject) -> Origin:
-    return Origin("its entry, as it was admitted", (Source(MEMBER, subject.node_id),))
+def _membership(subject: Subject) -> ValueOrigin:
+    return ValueOrigin("its entry, as it was admitted", (DeclaredSource(MEMBER, subject.node_id),))
 
 
-def _declared_node(model: Model, subject: Subject) -> tuple[Source, ...]:
+def _declared_node(model: Model, subject: Subject) -> tuple[DeclaredSource, ...]:
     key = (Node.KIND, subject.node_id)
-    return (Source(*key),) if key in model.resources else ()
+    return (DeclaredSource(*key),) if key in model.resources else ()
 
 
-def _peer_directory(model: Model, subject: Subject, _section: str, entry: str) -> Origin:
+def _peer_directory(model: Model, subject: Subject, _section: str, entry: str) -> ValueOrigin:
     policy, peer = peers.policy_of(model, subject), model.subjects[entry]
     by = f"PeerPolicy {policy.id}" if policy else "the default"
     because = f"one of at most {peers.most(policy, subject)} peers by {by}"
-    return Origin(because, (*_declared_node(model, peer), Source(MEMBER, entry)))
+    return ValueOrigin(because, (*_declared_node(model, peer), DeclaredSource(MEMBER, entry)))
 
 
-def _service_assignment(model: Model, subject: Subject, _section: str, entry: str) -> Origin:
+def _service_assignment(model: Model, subject: Subject, _section: str, entry: str) -> ValueOrigin:
     service = _declared(model, Service, entry)
     if views.runs(service, subject):
         because = f"it runs here: runs_on selects {_how(service.runs_on, subject)}"
     else:
         because = f"its exposed endpoints are for ingress nodes of {service.organization}"
-    return Origin(because, (Source(Service.KIND, entry),))
+    return ValueOrigin(because, (DeclaredSource(Service.KIND, entry),))
 
 
-def _route_policy(model: Model, subject: Subject, _section: str, entry: str) -> Origin:
-    return Origin(_why_route(_declared(model, Route, entry), subject), (Source(Route.KIND, entry),))
+def _route_policy(model: Model, subject: Subject, _section: str, entry: str) -> ValueOrigin:
+    return ValueOrigin(_why_route(_declared(model, Route, entry), subject), (DeclaredSource(Route.KIND, entry),))
 
 
 def _why_route(route: Route, subject: Subject) -> str:
@@ -116,13 +116,13 @@ def _why_route(route: Route, subject: Subject) -> str:
     return f"Service {route.service} runs here"
 
 
-def _qos_policy(model: Model, _subject: Subject, _section: str, entry: str) -> Origin:
+def _qos_policy(model: Model, _subject: Subject, _section: str, entry: str) -> ValueOrigin:
     policy = _declared(model, QosPolicy, entry)
     of = f"of {policy.organization}, which the node serves" if policy.organization else "of all organizations"
-    return Origin(of, (Source(QosPolicy.KIND, entry),))
+    return ValueOrigin(of, (DeclaredSource(QosPolicy.KIND, entry),))
 
 
-def _storage_directory(model: Model, subject: Subject, section: str, entry: str) -> Origin:
+def _storage_directory(model: Model, subject: Subject, section: str, entry: str) -> ValueOrigin:
     endpoint = _declared(model, StorageEndpoint, entry)
     if section == "shards":
         because = "it is run by this node"
@@ -130,15 +130,15 @@ def _storage_directory(model: Model, subject: Subject, section: str, entry: str)
         because = f"for nodes that serve {', '.join(filter(subject.serves, endpoint.organizations))}"
     else:
         because = "for every node"
-    return Origin(because, (Source(StorageEndpoint.KIND, entry),))
+    return ValueOrigin(because, (DeclaredSource(StorageEndpoint.KIND, entry),))
 
 
-def _degraded_mode_policy(model: Model, subject: Subject, _section: str, _entry: str) -> Origin:
+def _degraded_mode_policy(model: Model, subject: Subject, _section: str, _entry: str) -> ValueOrigin:
     policy = views.degraded_policy(model, subject)
     if policy is None:
         raise AssertionError("without one there is no section")
     how = f"of priority {policy.priority}, the first that applies: it selects {_how(policy.applies_to, subject)}"
-    return Origin(how, (Source(DegradedModePolicy.KIND, policy.id),))
+    return ValueOrigin(how, (DeclaredSource(DegradedModePolicy.KIND, policy.id),))
 
 
 def _declared(model: Model, kind: type[Kind], id_: str) -> Kind:
@@ -158,7 +158,7 @@ def _how(selector: Selector, subject: Subject) -> str:
     return " and ".join([*roles[:1], *(f"label {name}={value}" for name, value in sorted(selector.labels.items()))])
 
 
-_ORIGINS: Mapping[str, Callable[[Model, Subject, str, str], Origin]] = {
+_ORIGINS: Mapping[str, Callable[[Model, Subject, str, str], ValueOrigin]] = {
     "node_bootstrap": _node_bootstrap,
     "node_runtime": _node_runtime,
     "peer_directory": _peer_directory,

@@ -20,7 +20,7 @@ _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]
 
 
 @dataclass(frozen=True)
-class Fault:
+class FieldFault:
     """One thing wrong with a declared value."""
 
     path: Path
@@ -28,13 +28,13 @@ class Fault:
     remedy: str
 
 
-class Form(Protocol):
+class FieldForm(Protocol):
     """`read` gives the immutable value, or None after it has reported at least one fault."""
 
     @property
     def description(self) -> str: ...
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object: ...
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Scalar:
     description: str
     accepts: Callable[[object], bool]
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         if self.accepts(value):
             return value
-        faults.append(Fault(path, f"must be {self.description}", "correct the value"))
+        faults.append(FieldFault(path, f"must be {self.description}", "correct the value"))
         return None
 
 
@@ -59,20 +59,20 @@ class OneOf:
     def description(self) -> str:
         return "one of " + ", ".join(f"`{word}`" for word in self.words)
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         if value in self.words:
             return value
         near = difflib.get_close_matches(str(value), self.words, 1)
         remedy = f"did you mean {near[0]}?" if near else "choose one of " + ", ".join(self.words)
-        faults.append(Fault(path, f"must be {self.description}".replace("`", ""), remedy))
+        faults.append(FieldFault(path, f"must be {self.description}".replace("`", ""), remedy))
         return None
 
 
 @dataclass(frozen=True)
-class Several:
+class ListForm:
     """A list; as a set it is kept sorted, and nothing may stand in it twice."""
 
-    each: Form
+    each: FieldForm
     most: int
     is_set: bool = True
 
@@ -81,43 +81,43 @@ class Several:
         what = "set" if self.is_set else "list"
         return f"a {what} of at most {self.most}, each {self.each.description}"
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         if not isinstance(value, (list, tuple)):
-            faults.append(Fault(path, "must be a list", "write [a, b] or one line with `- ` for each"))
+            faults.append(FieldFault(path, "must be a list", "write [a, b] or one line with `- ` for each"))
             return None
         if len(value) > self.most:
-            faults.append(Fault(path, f"has {len(value)} entries", f"at most {self.most} are allowed"))
+            faults.append(FieldFault(path, f"has {len(value)} entries", f"at most {self.most} are allowed"))
             return None
         read = [self.each.read(each, (*path, index), faults) for index, each in enumerate(value)]
         if not self.is_set or any(each is None for each in read):
             return tuple(read)
         for index, each in enumerate(read):
             if each in read[:index]:
-                faults.append(Fault((*path, index), f"{each} stands here twice", "remove one of them"))
+                faults.append(FieldFault((*path, index), f"{each} stands here twice", "remove one of them"))
         return tuple(sorted(set(map(str, read))))
 
 
 @dataclass(frozen=True)
-class Named:
+class MappingForm:
     """A mapping from ids to values of one form, kept in the order of the ids."""
 
-    each: Form
+    each: FieldForm
     most: int
 
     @property
     def description(self) -> str:
         return f"a mapping of at most {self.most} ids, each to {self.each.description}"
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         if not isinstance(value, Mapping):
-            faults.append(Fault(path, "must be a mapping", "write `name: value` lines"))
+            faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
         if len(value) > self.most:
-            faults.append(Fault(path, f"has {len(value)} entries", f"at most {self.most} are allowed"))
+            faults.append(FieldFault(path, f"has {len(value)} entries", f"at most {self.most} are allowed"))
             return None
         for name in value:
             if not is_id(name):
-                faults.append(Fault((*path, str(name)), "the name must be an id", ID_REMEDY))
+                faults.append(FieldFault((*path, str(name)), "the name must be an id", ID_REMEDY))
         return {name: self.each.read(value[name], (*path, name), faults) for name in sorted(value, key=str)}
 
 
@@ -132,23 +132,23 @@ class Open:
     def description(self) -> str:
         return f"any mapping of at most {self.most_bytes} bytes as JSON; a secret only as `{{secret_ref: ...}}`"
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         if not isinstance(value, Mapping):
-            faults.append(Fault(path, "must be a mapping", "write `name: value` lines"))
+            faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
         try:
             size = len(canonical.dumps(value))
         except ValueError as error:
-            faults.append(Fault(path, str(error), "write it as text, in quotes"))
+            faults.append(FieldFault(path, str(error), "write it as text, in quotes"))
             return None
         if size > self.most_bytes:
-            faults.append(Fault(path, f"has {size} bytes as JSON", f"at most {self.most_bytes} are allowed"))
+            faults.append(FieldFault(path, f"has {size} bytes as JSON", f"at most {self.most_bytes} are allowed"))
             return None
         return value
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordForm:
     """A closed mapping that becomes a dataclass, whose fields were made by `member`."""
 
     of: type[Any]
@@ -157,14 +157,14 @@ class Record:
     def description(self) -> str:
         return "a mapping: " + ", ".join(f"`{each.name}`" for each in fields(self.of))
 
-    def read(self, value: object, path: Path, faults: list[Fault]) -> object:
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         return self.read_as(value, path, faults)
 
-    def read_as(self, value: object, path: Path, faults: list[Fault], **given: object) -> Any:  # noqa: ANN401 - it is whatever class `of` is
+    def read_as(self, value: object, path: Path, faults: list[FieldFault], **given: object) -> Any:  # noqa: ANN401 - it is whatever class `of` is
         """As `read`, with the values of fields that no member declares."""
         before = len(faults)
         if not isinstance(value, Mapping):
-            faults.append(Fault(path, "must be a mapping", "write `name: value` lines"))
+            faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
         known = {each.name: each for each in members(self.of)}
         faults += _unknown(value, known, path)
@@ -172,7 +172,7 @@ class Record:
         return None if len(faults) > before else self.of(**given, **read)
 
 
-def member(form: Form, about: str, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
+def member(form: FieldForm, about: str, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
     """A field of a declared resource. Without a default it must be given."""
     metadata = {"form": form, "about": about}
     if default is MISSING:
@@ -195,21 +195,21 @@ def default_of(each: "Field[Any]") -> object:
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
-def _unknown(value: Mapping[Any, object], known: Mapping[str, object], path: Path) -> list[Fault]:
+def _unknown(value: Mapping[Any, object], known: Mapping[str, object], path: Path) -> list[FieldFault]:
     faults = []
     for name in value:
         if name not in known:
             near = difflib.get_close_matches(str(name), list(known), 1)
             remedy = f"did you mean {near[0]}?" if near else "known members: " + ", ".join(known)
-            faults.append(Fault((*path, str(name)), "is not a member of this", remedy))
+            faults.append(FieldFault((*path, str(name)), "is not a member of this", remedy))
     return faults
 
 
-def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults: list[Fault]) -> object:
+def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults: list[FieldFault]) -> object:
     if each.name in value:
         return each.metadata["form"].read(value[each.name], (*path, each.name), faults)
     if is_required(each):
-        faults.append(Fault((*path, each.name), "is missing", f"add it: {each.metadata['about']}"))
+        faults.append(FieldFault((*path, each.name), "is missing", f"add it: {each.metadata['about']}"))
         return None
     return default_of(each)
 

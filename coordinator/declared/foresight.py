@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator.base.settings import DAY, Settings
+from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.declared import views
 from coordinator.declared.compiler import compile_scope
 from coordinator.declared.kinds import Cluster, DegradedModePolicy, Node
 from coordinator.declared.model import MemberEntry, Model, Subject
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from snapshot.degraded import Facts, HeldScope
+from snapshot.degraded import GateFacts, HeldScope
 from snapshot.grants import GRANTED_BY, POLICY_SCOPE, POLICY_SECTION, Grants, parse_policy, read_grants
 from snapshot.identifiers import parse_scope
 from snapshot.outage import Foreseen, Named, Outage, foresee, uses_of
@@ -31,7 +31,7 @@ _SORT = Grants(services=frozenset({"any"}), routes=frozenset({"any"}))
 
 
 @dataclass(frozen=True)
-class Document:
+class DeclaredScope:
     """One scope that a node holds."""
 
     expires_at: int
@@ -50,17 +50,17 @@ def cluster_id_of(resources: Iterable[object]) -> str:
     return next((each.id for each in resources if isinstance(each, Cluster)), "declared")
 
 
-def of_declared(model: Model, node_id: str, outage: Outage, settings: Settings) -> Foreseen:
+def of_declared(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> Foreseen:
     """KeyError for a node that is neither declared nor a member."""
     model = with_declared_members(model) if node_id not in model.members else model
     subject, began = model.subjects[node_id], int(outage.began)
     until = began + settings.snapshot_lifetime_s
     documents = {
-        scope.name: Document(until, 1, compile_scope(model, node_id, scope).sections)
+        scope.name: DeclaredScope(until, 1, compile_scope(model, node_id, scope).sections)
         for scope in views.scopes(model, subject)
     }
-    documents[TRUST_BUNDLE] = Document(began + settings.trust_bundle_lifetime_s, 1, {})
-    facts = Facts(
+    documents[TRUST_BUNDLE] = DeclaredScope(began + settings.trust_bundle_lifetime_s, 1, {})
+    facts = GateFacts(
         head_expires_at=began + settings.head_lifetime_s,
         authority_epoch=1,
         node_id=node_id,
@@ -69,7 +69,7 @@ def of_declared(model: Model, node_id: str, outage: Outage, settings: Settings) 
     return of_documents(documents, facts, outage)
 
 
-def of_documents(documents: Mapping[str, Document], facts: Facts, outage: Outage) -> Foreseen:
+def of_documents(documents: Mapping[str, DeclaredScope], facts: GateFacts, outage: Outage) -> Foreseen:
     """`facts`: what is known of the node beside what it holds."""
     grants = {name: read_grants(parse_scope(name)[0], each.sections.items()) for name, each in documents.items()}
     named = {name: _named(name, each) for name, each in documents.items()}
@@ -86,7 +86,7 @@ def of_documents(documents: Mapping[str, Document], facts: Facts, outage: Outage
     return foresee(facts, uses_of(named, facts, outage.began), outage)
 
 
-def _named(scope: str, document: Document) -> dict[str, frozenset[str]]:
+def _named(scope: str, document: DeclaredScope) -> dict[str, frozenset[str]]:
     """What it does of what a scope names: of services those that it runs, not those that it only leads to."""
     kind = GRANTED_BY.get(parse_scope(scope)[0])
     if kind is None:
@@ -115,7 +115,7 @@ class _Sort:
     policy: str
 
 
-def warnings(model: Model, settings: Settings) -> tuple[str, ...]:
+def warnings(model: Model, settings: CoordinatorSettings) -> tuple[str, ...]:
     """Of nodes that carry something: data nodes with a role."""
     model = with_declared_members(model)
     known: dict[tuple[str, tuple[str, ...]], _Sort] = {}
@@ -130,7 +130,7 @@ def warnings(model: Model, settings: Settings) -> tuple[str, ...]:
     return tuple(_sentences(nodes, settings))
 
 
-def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: Settings) -> _Sort:
+def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: CoordinatorSettings) -> _Sort:
     """Of one that holds one service and one route where its roles give it such."""
     outage = Outage(0, LONGEST_S)
     calm = _typical(policy, subject, settings, outage)
@@ -142,14 +142,16 @@ def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: Setting
     return _Sort(stopped[0], stopped[1], fenced.cause if fenced and at_once else "", policy.id if policy else "")
 
 
-def _typical(policy: DegradedModePolicy | None, subject: Subject, settings: Settings, outage: Outage) -> Foreseen:
+def _typical(
+    policy: DegradedModePolicy | None, subject: Subject, settings: CoordinatorSettings, outage: Outage
+) -> Foreseen:
     held = allowed_scope_types(subject.roles)
     section = canonical.dumps(views.policy_value(policy)) if policy is not None else None
     scopes = {
         name: HeldScope(settings.snapshot_lifetime_s, 1, grants=_SORT)
         for name in ("node_bootstrap", POLICY_SCOPE, *sorted(held & GRANTED_BY.keys()))
     }
-    facts = Facts(
+    facts = GateFacts(
         head_expires_at=settings.head_lifetime_s,
         scopes=scopes,
         policy=parse_policy(section),
@@ -174,7 +176,7 @@ def _stopped(foreseen: Foreseen) -> tuple[int | None, str]:
     return (None, "") if fenced is None else (fenced.after_s, fenced.cause)
 
 
-def _sentences(nodes: Mapping[str, _Sort], settings: Settings) -> Iterator[str]:
+def _sentences(nodes: Mapping[str, _Sort], settings: CoordinatorSettings) -> Iterator[str]:
     total, head_s = len(nodes), settings.head_lifetime_s
     soon = {node_id: sort for node_id, sort in nodes.items() if sort.stops_s is not None and sort.stops_s <= head_s}
     later = {node_id: sort for node_id, sort in nodes.items() if node_id not in soon and sort.restart}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coordinator.declared.compiler import entry_of
 from snapshot import canonical
 from snapshot.limits import DEFAULT
-from snapshot.manifest import Change, Entry
+from snapshot.manifest import SectionChange, SectionEntry
 
 Operation = dict[str, object]
 
@@ -19,13 +19,15 @@ Operation = dict[str, object]
 class Delta:
     """`brought`: the bytes of each section that is set, and of each patch."""
 
-    changes: Mapping[str, Change]
+    changes: Mapping[str, SectionChange]
     brought: Mapping[str, bytes]
 
 
-def changes(before: Mapping[str, Entry], read: Callable[[str], bytes], after: Mapping[str, bytes]) -> Delta:
+def changes(before: Mapping[str, SectionEntry], read: Callable[[str], bytes], after: Mapping[str, bytes]) -> Delta:
     """`read(name)` gives the bytes of a section as it was."""
-    found: dict[str, Change] = {name: Change("remove", None, None) for name in before if name not in after}
+    found: dict[str, SectionChange] = {
+        name: SectionChange("remove", None, None) for name in before if name not in after
+    }
     brought: dict[str, bytes] = {}
     for name, data in after.items():
         entry = entry_of(data)
@@ -35,7 +37,7 @@ def changes(before: Mapping[str, Entry], read: Callable[[str], bytes], after: Ma
         patch = None if old is None else _patch(read(name), data)
         brought[name] = data if patch is None else patch
         op = entry_of(brought[name])
-        found[name] = Change("set", op, op) if patch is None else Change("patch", op, entry)
+        found[name] = SectionChange("set", op, op) if patch is None else SectionChange("patch", op, entry)
     return Delta(found, brought)
 
 

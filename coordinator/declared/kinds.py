@@ -15,13 +15,13 @@ from coordinator.declared.fields import (
     HOST,
     HOST_PORT,
     IDENTIFIER,
-    Fault,
-    Named,
+    FieldFault,
+    ListForm,
+    MappingForm,
     OneOf,
     Open,
     Path,
-    Record,
-    Several,
+    RecordForm,
     default_of,
     integer,
     is_required,
@@ -51,9 +51,9 @@ DEFAULT_PEERS = 19  # rules, Numbers: active 4, warm 12, cold 3
 class Selector:
     """Nodes: those named in `nodes`, and those that have one of `roles` and all of `labels` (of what is given)."""
 
-    nodes: tuple[str, ...] = member(Several(IDENTIFIER, 1_000), "node ids", ())
-    roles: tuple[str, ...] = member(Several(OneOf(tuple(ROLES)), 8), "a node with any of these roles", ())
-    labels: Mapping[str, str] = member(Named(text(128), 32), "a node with all of these labels", {})
+    nodes: tuple[str, ...] = member(ListForm(IDENTIFIER, 1_000), "node ids", ())
+    roles: tuple[str, ...] = member(ListForm(OneOf(tuple(ROLES)), 8), "a node with any of these roles", ())
+    labels: Mapping[str, str] = member(MappingForm(text(128), 32), "a node with all of these labels", {})
 
     @property
     def is_empty(self) -> bool:
@@ -84,7 +84,7 @@ class Exemption:
 class RouteMatch:
     """What a route takes; a member that is left out matches everything."""
 
-    hosts: tuple[str, ...] = member(Several(HOST, 64), "host names asked for", ())
+    hosts: tuple[str, ...] = member(ListForm(HOST, 64), "host names asked for", ())
     path_prefix: str = member(text(256), "how the path begins", "")
     protocol: str = member(OneOf(("any", "http", "https", "tcp", "udp")), "what is spoken", "any")
     port: int = member(integer(0, 65_535), "the port that is entered at; 0 is any", 0)
@@ -143,7 +143,7 @@ class Cluster(Resource):
     KIND = "Cluster"
     ABOUT = "The cluster itself, once; its id is the cluster's id. Every node is told of it at the start."
 
-    coordinators: tuple[str, ...] = member(Several(ENDPOINT, 16, is_set=False), "where nodes check in, in this order")
+    coordinators: tuple[str, ...] = member(ListForm(ENDPOINT, 16, is_set=False), "where nodes check in, in this order")
     description: str = member(text(256), "for people", "")
 
 
@@ -173,11 +173,11 @@ class Node(Resource):
     ABOUT = "What a node is to be. It gets it once it has joined, for which the allowlist and a token are needed."
 
     kind: str = member(OneOf(NODE_KINDS), "a witness has no roles and carries no services", "data")
-    roles: tuple[str, ...] = member(Several(OneOf(tuple(ROLES)), 8), "what it may be given", ())
-    organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "whom it serves", ())
+    roles: tuple[str, ...] = member(ListForm(OneOf(tuple(ROLES)), 8), "what it may be given", ())
+    organizations: tuple[str, ...] = member(ListForm(IDENTIFIER, 256), "whom it serves", ())
     site: str = member(IDENTIFIER, "the Site where it stands", "default")
-    addresses: tuple[str, ...] = member(Several(HOST_PORT, 16, is_set=False), "where its peers may reach it", ())
-    labels: Mapping[str, str] = member(Named(text(128), 32), "to be selected by", {})
+    addresses: tuple[str, ...] = member(ListForm(HOST_PORT, 16, is_set=False), "where its peers may reach it", ())
+    labels: Mapping[str, str] = member(MappingForm(text(128), 32), "to be selected by", {})
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,16 @@ class Service(Resource):
     )
 
     organization: str = member(IDENTIFIER, "whose it is")
-    runs_on: Selector = member(Record(Selector), "the nodes that run it")
+    runs_on: Selector = member(RecordForm(Selector), "the nodes that run it")
     workload: str = member(text(256), "what is run: a name that the node's supervisor knows", "")
     endpoints: tuple[ServiceEndpoint, ...] = member(
-        Several(Record(ServiceEndpoint), 32, is_set=False), "where it answers", ()
+        ListForm(RecordForm(ServiceEndpoint), 32, is_set=False), "where it answers", ()
     )
     settings: Mapping[str, object] = member(Open(16 << 10), "the service's own configuration", {})
     exempt: tuple[Exemption, ...] = member(
-        Several(Record(Exemption), 32, is_set=False), "values of `settings` that look like secrets and are none", ()
+        ListForm(RecordForm(Exemption), 32, is_set=False),
+        "values of `settings` that look like secrets and are none",
+        (),
     )
 
     def __eq__(self, other: object) -> bool:
@@ -221,8 +223,10 @@ class Route(Resource):
 
     organization: str = member(IDENTIFIER, "whose it is: the service's")
     service: str = member(IDENTIFIER, "where it leads")
-    enters_at: Selector = member(Record(Selector), "which ingress nodes; left out, all of the organization", Selector())
-    match: RouteMatch = member(Record(RouteMatch), "what it takes", RouteMatch())
+    enters_at: Selector = member(
+        RecordForm(Selector), "which ingress nodes; left out, all of the organization", Selector()
+    )
+    match: RouteMatch = member(RecordForm(RouteMatch), "what it takes", RouteMatch())
     qos: str = member(text(64), "the id of a QosPolicy, or nothing", "")
     ttl_s: int = member(integer(0, DAY), "how long a session over it may outlive its authority", 3_600)
 
@@ -232,7 +236,7 @@ class QosPolicy(Resource):
     KIND = "QosPolicy"
     ABOUT = "Classes of traffic for core nodes: of one organization, or of all."
 
-    classes: Mapping[str, QosClass] = member(Named(Record(QosClass), 32), "by the class's name")
+    classes: Mapping[str, QosClass] = member(MappingForm(RecordForm(QosClass), 32), "by the class's name")
     organization: str = member(text(64), "whose it is; left out, everybody's", "")
 
 
@@ -248,12 +252,14 @@ class StorageEndpoint(Resource):
     )
 
     url: str = member(ENDPOINT, "where it answers")
-    organizations: tuple[str, ...] = member(Several(IDENTIFIER, 256), "for nodes that serve any; left out, for all", ())
+    organizations: tuple[str, ...] = member(
+        ListForm(IDENTIFIER, 256), "for nodes that serve any; left out, for all", ()
+    )
     node: str = member(text(64), "the storage_config node that runs it, or nothing", "")
     families: tuple[str, ...] = member(
-        Several(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it is to keep; left out, all", ()
+        ListForm(OneOf(SCOPE_TYPES), len(SCOPE_TYPES)), "the scope types that it is to keep; left out, all", ()
     )
-    replicates: tuple[str, ...] = member(Several(IDENTIFIER, 16), "endpoints that it is to copy from", ())
+    replicates: tuple[str, ...] = member(ListForm(IDENTIFIER, 16), "endpoints that it is to copy from", ())
 
 
 @dataclass(frozen=True)
@@ -264,9 +270,9 @@ class DegradedModePolicy(Resource):
         " is a node's, then the lowest id; without one it may do nothing."
     )
 
-    applies_to: Selector = member(Record(Selector), "which nodes; left out, all", Selector())
+    applies_to: Selector = member(RecordForm(Selector), "which nodes; left out, all", Selector())
     priority: int = member(integer(0, 1_000), "the highest wins", 0)
-    allow: tuple[str, ...] = member(Several(OneOf(ALLOWABLE), len(ALLOWABLE)), "what it may go on doing", ())
+    allow: tuple[str, ...] = member(ListForm(OneOf(ALLOWABLE), len(ALLOWABLE)), "what it may go on doing", ())
     max_duration_s: int = member(integer(0, 7 * DAY), "counted from the head's expiry", DAY)
     route_ttl_s: int = member(integer(0, DAY), "how long routes are kept", 3_600)
     session_ttl_s: int = member(integer(0, DAY), "how long sessions are kept", 900)
@@ -283,10 +289,10 @@ class PeerPolicy(Resource):
         " `direct_url` for documents when nobody else gives them; no agent answers such questions yet."
     )
 
-    applies_to: Selector = member(Record(Selector), "which nodes; left out, all", Selector())
+    applies_to: Selector = member(RecordForm(Selector), "which nodes; left out, all", Selector())
     priority: int = member(integer(0, 1_000), "the highest wins", 0)
     peers: Selector = member(
-        Record(Selector), "whom it may know; left out, every member it shares a tenant with", Selector()
+        RecordForm(Selector), "whom it may know; left out, every member it shares a tenant with", Selector()
     )
     most: int = member(integer(1, 256), f"at most so many; a thin node never more than {THIN_PEERS}", DEFAULT_PEERS)
 
@@ -306,15 +312,15 @@ KINDS: tuple[type[Resource], ...] = (
 BY_NAME = {each.KIND: each for each in KINDS}
 
 
-def read(kind: type[Resource], id_: str, spec: object, path: Path, faults: list[Fault]) -> Resource | None:
+def read(kind: type[Resource], id_: str, spec: object, path: Path, faults: list[FieldFault]) -> Resource | None:
     """The resource, or None after reporting at least one fault."""
-    resource: Resource | None = Record(kind).read_as(spec, path, faults, id=id_)
+    resource: Resource | None = RecordForm(kind).read_as(spec, path, faults, id=id_)
     return resource
 
 
 def restore(kind: str, id_: str, spec: object) -> Resource:
     """A resource from the database, where only what `read` accepted is kept."""
-    faults: list[Fault] = []
+    faults: list[FieldFault] = []
     value = read(BY_NAME[kind], id_, spec, (), faults)
     if value is None:
         raise AssertionError(f"{kind} {id_} in the database is out of form: {faults}")

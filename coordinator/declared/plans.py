@@ -9,7 +9,7 @@ from snapshot import canonical
 
 
 @dataclass(frozen=True)
-class Change:
+class ResourceChange:
     """One resource before and after; None where it is not."""
 
     before: Resource | None
@@ -42,15 +42,21 @@ class Change:
         return old, None if self.after is None else self.after.spec()
 
 
-def changes(kept: Mapping[Key, Resource], declared: Mapping[Key, Resource], *, prune: bool) -> tuple[Change, ...]:
+def changes(
+    kept: Mapping[Key, Resource], declared: Mapping[Key, Resource], *, prune: bool
+) -> tuple[ResourceChange, ...]:
     """In the order of kind and id. Without `prune` what is not declared stays."""
-    found = [Change(kept.get(key), resource) for key, resource in sorted(declared.items()) if kept.get(key) != resource]
+    found = [
+        ResourceChange(kept.get(key), resource)
+        for key, resource in sorted(declared.items())
+        if kept.get(key) != resource
+    ]
     if prune:
-        found += [Change(resource, None) for key, resource in sorted(kept.items()) if key not in declared]
+        found += [ResourceChange(resource, None) for key, resource in sorted(kept.items()) if key not in declared]
     return tuple(sorted(found, key=lambda each: each.key))
 
 
-def result(kept: Mapping[Key, Resource], made: tuple[Change, ...]) -> dict[Key, Resource]:
+def result(kept: Mapping[Key, Resource], made: tuple[ResourceChange, ...]) -> dict[Key, Resource]:
     """The resources after the changes."""
     after = dict(kept)
     for change in made:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordinator.declared.fields import Fault, Path
+from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import (
     Cluster,
     DegradedModePolicy,
@@ -22,7 +22,7 @@ from coordinator.declared.kinds import (
 from coordinator.declared.model import Key, MemberEntry, Subject
 from coordinator.declared.views import is_assigned
 
-Found = tuple[Resource, Fault]
+Found = tuple[Resource, FieldFault]
 DEFAULT_SITE = "default"
 MOST_SERVICES = 1_000  # each is a scope of the node, and a report names SCOPES_MAX of them
 
@@ -65,7 +65,7 @@ def faults_of(resources: Mapping[Key, Resource], cluster_id: str) -> Iterator[Fo
             yield resource, fault
 
 
-def _faults(together: _Together, resource: Resource) -> Iterator[Fault]:
+def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
     match resource:
         case Cluster():
             yield from _cluster(together, resource)
@@ -85,14 +85,14 @@ def _faults(together: _Together, resource: Resource) -> Iterator[Fault]:
             return
 
 
-def _cluster(together: _Together, cluster: Cluster) -> Iterator[Fault]:
+def _cluster(together: _Together, cluster: Cluster) -> Iterator[FieldFault]:
     if cluster.id != together.cluster_id:
-        yield Fault(("id",), f"this coordinator serves {together.cluster_id}", f"write id: {together.cluster_id}")
+        yield FieldFault(("id",), f"this coordinator serves {together.cluster_id}", f"write id: {together.cluster_id}")
     if not cluster.coordinators:
         yield _fault("coordinators", "names no coordinator", "name at least one https://host:port")
 
 
-def _node(together: _Together, node: Node) -> Iterator[Fault]:
+def _node(together: _Together, node: Node) -> Iterator[FieldFault]:
     if node.site != DEFAULT_SITE and not together.has(Site, node.site):
         known = f"use one of {', '.join(together.sites)}"
         yield _fault("site", f"there is no site {node.site}", f"declare the Site, or {known}")
@@ -115,7 +115,7 @@ def _services_told(together: _Together, node: Node) -> int:
     return sum(is_assigned(each, subject) for each in found)
 
 
-def _service(together: _Together, service: Service) -> Iterator[Fault]:
+def _service(together: _Together, service: Service) -> Iterator[FieldFault]:
     yield from _known(together, Organization, service.organization, "organization")
     if service.runs_on.is_empty:
         yield _fault("runs_on", "selects no node", "give nodes, roles or labels")
@@ -128,10 +128,10 @@ def _service(together: _Together, service: Service) -> Iterator[Fault]:
     if len(set(names)) < len(names):
         yield _fault("endpoints", "two endpoints have one name", "give each its own")
     for path, organization in _foreign(service.settings, service.organization, ("spec", "settings")):
-        yield Fault(path, f"belongs to {organization}", f"a service holds data of {service.organization} alone")
+        yield FieldFault(path, f"belongs to {organization}", f"a service holds data of {service.organization} alone")
 
 
-def _placement(node: Node, service: Service) -> Iterator[Fault]:
+def _placement(node: Node, service: Service) -> Iterator[FieldFault]:
     if "egress_service" not in node.roles:
         yield _fault("runs_on", f"{node.id} has not the role egress_service", "give it the role, or choose another")
     elif service.organization not in node.organizations:
@@ -139,7 +139,7 @@ def _placement(node: Node, service: Service) -> Iterator[Fault]:
         yield _fault("runs_on", f"{node.id} does not serve {service.organization}", remedy)
 
 
-def _route(together: _Together, route: Route) -> Iterator[Fault]:
+def _route(together: _Together, route: Route) -> Iterator[FieldFault]:
     yield from _known(together, Organization, route.organization, "organization")
     yield from _known(together, Service, route.service, "service")
     yield from _known(together, QosPolicy, route.qos, "qos", optional=True)
@@ -150,7 +150,7 @@ def _route(together: _Together, route: Route) -> Iterator[Fault]:
             yield _fault(field, f"{id_} belongs to {owner}", "a route stays within one organization")
 
 
-def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[Fault]:
+def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[FieldFault]:
     for organization in endpoint.organizations:
         yield from _known(together, Organization, organization, "organizations")
     yield from _known(together, Node, endpoint.node, "node", optional=True)
@@ -165,15 +165,15 @@ def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[Fault]:
 
 def _known(
     together: _Together, kind: type[Resource], id_: str, field: str, *, optional: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[FieldFault]:
     if not (optional and not id_) and not together.has(kind, id_):
         yield _fault(field, f"there is no {kind.KIND} {id_}", f"declare it, or correct the {field}")
 
 
-def _selected(together: _Together, selector: Selector, field: str) -> Iterator[Fault]:
+def _selected(together: _Together, selector: Selector, field: str) -> Iterator[FieldFault]:
     for id_ in selector.nodes:
         if not together.has(Node, id_):
-            yield Fault(("spec", field, "nodes"), f"there is no Node {id_}", "declare it, or correct the id")
+            yield FieldFault(("spec", field, "nodes"), f"there is no Node {id_}", "declare it, or correct the id")
 
 
 def _foreign(value: object, own: str, path: Path) -> Iterator[tuple[Path, object]]:
@@ -188,5 +188,5 @@ def _foreign(value: object, own: str, path: Path) -> Iterator[tuple[Path, object
             yield from _foreign(inner, own, (*path, index))
 
 
-def _fault(field: str, message: str, remedy: str) -> Fault:
-    return Fault(("spec", field), message, remedy)
+def _fault(field: str, message: str, remedy: str) -> FieldFault:
+    return FieldFault(("spec", field), message, remedy)

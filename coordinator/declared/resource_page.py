@@ -3,7 +3,7 @@
 from dataclasses import Field
 from typing import Any
 
-from coordinator.declared.fields import Named, Record, Several, default_of, is_required, members
+from coordinator.declared.fields import ListForm, MappingForm, RecordForm, default_of, is_required, members
 from coordinator.declared.kinds import KINDS, Resource
 
 _HEAD = """\
@@ -84,8 +84,8 @@ def _records(of: type[Any]) -> list[tuple[str, type[Any]]]:
     found = []
     for each in members(of):
         form = each.metadata["form"]
-        inner = form.each if isinstance(form, (Several, Named)) else form
-        if isinstance(inner, Record):
-            suffix = {Several: "[]", Named: ".<id>"}.get(type(form), "")
+        inner = form.each if isinstance(form, (ListForm, MappingForm)) else form
+        if isinstance(inner, RecordForm):
+            suffix = {ListForm: "[]", MappingForm: ".<id>"}.get(type(form), "")
             found.append((f"{each.name}{suffix}", inner.of))
     return found

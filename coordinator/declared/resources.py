@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from coordinator.base.refusal import Code, Refused, bounded
 from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
-from coordinator.declared.fields import ID_REMEDY, Fault
+from coordinator.declared.fields import ID_REMEDY, FieldFault
 from coordinator.declared.kinds import BY_NAME, Resource, Service
 from coordinator.declared.model import Key
 from coordinator.declared.references import faults_of
 from coordinator.declared.value_shapes import Shapes
-from coordinator.declared.yaml_source import Source, Unreadable
+from coordinator.declared.yaml_source import UnreadableYaml, YamlDocument
 from snapshot import secrets
 from snapshot.content import FORBIDDEN_MEMBERS
 from snapshot.identifiers import is_id
@@ -36,7 +36,7 @@ _OTHERS_NAME = (
 
 
 @dataclass(frozen=True)
-class Problem:
+class DeclaredProblem:
     """One thing wrong, where it is, and what to do. `field`: the member's path, or in brackets what has none."""
 
     file: str
@@ -52,7 +52,7 @@ class Problem:
 class InvalidResources(Refused):
     """Everything that is wrong at once; nothing was applied."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[DeclaredProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda each: (each.file, each.line, each.field)))
         super().__init__(Code.INVALID_RESOURCES, f"{len(self.problems)} problems: {self.problems[0]}")
 
@@ -63,9 +63,9 @@ class Declared:
 
     resource: Resource
     file: str
-    source: Source
+    source: YamlDocument
 
-    def problem(self, fault: Fault) -> Problem:
+    def problem(self, fault: FieldFault) -> DeclaredProblem:
         return _problem(self.file, self.source.line(fault.path), fault)
 
 
@@ -75,15 +75,17 @@ def read(texts: Mapping[str, str], shapes: Shapes | None = None) -> dict[Key, De
     `shapes`: what values are taken for secrets, where it is not what is shipped.
     """
     declared: dict[Key, Declared] = {}
-    problems: list[Problem] = []
+    problems: list[DeclaredProblem] = []
     for file in sorted(texts):
         if not _is_unicode(file):
-            problems.append(_problem(file, 1, Fault((NAME,), "is not UTF-8", "rename the file")))
+            problems.append(_problem(file, 1, FieldFault((NAME,), "is not UTF-8", "rename the file")))
         for each in _read_file(file, texts[file], value_shapes.shipped() if shapes is None else shapes, problems):
             first = declared.setdefault(each.resource.key, each)
             if first is not each:
                 where = f"{first.file}:{first.source.line(())}"
-                problems.append(each.problem(Fault(("id",), f"is declared at {where} already", "keep one of them")))
+                problems.append(
+                    each.problem(FieldFault(("id",), f"is declared at {where} already", "keep one of them"))
+                )
     if problems:
         raise InvalidResources(problems)
     return declared
@@ -103,7 +105,7 @@ def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluste
         else:
             remedy = f"{fault.remedy}; or delete {resource.KIND} {resource.id} too"
             there = f"(declared) {resource.KIND} {resource.id}"
-            problems.append(_problem(there, 0, Fault(fault.path, fault.message, remedy)))
+            problems.append(_problem(there, 0, FieldFault(fault.path, fault.message, remedy)))
     if problems:
         raise InvalidResources(problems)
 
@@ -112,21 +114,21 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def _read_file(file: str, text: str, shapes: Shapes, problems: list[Problem]) -> Iterator[Declared]:
+def _read_file(file: str, text: str, shapes: Shapes, problems: list[DeclaredProblem]) -> Iterator[Declared]:
     try:
         for source in yaml_source.documents(text):
-            faults: list[Fault] = []
+            faults: list[FieldFault] = []
             resource = _resource(source.value, shapes, faults)
             problems += [_problem(file, source.line(fault.path), fault) for fault in faults]
             if resource is not None:
                 yield Declared(resource, file, source)
-    except Unreadable as error:
-        problems.append(_problem(file, error.line, Fault(error.path, error.message, error.remedy)))
+    except UnreadableYaml as error:
+        problems.append(_problem(file, error.line, FieldFault(error.path, error.message, error.remedy)))
 
 
-def _resource(value: object, shapes: Shapes, faults: list[Fault]) -> Resource | None:
+def _resource(value: object, shapes: Shapes, faults: list[FieldFault]) -> Resource | None:
     if not isinstance(value, dict):
-        faults.append(Fault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
+        faults.append(FieldFault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
         return None
     faults += _misnamed(value)
     if faults:
@@ -140,16 +142,16 @@ def _resource(value: object, shapes: Shapes, faults: list[Fault]) -> Resource | 
     return None if faults else resource
 
 
-def _misnamed(value: Mapping[str, object]) -> Iterator[Fault]:
+def _misnamed(value: Mapping[str, object]) -> Iterator[FieldFault]:
     """What of `kind`, `id` and `spec` is missing, unknown or wrong; what `spec` holds is the kind's."""
     for name in sorted(value.keys() - set(_MEMBERS)):
-        yield Fault((name,), "is not a member of a resource", _nearest(name, "members", _MEMBERS))
+        yield FieldFault((name,), "is not a member of a resource", _nearest(name, "members", _MEMBERS))
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in BY_NAME:
         message = f"{bounded(str(kind), 64)} is no kind of resource" if "kind" in value else "is missing"
-        yield Fault(("kind",), message, _nearest(str(value.get("kind", "")), "kinds", BY_NAME))
+        yield FieldFault(("kind",), message, _nearest(str(value.get("kind", "")), "kinds", BY_NAME))
     if not is_id(value.get("id")):
-        yield Fault(("id",), "must be an id" if "id" in value else "is missing", ID_REMEDY)
+        yield FieldFault(("id",), "must be an id" if "id" in value else "is missing", ID_REMEDY)
 
 
 def _nearest(name: str, what: str, known: Iterable[str]) -> str:
@@ -157,22 +159,22 @@ def _nearest(name: str, what: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known {what}: {', '.join(known)}"
 
 
-def _forbidden(spec: object) -> Iterator[Fault]:
+def _forbidden(spec: object) -> Iterator[FieldFault]:
     """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
     finding = secrets.find_secret(spec)
     if finding is not None:
         path = ("spec", *_path(spec, finding.pointer))
         message = f"holds a raw secret ({finding.detector})"
-        yield Fault(path, message, f"{_REFERENCE}; {_OTHERS_NAME}" if finding.detector == "name" else _REFERENCE)
+        yield FieldFault(path, message, f"{_REFERENCE}; {_OTHERS_NAME}" if finding.detector == "name" else _REFERENCE)
     hidden = private_key_scan.find(spec, ("spec",))
     if hidden is not None:
-        yield Fault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
+        yield FieldFault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
     for at, name in _names(spec, ("spec",)):
         if name in FORBIDDEN_MEMBERS:
-            yield Fault(at, f"`{name}` is authority that no node is given", "remove it")
+            yield FieldFault(at, f"`{name}` is authority that no node is given", "remove it")
 
 
-def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind: str) -> Iterator[Fault]:
+def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind: str) -> Iterator[FieldFault]:
     """What the coordinator's own table takes for a secret. The value itself is never shown (threats D-55)."""
     texts = list(private_key_scan.strings(spec, ()))
     if next(value_shapes.families_in(shapes, "\n".join(text for _, text in texts)), None) is None:
@@ -184,7 +186,7 @@ def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind
             if (at, family) not in exempt:
                 way = f"; if it is none, beside `settings`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
                 remedy = _REFERENCE + (way if kind == Service.KIND else "")
-                yield Fault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
+                yield FieldFault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
 
 
 def _unless_secret(part: str | int, shapes: Shapes) -> str | int:
@@ -216,10 +218,10 @@ def _path(value: object, pointer: str) -> yaml_source.Path:
     return path
 
 
-def _problem(file: str, line: int, fault: Fault) -> Problem:
+def _problem(file: str, line: int, fault: FieldFault) -> DeclaredProblem:
     """Names and values are whatever somebody wrote: a terminal is to show them, and JSON to carry them."""
     field = bounded(_dotted(fault.path), _MOST_SHOWN) if fault.path else WHOLE
-    return Problem(bounded(file, _MOST_SHOWN), line, field, bounded(fault.message, _MOST_SHOWN), fault.remedy)
+    return DeclaredProblem(bounded(file, _MOST_SHOWN), line, field, bounded(fault.message, _MOST_SHOWN), fault.remedy)
 
 
 def _dotted(path: yaml_source.Path) -> str:

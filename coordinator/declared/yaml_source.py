@@ -24,7 +24,7 @@ _WITH_EXPONENT = 1e21  # from here on JSON writes a double with one, so nobody t
 MAX_DEPTH = 24
 
 
-class Unreadable(ValueError):
+class UnreadableYaml(ValueError):
     """Text that is no such YAML: `line` (from 1), `path` of the member, what is wrong, and the remedy."""
 
     def __init__(self, line: int, path: Path, message: str, remedy: str) -> None:
@@ -33,7 +33,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlDocument:
     """One YAML document: its value, and the line (from 1) of every member and element by its path."""
 
     value: object
@@ -46,7 +46,7 @@ class Source:
         return self.lines.get(path, 1)
 
 
-def documents(text: str) -> Iterator[Source]:
+def documents(text: str) -> Iterator[YamlDocument]:
     """Every document of a YAML stream; an empty one is passed over. Unreadable for anything else."""
     check_characters(text)
     try:
@@ -55,14 +55,14 @@ def documents(text: str) -> Iterator[Source]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        raise Unreadable(line, (), str(error.problem or error.context), "correct the YAML") from error
+        raise UnreadableYaml(line, (), str(error.problem or error.context), "correct the YAML") from error
     except yaml.YAMLError as error:
-        raise Unreadable(1, (), "this is no YAML", "correct the YAML") from error
+        raise UnreadableYaml(1, (), "this is no YAML", "correct the YAML") from error
     for node in nodes:
         lines: dict[Path, int] = {}
         value = _value(node, (), lines)
         if value is not None:
-            yield Source(value, lines)
+            yield YamlDocument(value, lines)
 
 
 def check_characters(text: str) -> None:
@@ -71,7 +71,7 @@ def check_characters(text: str) -> None:
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1
         message = f"the character U+{ord(found[0]):04X} may not stand in YAML"
-        raise Unreadable(line, (), message, "remove it")
+        raise UnreadableYaml(line, (), message, "remove it")
 
 
 def _check_events(text: str) -> None:
@@ -80,15 +80,15 @@ def _check_events(text: str) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise Unreadable(line, (), "anchors and aliases are not taken", "write the value out")
+            raise UnreadableYaml(line, (), "anchors and aliases are not taken", "write the value out")
         if getattr(event, "tag", None) is not None:
-            raise Unreadable(line, (), "tags are not taken", "write a plain value")
+            raise UnreadableYaml(line, (), "tags are not taken", "write a plain value")
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise Unreadable(line, (), "nested too deep", f"use at most {MAX_DEPTH} levels")
+            raise UnreadableYaml(line, (), "nested too deep", f"use at most {MAX_DEPTH} levels")
 
 
 def _value(node: Node, path: Path, lines: dict[Path, int]) -> object:
@@ -106,9 +106,9 @@ def _mapping(node: MappingNode, path: Path, lines: dict[Path, int]) -> dict[str,
         line = name_node.start_mark.line + 1
         name = name_node.value
         if not isinstance(name_node, ScalarNode) or not isinstance(name, str):
-            raise Unreadable(line, path, "a member name must be text", "write a plain name")
+            raise UnreadableYaml(line, path, "a member name must be text", "write a plain name")
         if name in value:
-            raise Unreadable(line, (*path, name), "this name was given before", "keep one of them")
+            raise UnreadableYaml(line, (*path, name), "this name was given before", "keep one of them")
         value[name] = _value(value_node, (*path, name), lines)
         lines[(*path, name)] = line
     return value
@@ -124,5 +124,5 @@ def _scalar(node: Node, path: Path, line: int) -> object:
         return text
     number = int(text) if _INTEGER.fullmatch(text) else float(text)
     if MAX_INTEGER < abs(number) < _WITH_EXPONENT and number == int(number):
-        raise Unreadable(line, path, "an integer beyond 2^53-1", "write it as text, in quotes")
+        raise UnreadableYaml(line, path, "an integer beyond 2^53-1", "write it as text, in quotes")
     return number

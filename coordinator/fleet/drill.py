@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import foresight
-from coordinator.declared.foresight import Document
+from coordinator.declared.foresight import DeclaredScope
 from coordinator.declared.model import Model
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import Situation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
-from snapshot.degraded import Facts
+from snapshot.degraded import GateFacts
 from snapshot.manifest import Revocations
-from snapshot.outage import Foreseen, Outage, State, Stop
+from snapshot.outage import Foreseen, Outage, OutagePhase, Stop
 
 BATCH = 64
 
@@ -33,7 +33,7 @@ class NodeOutage:
 
     node_id: str
     basis: str
-    states: tuple[State, ...]
+    states: tuple[OutagePhase, ...]
     stops: tuple[Stop, ...]
 
     @classmethod
@@ -41,7 +41,9 @@ class NodeOutage:
         return cls(node_id, basis, foreseen.states, foreseen.stops)
 
 
-def drill(database: Database, outage: Outage, node_ids: Sequence[str], settings: Settings) -> list[NodeOutage]:
+def drill(
+    database: Database, outage: Outage, node_ids: Sequence[str], settings: CoordinatorSettings
+) -> list[NodeOutage]:
     """Of these members, or of all; `not_found` for who is none. Each batch is one consistent read."""
     with database.read() as transaction:
         model = catalog.load(transaction)
@@ -56,7 +58,7 @@ def drill(database: Database, outage: Outage, node_ids: Sequence[str], settings:
     return found
 
 
-def declared(model: Model, outage: Outage, node_ids: Sequence[str], settings: Settings) -> list[NodeOutage]:
+def declared(model: Model, outage: Outage, node_ids: Sequence[str], settings: CoordinatorSettings) -> list[NodeOutage]:
     """The same of files alone: by nothing but what they declare."""
     model = foresight.with_declared_members(model)
     strangers = sorted(set(node_ids) - model.members.keys())
@@ -68,12 +70,12 @@ def declared(model: Model, outage: Outage, node_ids: Sequence[str], settings: Se
     return [_declared(model, node_id, outage, settings) for node_id in wanted]
 
 
-def _declared(model: Model, node_id: str, outage: Outage, settings: Settings) -> NodeOutage:
+def _declared(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> NodeOutage:
     return NodeOutage.of(node_id, "declared", foresight.of_declared(model, node_id, outage, settings))
 
 
 def _of_batch(
-    transaction: Transaction, model: Model, node_ids: Sequence[str], outage: Outage, settings: Settings
+    transaction: Transaction, model: Model, node_ids: Sequence[str], outage: Outage, settings: CoordinatorSettings
 ) -> list[NodeOutage]:
     table = schema.heads
     chosen = select(table.c.node_id, table.c.expires_at).where(table.c.node_id.in_(node_ids))
@@ -93,8 +95,8 @@ def _of_batch(
     return found
 
 
-def _facts(model: Model, node_id: str, expires_at: int, bundle: TrustBundle, revoked: Revocations) -> Facts:
-    return Facts(
+def _facts(model: Model, node_id: str, expires_at: int, bundle: TrustBundle, revoked: Revocations) -> GateFacts:
+    return GateFacts(
         head_expires_at=expires_at,
         revocations=revoked.with_bundle(bundle.revocations),
         authority_epoch=bundle.authority_epoch,
@@ -103,14 +105,14 @@ def _facts(model: Model, node_id: str, expires_at: int, bundle: TrustBundle, rev
     )
 
 
-def _documents(present: Situation, bundle: TrustBundle) -> dict[str, Document]:
+def _documents(present: Situation, bundle: TrustBundle) -> dict[str, DeclaredScope]:
     documents = {
-        scope: Document(
+        scope: DeclaredScope(
             held.envelope.expires_at,
             held.envelope.authority_epoch,
             {name: held.read(name) for name in held.sections},
         )
         for scope, held in present.held.items()
     }
-    documents[TRUST_BUNDLE] = Document(bundle.expires_at, bundle.authority_epoch, {})
+    documents[TRUST_BUNDLE] = DeclaredScope(bundle.expires_at, bundle.authority_epoch, {})
     return documents

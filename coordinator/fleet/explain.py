@@ -7,11 +7,11 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared import peers, views
-from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.increments import changes
 from coordinator.declared.model import Model, Subject
 from coordinator.publishing import published_state
-from coordinator.publishing.published_state import Allowed, Held, Situation
+from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.rollback_overlay import content_of, governing
 from snapshot.identifiers import SCOPE_TYPES, Scope, format_time, parse_scope
 from snapshot.roles import EVERY_NODE, ROLES
@@ -21,7 +21,7 @@ MOST_NAMED = 10  # scopes in a sentence
 
 
 @dataclass(frozen=True)
-class Explanation:
+class HoldingExplanation:
     """One scope for one node; `differs` is None where it may not hold it."""
 
     scope: str
@@ -31,7 +31,7 @@ class Explanation:
     differs: Mapping[str, str] | None = None  # section -> set, remove or patch: what the next publication changes
 
 
-def explain(database: Database, node_id: str) -> list[Explanation]:
+def explain(database: Database, node_id: str) -> list[HoldingExplanation]:
     """Every scope, and of each type that it has none of why; one in whole is explain_scope.py's. `not_found` for a
     stranger.
     """
@@ -74,7 +74,9 @@ def because(model: Model, subject: Subject, scope: Scope) -> str:
     return _why(model, subject, scope.type)
 
 
-def differing(declared: Content, held: Held | None, allowed: Allowed | None) -> dict[str, str]:
+def differing(
+    declared: ScopeContent, held: PublishedDocument | None, allowed: AllowedRecovery | None
+) -> dict[str, str]:
     """Each section in which what is published next differs from what is published now; `allowed`: the last recovery."""
     recovery = governing(allowed, declared)
     content = declared if recovery is None else content_of(recovery)
@@ -92,15 +94,15 @@ def _of_type(model: Model, subject: Subject, scope_type: str, present: Situation
     return sorted(found) or [Scope(scope_type)]
 
 
-def _explained(model: Model, subject: Subject, scope: Scope, present: Situation) -> Explanation:
+def _explained(model: Model, subject: Subject, scope: Scope, present: Situation) -> HoldingExplanation:
     held, allowed = present.held.get(scope.name), present.recoveries.get(scope.name)
     why = because(model, subject, scope)
     if scope == TRUST_BUNDLE:
-        return Explanation(scope.name, True, why, _published(held))
+        return HoldingExplanation(scope.name, True, why, _published(held))
     if not views.holds(model, subject, scope):
-        return Explanation(scope.name, False, why, _published(held))
+        return HoldingExplanation(scope.name, False, why, _published(held))
     content = compile_scope(model, subject.node_id, scope)
-    return Explanation(scope.name, True, why, _published(held), differing(content, held, allowed))
+    return HoldingExplanation(scope.name, True, why, _published(held), differing(content, held, allowed))
 
 
 def _why(model: Model, subject: Subject, scope_type: str) -> str:
@@ -138,7 +140,7 @@ def _why_none(model: Model, subject: Subject, scope: Scope) -> str:
     return f"Service {service.id} does not run here (runs_on), and has no exposed endpoint that this node has to know"
 
 
-def _published(held: Held | None) -> dict[str, object] | None:
+def _published(held: PublishedDocument | None) -> dict[str, object] | None:
     if held is None:
         return None
     one = held.envelope

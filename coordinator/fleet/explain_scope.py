@@ -16,17 +16,17 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
-from coordinator.declared.compiler import Content, compile_scope
-from coordinator.declared.explain_sources import Origin, Source, origin
+from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.explain_sources import DeclaredSource, ValueOrigin, origin
 from coordinator.declared.model import Model, Subject
 from coordinator.fleet import explain
 from coordinator.fleet.explain import TRUST_BUNDLE
 from coordinator.fleet.holders import Holders, holders
 from coordinator.publishing import published_state as situation
-from coordinator.publishing.published_state import Allowed, Held, Situation
+from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.rollback_overlay import governing
 from coordinator.reports import refusals
-from coordinator.reports.refusals import RefusedScope
+from coordinator.reports.refusals import FleetRefusal
 from coordinator.trust.signatures import Signer, signers
 from snapshot import canonical
 from snapshot.identifiers import Scope, format_time
@@ -34,8 +34,8 @@ from snapshot.roles import EVERY_NODE, allowed_scope_types
 
 MOST_ENTRIES = 200
 VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
-BY_ROOTS = Origin("root keys signed it; `holdfastctl trust show` has all of it")
-LEFT = Origin("nothing that is declared gives it any more")
+BY_ROOTS = ValueOrigin("root keys signed it; `holdfastctl trust show` has all of it")
+LEFT = ValueOrigin("nothing that is declared gives it any more")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Section:
+class ExplainedSection:
     """One section of the published version; `value` is left out (null) of a large one that was not asked for."""
 
     name: str
@@ -80,7 +80,7 @@ class EntryExplanation:
     entry: str
     stands: str
     because: str
-    sources: tuple[Source, ...]
+    sources: tuple[DeclaredSource, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ScopeExplanation:
     notes: tuple[str, ...]
     published: Version | None
     differs: Mapping[str, str]
-    sections: tuple[Section, ...]
+    sections: tuple[ExplainedSection, ...]
     entries: tuple[EntryExplanation, ...]
     entries_total: int
     holders: Holders
@@ -132,7 +132,7 @@ class _Case:
     now: float
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> PublishedDocument | None:
         return self.situation.held.get(self.scope.name)
 
     @property
@@ -140,14 +140,14 @@ class _Case:
         return self.scope == TRUST_BUNDLE or views.holds(self.model, self.subject, self.scope)
 
     @cached_property
-    def content(self) -> Content | None:
+    def content(self) -> ScopeContent | None:
         """What is declared; None of what it may not hold, and of what no resource is compiled into."""
         if not self.may_hold or self.scope == TRUST_BUNDLE:
             return None
         return compile_scope(self.model, self.subject.node_id, self.scope)
 
     @property
-    def allowed(self) -> Allowed | None:
+    def allowed(self) -> AllowedRecovery | None:
         """The last recovery."""
         return self.situation.recoveries.get(self.scope.name)
 
@@ -213,7 +213,7 @@ def _notes(case: _Case) -> Iterator[str]:
         yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
 
 
-def _refused(case: _Case) -> list[RefusedScope]:
+def _refused(case: _Case) -> list[FleetRefusal]:
     """What the node does not take, where it does not."""
     return [each for each in refusals.told(case.transaction, case.subject.node_id) if each.scope == case.scope.name]
 
@@ -238,7 +238,7 @@ def _is_recovered(case: _Case) -> bool:
     return held is not None and allowed is not None and held.entry.pair == allowed.held.entry.pair
 
 
-def _version(case: _Case, held: Held) -> Version:
+def _version(case: _Case, held: PublishedDocument) -> Version:
     table, one = schema.documents, held.envelope
     chosen = select(table.c.published_at, table.c.signatures).where(table.c.snapshot_id == held.entry.snapshot_id)
     row = case.transaction.row(chosen)
@@ -262,17 +262,17 @@ def _version(case: _Case, held: Held) -> Version:
     )
 
 
-def _is_published(held: Held | None, name: str) -> bool:
+def _is_published(held: PublishedDocument | None, name: str) -> bool:
     return held is not None and name in held.sections
 
 
-def _section(held: Held | None, name: str, *, whole: bool) -> Section:
+def _section(held: PublishedDocument | None, name: str, *, whole: bool) -> ExplainedSection:
     if held is None:
         raise AssertionError("it is published")
     entry = held.sections[name]
     is_shown = whole or entry.size <= VALUE_BYTES
     value = canonical.loads(held.read(name)) if is_shown else None
-    return Section(name, entry.size, entry.sha256, value, is_shown)
+    return ExplainedSection(name, entry.size, entry.sha256, value, is_shown)
 
 
 def _standings(case: _Case, name: str) -> Iterator[tuple[str, str]]:

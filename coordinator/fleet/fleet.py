@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import JSON, cast, func, select, type_coerce
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.declared.selection import Selection
 from coordinator.reports import refusals
 from coordinator.reports.checkin import Pair
-from coordinator.reports.refusals import RefusedScope
+from coordinator.reports.refusals import FleetRefusal
 from wire.messages import STORE_FAULTS
 
 UNSEEN = "unseen"
@@ -45,7 +45,7 @@ class FleetMember:
 
 
 @dataclass(frozen=True)
-class Report:
+class MemberReport:
     """The last report of one member; `asked_at`: its last request for its head."""
 
     node_id: str
@@ -92,7 +92,7 @@ class Fleet:
     stragglers: tuple[Straggler, ...]  # the longest unseen first; of them as many as were asked for
     stragglers_total: int
     rejected_joins: Mapping[str, int]  # by code
-    refusals: tuple[RefusedScope, ...] = ()  # what is not renewed first, at most 50
+    refusals: tuple[FleetRefusal, ...] = ()  # what is not renewed first, at most 50
     refusals_total: int = 0
     roots_unconfirmed: tuple[str, ...] = ()  # nodes that trust root keys on first use; at most 50
     roots_unconfirmed_total: int = 0
@@ -100,11 +100,11 @@ class Fleet:
 
 def assess(
     members: Sequence[FleetMember],
-    reports: Mapping[str, Report],
+    reports: Mapping[str, MemberReport],
     rejected_joins: Mapping[str, int],
     *,
     now: float,
-    settings: Settings,
+    settings: CoordinatorSettings,
     named: slice = slice(MOST_NAMED),
 ) -> Fleet:
     """Revoked members are counted as such and belong to nothing else. `named`: those of the stragglers."""
@@ -133,7 +133,7 @@ def assess(
     )
 
 
-def shortfall(members: Iterable[FleetMember], settings: Settings) -> int:
+def shortfall(members: Iterable[FleetMember], settings: CoordinatorSettings) -> int:
     """Data members that are missing in the cluster (rules J28), whatever part of it is looked at."""
     data = sum(member.kind == "data" and not member.revoked for member in members)
     return max(0, settings.baseline_data_members - data)
@@ -152,7 +152,7 @@ def observe(
     database: Database,
     *,
     now: float,
-    settings: Settings,
+    settings: CoordinatorSettings,
     since: float = 0.0,
     which: Selection | None = None,
     named: slice = slice(MOST_NAMED),
@@ -180,7 +180,7 @@ def _longest_unseen(each: Straggler) -> tuple[float, str]:
     return -since, each.node_id
 
 
-def state_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> str:
+def state_of(member: FleetMember, report: MemberReport | None, now: float, settings: CoordinatorSettings) -> str:
     if member.revoked:
         return REVOKED
     if report is None:
@@ -188,12 +188,14 @@ def state_of(member: FleetMember, report: Report | None, now: float, settings: S
     return SILENT if _is_silent(report, now, settings) else report.state
 
 
-def _is_silent(report: Report, now: float, settings: Settings) -> bool:
+def _is_silent(report: MemberReport, now: float, settings: CoordinatorSettings) -> bool:
     """By the node's own interval, which its agent.toml sets."""
     return now - report.reported_at > SILENT_AFTER * (report.interval_s or settings.heartbeat_interval_s)
 
 
-def straggler_of(member: FleetMember, report: Report | None, now: float, settings: Settings) -> Straggler | None:
+def straggler_of(
+    member: FleetMember, report: MemberReport | None, now: float, settings: CoordinatorSettings
+) -> Straggler | None:
     if report is None:
         return Straggler(member.node_id, UNSEEN, None)
     since = now - report.last_seen
@@ -205,7 +207,7 @@ def straggler_of(member: FleetMember, report: Report | None, now: float, setting
     return Straggler(member.node_id, f"late: {_why(late, member, report)}", since) if late else None
 
 
-def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
+def _why(late: Sequence[str], member: FleetMember, report: MemberReport) -> str:
     """The first scope whose published version the node has refused, with its reason; else the first, and whether the
     node's disk is to blame.
     """
@@ -216,7 +218,7 @@ def _why(late: Sequence[str], member: FleetMember, report: Report) -> str:
     return f"{late[0]}, {report.store_fault}" if report.store_fault else late[0]
 
 
-def lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[int]:
+def lags(members: Iterable[FleetMember], reports: Mapping[str, MemberReport]) -> list[int]:
     """How many versions each scope of each reporting node is behind; another epoch counts as all of them."""
     found = []
     for member in members:
@@ -227,7 +229,7 @@ def lags(members: Iterable[FleetMember], reports: Mapping[str, Report]) -> list[
     return found
 
 
-def _versions(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+def _versions(reports: Iterable[MemberReport]) -> dict[str, dict[str, int]]:
     spread: dict[str, Counter[str]] = {}
     for report in reports:
         for scope, (epoch, version) in report.active.items():
@@ -256,7 +258,7 @@ def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
     ]
 
 
-def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[Report]:
+def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[MemberReport]:
     """Of all, or of some."""
     status, asked = schema.node_status, schema.head_requests
     joined = status.outerjoin(asked, status.c.node_id == asked.c.node_id)
@@ -267,7 +269,7 @@ def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
         scopes, fault = said["scopes"], _store_fault(said["counters"])
         active, refused = _last_active(scopes), _last_refused(scopes)
         told = (row.agent_version, said.get("interval_s"), said.get("roots_confirmed", True))
-        yield Report(*report, active, row.asked or 0.0, refused, fault, *told)
+        yield MemberReport(*report, active, row.asked or 0.0, refused, fault, *told)
 
 
 def _last_active(scopes: Scopes) -> dict[str, Pair]:

@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from coordinator.database import documents, schema
 from coordinator.database.database import Transaction
-from coordinator.database.documents import Entry
-from coordinator.reports.checkin import Comparison, Mark, compare
+from coordinator.database.documents import HeadEntry
+from coordinator.reports.checkin import Comparison, ReportedMark, compare
 
 MOST_NAMED = 50
 _WORD = 128  # characters of what a node says in words of its own
@@ -24,7 +24,7 @@ class Reported:
 
     at: float
     state: str
-    active: Mark | None
+    active: ReportedMark | None
     pending: int | None  # its config_version: taken, and waiting for its valid_from
     last_refused: str | None  # the reason
 
@@ -44,7 +44,7 @@ class Holders:
     others_total: int
 
 
-def holders(transaction: Transaction, node_id: str, scope: str, published: Entry | None) -> Holders:
+def holders(transaction: Transaction, node_id: str, scope: str, published: HeadEntry | None) -> Holders:
     reported = _reported(transaction, node_id, scope)
     standing = _standing(published, reported)
     if published is None:
@@ -54,14 +54,14 @@ def holders(transaction: Transaction, node_id: str, scope: str, published: Entry
     return Holders(standing, reported, len(announced), tuple(others[:MOST_NAMED]), len(others))
 
 
-def _standing(published: Entry | None, reported: Reported | None) -> str:
+def _standing(published: HeadEntry | None, reported: Reported | None) -> str:
     if reported is None:
         return "unheard"
     if reported.active is None:
         return "nothing"
     if published is None:
         return "unpublished"
-    ours = Mark(published.authority_epoch, published.config_version, published.content_hash)
+    ours = ReportedMark(published.authority_epoch, published.config_version, published.content_hash)
     return _STANDINGS[compare(ours, reported.active)]
 
 
@@ -82,10 +82,12 @@ def _reported(transaction: Transaction, node_id: str, scope: str) -> Reported | 
     )
 
 
-def _mark(active: dict[str, object] | None) -> Mark | None:
+def _mark(active: dict[str, object] | None) -> ReportedMark | None:
     if active is None:
         return None
-    return Mark(int(str(active["authority_epoch"])), int(str(active["config_version"])), str(active["content_hash"]))
+    return ReportedMark(
+        int(str(active["authority_epoch"])), int(str(active["config_version"])), str(active["content_hash"])
+    )
 
 
 def _announced(transaction: Transaction, scope: str, content_hash: str) -> Iterator[str]:

@@ -16,14 +16,14 @@ from sqlalchemy import select
 
 from coordinator.base import spans
 from coordinator.base.refusal import Code, Refused, bounded
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.spans import Slot, Span
 from coordinator.database import catalog, schema
 from coordinator.database.catalog import NodeEntry
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.selection import Selection
 from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, Report
+from coordinator.fleet.fleet import FleetMember, MemberReport
 from coordinator.reports.checkin import Pair
 from wire.certificate import BadCertificateError, Certificate
 
@@ -49,7 +49,7 @@ class Listed(NodeEntry):
 
 
 @dataclass(frozen=True)
-class HeldScope:
+class ListedScope:
     """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why."""
 
     scope: str
@@ -61,7 +61,7 @@ class HeldScope:
 
 
 @dataclass(frozen=True)
-class Shown(Listed):
+class MemberDetail(Listed):
     """A member in whole. `clock` as the node says it; `history`: the newest first."""
 
     boot_id: str | None
@@ -71,7 +71,7 @@ class Shown(Listed):
     roots_confirmed: bool | None  # false: root keys of a first use that nobody has compared; None: it does not say
     clock_synchronised: bool | None
     clock_offset_s: float | None
-    scopes: tuple[HeldScope, ...]
+    scopes: tuple[ListedScope, ...]
     history: tuple[Span, ...]
 
 
@@ -82,7 +82,13 @@ class Page:
 
 
 def page(
-    database: Database, which: Selection, *, now: float, settings: Settings, after: str = "", most: int = MOST
+    database: Database,
+    which: Selection,
+    *,
+    now: float,
+    settings: CoordinatorSettings,
+    after: str = "",
+    most: int = MOST,
 ) -> Page:
     """`next`: the node to page on after."""
     with database.read() as transaction:
@@ -95,7 +101,7 @@ def page(
     return Page(tuple(found), None)
 
 
-def show(database: Database, node_id: str, *, now: float, settings: Settings) -> Shown:
+def show(database: Database, node_id: str, *, now: float, settings: CoordinatorSettings) -> MemberDetail:
     """`not_found` for a stranger."""
     with database.read() as transaction:
         found = list(_listed(transaction, [node_id], Selection(), now, settings))
@@ -108,11 +114,11 @@ def show(database: Database, node_id: str, *, now: float, settings: Settings) ->
         history = _history(transaction, found[0], interval_s, now, settings)
     head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
     boot_id = status.boot_id if status is not None else None
-    return Shown(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_said(said, member))
+    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_said(said, member))
 
 
 def _listed(
-    transaction: Transaction, ids: Sequence[str], which: Selection, now: float, settings: Settings
+    transaction: Transaction, ids: Sequence[str], which: Selection, now: float, settings: CoordinatorSettings
 ) -> Iterator[Listed]:
     entries = {each.node_id: each for each in catalog.entries(transaction, ids)}
     reports = {each.node_id: each for each in fleet.reports(transaction, ids)}
@@ -136,7 +142,11 @@ def _listed(
 
 
 def _takes(
-    which: Selection, member: FleetMember, reports: Mapping[str, Report], now: float, settings: Settings
+    which: Selection,
+    member: FleetMember,
+    reports: Mapping[str, MemberReport],
+    now: float,
+    settings: CoordinatorSettings,
 ) -> bool:
     state = fleet.state_of(member, reports.get(member.node_id), now, settings)
     return which.takes(member.site_id, member.labels, state)
@@ -176,10 +186,10 @@ def _said(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
     }
 
 
-def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> HeldScope:
+def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> ListedScope:
     active, refused = said.get("active") or {}, said.get("last_rejected") or {}
     version, reason, end = refused.get("config_version"), refused.get("reason"), active.get("expires_at")
-    return HeldScope(
+    return ListedScope(
         scope=name,
         published=None if published is None else "{}.{}".format(*published),
         active=f"{active['authority_epoch']}.{active['config_version']}" if active else None,
@@ -190,7 +200,7 @@ def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> HeldSc
 
 
 def _history(
-    transaction: Transaction, entry: NodeEntry, interval_s: float, now: float, settings: Settings
+    transaction: Transaction, entry: NodeEntry, interval_s: float, now: float, settings: CoordinatorSettings
 ) -> tuple[Span, ...]:
     """What lies outside the ring is of an earlier round."""
     table, slot_s = schema.heartbeat_history, settings.heartbeat_history_slot_s

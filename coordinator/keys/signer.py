@@ -15,14 +15,14 @@ from snapshot import canonical, container, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
-from snapshot.manifest import Change, Entry, Recovery, Revocations, ScopeVersion
+from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange, SectionEntry
 from snapshot.signature import pae
 
 NO_HASH = "sha256:" + "0" * 64
 
 
 @dataclass(frozen=True)
-class Document:
+class SignedDocument:
     """A signed document, ready to be sent."""
 
     envelope: Envelope
@@ -39,7 +39,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Claims:
+class EnvelopeClaims:
     """What an envelope says beside what follows from its content and its signers. Times are Unix seconds."""
 
     snapshot_id: str
@@ -88,10 +88,10 @@ class Base:
     """The full state that an increment changes."""
 
     config_version: int
-    sections: Mapping[str, Entry]
+    sections: Mapping[str, SectionEntry]
 
 
-def snapshot(claims: Claims, sections: Mapping[str, object], keys: Sequence[SigningKey]) -> Document:
+def snapshot(claims: EnvelopeClaims, sections: Mapping[str, object], keys: Sequence[SigningKey]) -> SignedDocument:
     """`sections` are JSON values by name, or their bytes."""
     encoded = {name: section_bytes(value) for name, value in sections.items()}
     entries = {name: entry_of(data) for name, data in encoded.items()}
@@ -100,8 +100,12 @@ def snapshot(claims: Claims, sections: Mapping[str, object], keys: Sequence[Sign
 
 
 def increment(
-    claims: Claims, base: Base, changes: Mapping[str, Change], brought: Mapping[str, bytes], keys: Sequence[SigningKey]
-) -> Document:
+    claims: EnvelopeClaims,
+    base: Base,
+    changes: Mapping[str, SectionChange],
+    brought: Mapping[str, bytes],
+    keys: Sequence[SigningKey],
+) -> SignedDocument:
     """`brought` are the bytes of each section set, and of each patch."""
     after = manifest.state_after(base.sections, changes)
     envelope = replace(
@@ -116,13 +120,13 @@ def increment(
 
 
 def head(
-    claims: Claims,
+    claims: EnvelopeClaims,
     scopes: Mapping[str, ScopeVersion],
     keys: Sequence[SigningKey],
     *,
     poll_after_s: int = 15,
     revocations: Revocations | None = None,
-) -> Document:
+) -> SignedDocument:
     """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
     content = canonical.dumps(
         {
@@ -135,11 +139,11 @@ def head(
     return sign(replace(claims.envelope(HEAD), scope_type=HEAD), content, (), keys)
 
 
-def recovery(claims: Claims, allowed: Recovery, keys: Sequence[SigningKey]) -> Document:
+def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:
     return sign(claims.envelope(RECOVERY), canonical.dumps(vars(allowed)), (), keys)
 
 
-def sign(envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]) -> Document:
+def sign(envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]) -> SignedDocument:
     """The envelope completed by its content and its signers, the first key the primary one, and signed by all."""
     complete = replace(
         envelope,
@@ -154,12 +158,12 @@ def sign(envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Se
 
 def signed_as_given(
     envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
-) -> Document:
+) -> SignedDocument:
     """Signatures by all keys over the envelope as it stands."""
     encoded = envelope.to_bytes()
     message = pae(envelope.kind, encoded)
     signatures = tuple((key.key_id, key.sign(message)) for key in keys)
-    return Document(envelope, encoded, signatures, content, tuple(sections))
+    return SignedDocument(envelope, encoded, signatures, content, tuple(sections))
 
 
 def trust_bundle_sections(
@@ -207,8 +211,8 @@ def content_hash(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def entry_of(data: bytes) -> Entry:
-    return Entry(hashlib.sha256(data).hexdigest(), len(data))
+def entry_of(data: bytes) -> SectionEntry:
+    return SectionEntry(hashlib.sha256(data).hexdigest(), len(data))
 
 
 def section_bytes(value: object) -> bytes:
@@ -220,7 +224,7 @@ def _in_order(sections: Mapping[str, bytes]) -> tuple[bytes, ...]:
     return tuple(sections[name] for name in sorted(sections))
 
 
-def _change_members(change: Change) -> dict[str, object]:
+def _change_members(change: SectionChange) -> dict[str, object]:
     if change.brought is None or change.result is None:
         return {"op": "remove"}
     members: dict[str, object] = {"op": change.op, **vars(change.brought)}

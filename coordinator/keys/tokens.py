@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member
+from coordinator.base.requests import BodyMember
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer
 
@@ -33,25 +33,25 @@ TYPE = "holdfast-join+jwt"
 
 _JTI = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEADER = {
-    "alg": Member(lambda value: value == "EdDSA"),
-    "typ": Member(lambda value: value == TYPE),
-    "kid": Member(is_hash),
+    "alg": BodyMember(lambda value: value == "EdDSA"),
+    "typ": BodyMember(lambda value: value == TYPE),
+    "kid": BodyMember(is_hash),
 }
 _CLAIMS = {
-    "aud": Member(lambda value: isinstance(value, str)),
-    "cluster": Member(is_id),
-    "site": Member(is_id),
-    "node_id": Member(is_id, required=False),
-    "jti": Member(lambda value: isinstance(value, str) and bool(_JTI.fullmatch(value))),
-    "nbf": Member(is_integer),
-    "exp": Member(is_integer),
-    "root_key_ids": Member(lambda value: isinstance(value, list) and all(map(is_hash, value)), required=False),
-    "root_threshold": Member(is_integer, required=False),
+    "aud": BodyMember(lambda value: isinstance(value, str)),
+    "cluster": BodyMember(is_id),
+    "site": BodyMember(is_id),
+    "node_id": BodyMember(is_id, required=False),
+    "jti": BodyMember(lambda value: isinstance(value, str) and bool(_JTI.fullmatch(value))),
+    "nbf": BodyMember(is_integer),
+    "exp": BodyMember(is_integer),
+    "root_key_ids": BodyMember(lambda value: isinstance(value, list) and all(map(is_hash, value)), required=False),
+    "root_threshold": BodyMember(is_integer, required=False),
 }
 
 
 @dataclass(frozen=True)
-class Pins:
+class TokenPins:
     """The root keys of the first trust bundle, and how many of them must have signed it."""
 
     root_key_ids: tuple[str, ...]
@@ -59,7 +59,7 @@ class Pins:
 
 
 @dataclass(frozen=True)
-class Claims:
+class TokenClaims:
     """What a token says, its signature verified. Times are Unix seconds."""
 
     cluster_id: str
@@ -68,7 +68,7 @@ class Claims:
     not_before: int
     expires_at: int
     node_id: str | None = None
-    pins: Pins | None = None
+    pins: TokenPins | None = None
 
     def payload(self) -> dict[str, object]:
         claims: dict[str, object] = {
@@ -87,7 +87,7 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Several:
+class MultiUse:
     """For how many nodes a token is, and which ids it lets in beside the allowlist, as `gw-*`."""
 
     uses: int = 1
@@ -119,13 +119,13 @@ def new_claims(
     now: float,
     lifetime_s: int,
     node_id: str | None = None,
-    pins: Pins | None = None,
-) -> Claims:
+    pins: TokenPins | None = None,
+) -> TokenClaims:
     start = int(now)
-    return Claims(cluster_id, site_id, secrets.token_hex(16), start, start + lifetime_s, node_id, pins)
+    return TokenClaims(cluster_id, site_id, secrets.token_hex(16), start, start + lifetime_s, node_id, pins)
 
 
-def issue(claims: Claims, key: Ed25519PrivateKey) -> str:
+def issue(claims: TokenClaims, key: Ed25519PrivateKey) -> str:
     """The token's text. It is shown once and kept nowhere."""
     headers = {"typ": TYPE, "kid": key_id(key.public_key())}
     return jwt.api_jws.PyJWS().encode(canonical.dumps(claims.payload()), key, algorithm="EdDSA", headers=headers)
@@ -149,7 +149,7 @@ def spki(key: Ed25519PublicKey) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def read(token: str, keys: Mapping[str, bytes], cluster_id: str) -> Claims:
+def read(token: str, keys: Mapping[str, bytes], cluster_id: str) -> TokenClaims:
     """The claims of a token signed by one of `keys` (key id to SPKI DER) for this cluster; else `bad_token`.
 
     Its times and its record are not looked at: `judge` does that.
@@ -168,7 +168,9 @@ def read(token: str, keys: Mapping[str, bytes], cluster_id: str) -> Claims:
     return claims
 
 
-def judge(claims: Claims, record: TokenRecord | None, *, node_id: str, certificate_sha256: str, now: float) -> None:
+def judge(
+    claims: TokenClaims, record: TokenRecord | None, *, node_id: str, certificate_sha256: str, now: float
+) -> None:
     """Whether this node may use the token now, in the order of rules K26; a retry with its certificate may."""
     if record is None:
         raise Refused(Code.BAD_TOKEN, "no record of this token: it was not issued from this database")
@@ -210,10 +212,14 @@ def _verify_signature(token: str, public_key: bytes | None) -> None:
         raise Refused(Code.BAD_TOKEN, "the signature does not verify") from error
 
 
-def _claims(payload: Mapping[str, object]) -> Claims:
+def _claims(payload: Mapping[str, object]) -> TokenClaims:
     node_id, named = payload.get("node_id"), payload.get("root_key_ids")
-    pins = Pins(tuple(map(str, named)), int(str(payload.get("root_threshold", 0)))) if isinstance(named, list) else None
-    return Claims(
+    pins = (
+        TokenPins(tuple(map(str, named)), int(str(payload.get("root_threshold", 0))))
+        if isinstance(named, list)
+        else None
+    )
+    return TokenClaims(
         cluster_id=str(payload["cluster"]),
         site_id=str(payload["site"]),
         jti=str(payload["jti"]),

@@ -11,17 +11,17 @@ from coordinator.database.database import Database, Transaction
 from coordinator.declared.kinds import NODE_KINDS, Node
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys import tokens
-from coordinator.keys.tokens import Claims, Pins, Several
+from coordinator.keys.tokens import MultiUse, TokenClaims, TokenPins
 from coordinator.membership import operators
 from coordinator.publishing import published_state
 from snapshot.bundle import ACTIVE, ROOT
 from snapshot.identifiers import is_hash, is_id
 
-ONE_NODE = Several()
+ONE_NODE = MultiUse()
 
 
 @dataclass(frozen=True)
-class Entry:
+class AllowlistEntry:
     """One line of the allowlist."""
 
     node_id: str
@@ -48,7 +48,7 @@ class TokenEntry:
     nodes: str | None
 
 
-def allow(database: Database, entry: Entry, *, actor: str, now: float) -> None:
+def allow(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:
     """Extend the allowlist. What contradicts the catalog, a tombstone or the declaration is refused."""
     with database.change(actor=actor, now=now) as transaction:
         check_entry(transaction, entry)
@@ -63,19 +63,19 @@ def disallow(database: Database, node_id: str, *, actor: str, now: float) -> Non
         transaction.audit("disallow", node_id)
 
 
-def allowed(database: Database) -> list[Entry]:
+def allowed(database: Database) -> list[AllowlistEntry]:
     """The allowlist in byte order of the ids."""
     with database.read() as transaction:
         rows = transaction.rows(select(schema.allowlist))
-    entries = [Entry(row.node_id, row.kind, row.site_id, row.certificate_sha256) for row in rows]
+    entries = [AllowlistEntry(row.node_id, row.kind, row.site_id, row.certificate_sha256) for row in rows]
     return sorted(entries, key=lambda entry: entry.node_id)
 
 
-def declared_entry(database: Database, node_id: str) -> Entry:
+def declared_entry(database: Database, node_id: str) -> AllowlistEntry:
     """The entry that a node's declaration asks for; of one that is not declared, a data node at the default site."""
     with database.read() as transaction:
         declared = _declared(transaction, node_id)
-    return Entry(node_id) if declared is None else Entry(node_id, declared.kind, declared.site)
+    return AllowlistEntry(node_id) if declared is None else AllowlistEntry(node_id, declared.kind, declared.site)
 
 
 def issue_token(
@@ -87,8 +87,8 @@ def issue_token(
     now: float,
     node_id: str | None = None,
     site_id: str | None = None,
-    several: Several = ONE_NODE,
-) -> tuple[str, Claims]:
+    several: MultiUse = ONE_NODE,
+) -> tuple[str, TokenClaims]:
     """A new token's text, which is kept nowhere, and its claims. `key`: the token key of the issuing replica.
 
     Without a site it is for the node's own, else for the default one (rules K13). Ids that it lets in without an
@@ -113,13 +113,13 @@ def issue_token(
     return tokens.issue(claims, key), claims
 
 
-def first_roots(transaction: Transaction) -> Pins | None:
+def first_roots(transaction: Transaction) -> TokenPins | None:
     """What a new node pins: of the bundle that it is given first. None while there is none."""
     first = published_state.first_bundle(transaction)
     if first is None:
         return None
     roots = sorted(name for name, key in first.keys.items() if key.purpose == ROOT and key.status == ACTIVE)
-    return Pins(tuple(roots), first.thresholds[ROOT])
+    return TokenPins(tuple(roots), first.thresholds[ROOT])
 
 
 def revoke_token(database: Database, jti: str, *, actor: str, now: float) -> None:
@@ -141,7 +141,7 @@ def list_tokens(database: Database) -> list[TokenEntry]:
     return sorted(entries, key=lambda entry: (entry.not_before, entry.jti))
 
 
-def check_entry(transaction: Transaction, entry: Entry) -> None:
+def check_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
     if not is_id(entry.node_id):
         raise Refused(Code.BAD_REQUEST, "the node id is out of form")
     if entry.kind not in NODE_KINDS:
@@ -155,7 +155,7 @@ def check_entry(transaction: Transaction, entry: Entry) -> None:
     _check_catalog(transaction, entry)
 
 
-def put_entry(transaction: Transaction, entry: Entry) -> None:
+def put_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
     table = schema.allowlist
     before = transaction.row(select(table).where(table.c.node_id == entry.node_id))
     transaction.run(delete(table).where(table.c.node_id == entry.node_id))
@@ -217,7 +217,7 @@ def _check_tombstone(transaction: Transaction, node_id: str) -> None:
         raise Refused(Code(row.code), f"{node_id} was {row.code}", remedy=f"holdfastctl nodes readmit {node_id}")
 
 
-def _check_catalog(transaction: Transaction, entry: Entry) -> None:
+def _check_catalog(transaction: Transaction, entry: AllowlistEntry) -> None:
     """rules H-000-1: a member has the kind and site that it has; so has what is declared."""
     member = catalog.member(transaction, entry.node_id)
     if member is not None and (member.kind, member.site_id) != (entry.kind, entry.site_id):
@@ -235,7 +235,7 @@ def _check_catalog(transaction: Transaction, entry: Entry) -> None:
         )
 
 
-def _check_whom(node_id: str | None, several: Several) -> None:
+def _check_whom(node_id: str | None, several: MultiUse) -> None:
     if node_id is not None and not is_id(node_id):
         raise Refused(Code.BAD_REQUEST, "the node id is out of form")
     if not 1 <= several.uses <= tokens.MOST_USES:

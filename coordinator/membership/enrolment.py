@@ -7,7 +7,7 @@ from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.membership import membership
 from coordinator.membership.membership import Grant
-from coordinator.membership.proof import JoinRequest
+from coordinator.membership.proof import ProvenRequest
 from coordinator.publishing import heads
 from coordinator.publishing.publisher import container_of
 
@@ -26,7 +26,7 @@ def admit(
     are not in the audit log: of those who have shown nothing of ours nothing is written (refused_joins.py).
     """
     try:
-        request = JoinRequest.authenticated(
+        request = ProvenRequest.authenticated(
             body,
             proof,
             verifier=membership.verifier(database),

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.member import Member, is_same_pin
 from coordinator.keys import tokens
-from coordinator.keys.tokens import Claims, TokenRecord
-from coordinator.membership.proof import JoinRequest
+from coordinator.keys.tokens import TokenClaims, TokenRecord
+from coordinator.membership.proof import ProvenRequest
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedPeer:
     """An operator's entry: this node may join, as this kind, at this site."""
 
     kind: str
@@ -45,8 +45,8 @@ class JoinState:
     certificate_owner: str | None = None  # the member that the presented certificate is pinned for
     tombstone: str | None = None  # "removed" or "revoked", of the node id
     retired: str | None = None  # the same, of the certificate
-    allowed: Allowed | None = None
-    declared: Allowed | None = None  # what its declaration says of it; that alone lets nobody in
+    allowed: AllowedPeer | None = None
+    declared: AllowedPeer | None = None  # what its declaration says of it; that alone lets nobody in
     token: TokenRecord | None = None
 
 
@@ -65,23 +65,23 @@ class Decision:
 class _Case:
     """One candidate before one state, and what the steps found out on the way."""
 
-    request: JoinRequest
+    request: ProvenRequest
     state: JoinState
     now: float
-    claims: Claims | None = field(default=None, init=False)
+    claims: TokenClaims | None = field(default=None, init=False)
 
     @property
     def fingerprint(self) -> str:
         return self.request.certificate.sha256
 
     @property
-    def allowed(self) -> Allowed | None:
+    def allowed(self) -> AllowedPeer | None:
         """The operator's entry; or what a token stands for that was made for ids like this one."""
         if self.state.allowed is not None or self.claims is None or self.state.token is None:
             return self.state.allowed
         if not self.state.token.lets_in(self.request.node_id):
             return None
-        return self.state.declared or Allowed("data", self.claims.site_id)
+        return self.state.declared or AllowedPeer("data", self.claims.site_id)
 
     @property
     def shows_own_pin(self) -> bool:
@@ -95,7 +95,7 @@ class _Case:
         return member is not None and known is not None and any(is_same_pin(known, pin) for pin in member.pins)
 
 
-def decide(request: JoinRequest, state: JoinState, now: float) -> Decision:
+def decide(request: ProvenRequest, state: JoinState, now: float) -> Decision:
     """The decision for a proven request; Refused with the code of the first step that fails."""
     case = _Case(request, state, now)
     for step in STEPS:
@@ -188,7 +188,7 @@ STEPS = (
 )
 
 
-def _entry(case: _Case) -> Member | Allowed:
+def _entry(case: _Case) -> Member | AllowedPeer:
     """Where the node's kind and site stand: the catalog, else the allowlist."""
     entry = case.state.member or case.allowed
     if entry is None:

@@ -18,8 +18,8 @@ from coordinator.declared.kinds import Node
 from coordinator.keys import nonces
 from coordinator.keys.tokens import TokenRecord, jti_of
 from coordinator.membership import operators
-from coordinator.membership.join import Allowed, Decision, JoinState, decide
-from coordinator.membership.proof import JoinRequest, Verifier
+from coordinator.membership.join import AllowedPeer, Decision, JoinState, decide
+from coordinator.membership.proof import ProvenRequest, Verifier
 from coordinator.reports import heartbeats
 
 
@@ -40,13 +40,13 @@ def new_nonce(database: Database, *, now: float, lifetime_s: int) -> str:
 
 
 def verifier(database: Database) -> Verifier:
-    """What `JoinRequest.authenticated` holds a proof against."""
+    """What `ProvenRequest.authenticated` holds a proof against."""
     with database.read() as transaction:
         key = cluster_state.standing(transaction).nonce_key
         return Verifier(key, cluster_state.server_certificates(transaction))
 
 
-def join(database: Database, request: JoinRequest, *, now: float) -> Grant:
+def join(database: Database, request: ProvenRequest, *, now: float) -> Grant:
     """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way."""
     with database.change(actor=f"node:{request.node_id}", now=now) as transaction:
         cluster_state.sound(transaction)  # a coordinator without a state, or that was put back, admits nobody
@@ -59,7 +59,7 @@ def join(database: Database, request: JoinRequest, *, now: float) -> Grant:
     raise refusal
 
 
-def turn_away_stranger(database: Database, request: JoinRequest, *, now: float) -> None:
+def turn_away_stranger(database: Database, request: ProvenRequest, *, now: float) -> None:
     """Refused, and nothing is written, not even the nonce: who shows neither a token of ours nor a pinned certificate.
 
     Whoever is not refused here is decided upon again, in the transaction of `join`.
@@ -96,7 +96,7 @@ def _waiting(transaction: Transaction, certificate_sha256: str) -> Row[Any] | No
     return transaction.row(select(table).where(table.c.next_certificate_sha256 == certificate_sha256))
 
 
-def _state(transaction: Transaction, request: JoinRequest) -> JoinState:
+def _state(transaction: Transaction, request: ProvenRequest) -> JoinState:
     """All that the decision reads, in the transaction that applies it."""
     presented = request.certificate.sha256
     owner = catalog.member_by_pin(transaction, presented)
@@ -118,18 +118,18 @@ def _state(transaction: Transaction, request: JoinRequest) -> JoinState:
     )
 
 
-def _allowed(transaction: Transaction, node_id: str) -> Allowed | None:
+def _allowed(transaction: Transaction, node_id: str) -> AllowedPeer | None:
     table = schema.allowlist
     row = transaction.row(select(table).where(table.c.node_id == node_id))
-    return None if row is None else Allowed(row.kind, row.site_id, row.certificate_sha256)
+    return None if row is None else AllowedPeer(row.kind, row.site_id, row.certificate_sha256)
 
 
-def _declared(transaction: Transaction, node_id: str) -> Allowed | None:
+def _declared(transaction: Transaction, node_id: str) -> AllowedPeer | None:
     found = catalog.load(transaction).resources.get((Node.KIND, node_id))
-    return Allowed(found.kind, found.site) if isinstance(found, Node) else None
+    return AllowedPeer(found.kind, found.site) if isinstance(found, Node) else None
 
 
-def _token(transaction: Transaction, request: JoinRequest) -> TokenRecord | None:
+def _token(transaction: Transaction, request: ProvenRequest) -> TokenRecord | None:
     """The record that an unverified token names; the decision verifies before it believes it."""
     jti = None if request.token is None else jti_of(request.token)
     table = schema.tokens
@@ -148,20 +148,20 @@ def _token(transaction: Transaction, request: JoinRequest) -> TokenRecord | None
     )
 
 
-def _uses(jti: str, request: JoinRequest) -> Select[tuple[str]]:
+def _uses(jti: str, request: ProvenRequest) -> Select[tuple[str]]:
     table = schema.token_uses
     here = (table.c.node_id == request.node_id) & (table.c.certificate_sha256 == request.certificate.sha256)
     return select(table.c.jti).where(table.c.jti == jti, here)
 
 
-def _spend_nonce(transaction: Transaction, request: JoinRequest) -> None:
+def _spend_nonce(transaction: Transaction, request: ProvenRequest) -> None:
     table = schema.used_nonces
     if transaction.row(select(table.c.nonce).where(table.c.nonce == request.nonce)) is not None:
         raise Refused(Code.BAD_PROOF, "the nonce was used before", remedy="ask for a new one")
     transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
 
 
-def _apply(transaction: Transaction, request: JoinRequest, decision: Decision) -> Grant:
+def _apply(transaction: Transaction, request: ProvenRequest, decision: Decision) -> Grant:
     before = catalog.load(transaction)
     if decision.consume is not None:
         _consume(transaction, decision.consume, request)
@@ -179,7 +179,7 @@ def _apply(transaction: Transaction, request: JoinRequest, decision: Decision) -
     return Grant(decision.outcome, joined, generation, touched)
 
 
-def _consume(transaction: Transaction, jti: str, request: JoinRequest) -> None:
+def _consume(transaction: Transaction, jti: str, request: ProvenRequest) -> None:
     """The statement itself counts: whatever was read before, a token is never used more often than it may be."""
     table = schema.tokens
     if transaction.row(_uses(jti, request)) is not None:
@@ -196,7 +196,7 @@ def _consume(transaction: Transaction, jti: str, request: JoinRequest) -> None:
         transaction.run(insert(schema.token_uses).values(**named, at=transaction.now))
 
 
-def _insert(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:
+def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision) -> None:
     """Joined-empty (rules J8). A node that was here before goes on from the generation that it may still hold; what it
     reported before, also while its membership was ending, is not held against it.
     """
@@ -218,7 +218,7 @@ def _insert(transaction: Transaction, request: JoinRequest, decision: Decision) 
     )
 
 
-def _update(transaction: Transaction, request: JoinRequest, decision: Decision) -> None:
+def _update(transaction: Transaction, request: ProvenRequest, decision: Decision) -> None:
     """What a member says anew of itself; its kind, site and `first_seen` stay (rules J29, K18)."""
     values: dict[str, object] = {"incarnation": request.incarnation, "direct_url": request.direct_url}
     der, sha256 = request.certificate.der, request.certificate.sha256
@@ -232,7 +232,7 @@ def _update(transaction: Transaction, request: JoinRequest, decision: Decision) 
     _set(transaction, request.node_id, values)
 
 
-def _is_another_store(transaction: Transaction, request: JoinRequest) -> bool:
+def _is_another_store(transaction: Transaction, request: ProvenRequest) -> bool:
     """The same store under another key keeps its marks: an old copy of it would be noticed by them (rules K41)."""
     table = schema.nodes
     here = select(table.c.node_id).where(table.c.node_id == request.node_id, table.c.incarnation == request.incarnation)
@@ -243,7 +243,7 @@ def _set(transaction: Transaction, node_id: str, values: dict[str, object]) -> N
     transaction.run(update(schema.nodes).where(schema.nodes.c.node_id == node_id).values(**values))
 
 
-def _described(request: JoinRequest) -> dict[str, object]:
+def _described(request: ProvenRequest) -> dict[str, object]:
     return {"kind": request.kind, "certificate": request.certificate.sha256, "incarnation": request.incarnation}
 
 

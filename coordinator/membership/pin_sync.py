@@ -40,7 +40,7 @@ def read(database: Database, node_id: str | None = None) -> list[Pinned]:
         return [*members, *(each for each in _retired(transaction, node_id) if each.der not in held)]
 
 
-class Pins:
+class PinSync:
     """Keeps the table at what `read` says."""
 
     def __init__(self, database: Database, table: PinTable) -> None:

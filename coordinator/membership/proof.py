@@ -1,8 +1,8 @@
 """A join request exists only once its sender has proven that it holds the certificate's key (rules J1, J2, J3, J26).
 
-`JoinRequest.authenticated` is the one way to make one. It checks, in this order: the body's form, the certificate, the
-signature over the body as it was sent, that it was made for this server and this token, and the age of its nonce. That
-the nonce was not used before is the database's to say, when it records the use.
+`ProvenRequest.authenticated` is the one way to make one. It checks, in this order: the body's form, the certificate,
+the signature over the body as it was sent, that it was made for this server and this token, and the age of its nonce.
+That the nonce was not used before is the database's to say, when it records the use.
 """
 
 import base64
@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member, is_text
+from coordinator.base.requests import BodyMember, is_text
 from coordinator.keys import nonces
 from coordinator.keys.certificates import NodeCertificate, Unusable, read
 from snapshot.identifiers import is_endpoint, is_hash, is_id
@@ -23,15 +23,15 @@ KINDS = ("data", "witness")
 
 _MEMBERS = {
     # In form or not, an id is judged by the decision: another cluster is `wrong_cluster`, not a bad proof.
-    "cluster_id": Member(is_text(256)),
-    "node_id": Member(is_id),
-    "kind": Member(is_text(64)),
-    "certificate": Member(is_text(12_000)),
-    "incarnation": Member(is_id),
-    "nonce": Member(is_text(256)),
-    "server": Member(is_hash),
-    "token_sha256": Member(is_hash, required=False),
-    "direct_url": Member(is_endpoint, required=False),
+    "cluster_id": BodyMember(is_text(256)),
+    "node_id": BodyMember(is_id),
+    "kind": BodyMember(is_text(64)),
+    "certificate": BodyMember(is_text(12_000)),
+    "incarnation": BodyMember(is_id),
+    "nonce": BodyMember(is_text(256)),
+    "server": BodyMember(is_hash),
+    "token_sha256": BodyMember(is_hash, required=False),
+    "direct_url": BodyMember(is_endpoint, required=False),
 }
 _PROVEN = object()
 
@@ -46,7 +46,7 @@ class Verifier:
 
 
 @dataclass(frozen=True)
-class JoinRequest:
+class ProvenRequest:
     """A candidate's wish to be a member; its possession of `certificate`'s key is proven."""
 
     cluster_id: str
@@ -75,7 +75,7 @@ class JoinRequest:
         now: float,
         token: str | None = None,
         connection_certificate: str | None = None,
-    ) -> "JoinRequest":
+    ) -> "ProvenRequest":
         """The request in `body` (as received), proven by the header `proof`; Refused `bad_proof` otherwise."""
         value = requests.parse(body, verifier.body_bytes, Code.BAD_PROOF)
         requests.closed(value, _MEMBERS, Code.BAD_PROOF)

@@ -16,7 +16,7 @@ from coordinator.database.database import Database, Transaction
 from coordinator.database.revocations import CATEGORIES
 from coordinator.declared.model import Model
 from coordinator.membership import admission, revocable
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.reports import heartbeats, last_seen
 from snapshot.identifiers import is_id
 
@@ -56,7 +56,7 @@ def remove_node(database: Database, node_id: str, *, reason: str, actor: str, no
         return frozenset(touching for touching, _ in touched) - {node_id}
 
 
-def readmit(database: Database, entry: Entry, *, actor: str, now: float) -> None:
+def readmit(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:
     """Explicit re-admission: the tombstone goes, the node may join again as any other, with a new token."""
     with database.change(actor=actor, now=now) as transaction:
         tombstones, retired = schema.tombstones, schema.retired_certificates

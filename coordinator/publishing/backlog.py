@@ -7,12 +7,12 @@ what affected.py names, and a node whose publication went out is struck off. Los
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared import views
 from coordinator.declared.affected import affected
-from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import heads, published_state
@@ -70,7 +70,7 @@ def prepare(
     database: Database,
     backlog: Backlog,
     keys: Sequence[SigningKey],
-    settings: Settings,
+    settings: CoordinatorSettings,
     node_ids: Sequence[str],
     now: float,
 ) -> Batch:
@@ -93,5 +93,5 @@ def _draft(issue: Issue, model: Model, backlog: Backlog, each: Situation) -> Dra
     return draft(issue, each, subject, backlog.scopes(model, each.node_id), _compiling(model, each.node_id))
 
 
-def _compiling(model: Model, node_id: str) -> Callable[[Scope], Content]:
+def _compiling(model: Model, node_id: str) -> Callable[[Scope], ScopeContent]:
     return lambda scope: compile_scope(model, node_id, scope)

@@ -14,20 +14,20 @@ from coordinator.database import catalog, cluster_state, schema, sites
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import resources
 from coordinator.declared.affected import Touched
-from coordinator.declared.fields import Fault
+from coordinator.declared.fields import FieldFault
 from coordinator.declared.kinds import Exemption, Node, Service
 from coordinator.declared.model import Key, Model
-from coordinator.declared.plans import Change
+from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.publishing import endpoints, proposals
 from coordinator.publishing.proposals import Proposal
 
 
 @dataclass(frozen=True)
-class Plan:
+class ApplyPlan:
     """What an apply does: its changes, what stays, and the scopes that have to be compiled again."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ResourceChange, ...]
     unchanged: int
     touched: frozenset[Touched]
     based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
@@ -49,7 +49,7 @@ def apply(
     drop_endpoints: bool = False,
     dry_run: bool = False,
     based_on: str | None = None,
-) -> Plan:
+) -> ApplyPlan:
     """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
     proposal = proposals.propose(database, resources.read(texts), prune=prune, based_on=based_on)
     how = {"drop_endpoints": drop_endpoints, "dry_run": dry_run}
@@ -65,7 +65,7 @@ def carry_out(
     drop_endpoints: bool = False,
     dry_run: bool = False,
     based_on: str | None = None,
-) -> Plan:
+) -> ApplyPlan:
     """Apply what is proposed, as a whole.
 
     InvalidResources where the catalog says otherwise; `concurrent_update` when the state is no longer the one that
@@ -88,7 +88,7 @@ def _current(transaction: Transaction, proposal: Proposal, based_on: str | None)
     return proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
 
 
-def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> Plan:
+def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> ApplyPlan:
     before, made = proposal.before, proposal.changes
     _check_catalog(transaction, proposal.declared)
     if left := list(sites.problems(transaction, made)):
@@ -101,7 +101,7 @@ def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool)
         catalog.changed(transaction, before, proposal.after)
     flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
-    return Plan(made, proposal.unchanged, proposal.touched, proposal.state_id, proposal.after)
+    return ApplyPlan(made, proposal.unchanged, proposal.touched, proposal.state_id, proposal.after)
 
 
 def _write(transaction: Transaction, proposal: Proposal) -> None:
@@ -117,7 +117,7 @@ def _write(transaction: Transaction, proposal: Proposal) -> None:
     transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(each)) for key, each in _exempt(made)])
 
 
-def _exempt(made: Iterable[Change]) -> Iterator[tuple[Key, Exemption]]:
+def _exempt(made: Iterable[ResourceChange]) -> Iterator[tuple[Key, Exemption]]:
     """Each value of what is written now that looks like a secret and is said to be none."""
     for change in made:
         if isinstance(change.after, Service):
@@ -138,6 +138,8 @@ def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -
             ):
                 if given != there:
                     message = f"{row.node_id} is {what} with {field} {there}"
-                    problems.append(each.problem(Fault(("spec", field), message, "remove it first, or declare it so")))
+                    problems.append(
+                        each.problem(FieldFault(("spec", field), message, "remove it first, or declare it so"))
+                    )
     if problems:
         raise InvalidResources(problems)

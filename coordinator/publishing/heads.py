@@ -13,10 +13,10 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.database.documents import Document, Entry
+from coordinator.database.documents import Document, HeadEntry
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import PublishedHead
-from coordinator.reports.refusal_records import Outcome
+from coordinator.reports.refusal_records import RefusalOutcome
 from snapshot import canonical
 
 Pair = tuple[int, int]
@@ -38,9 +38,9 @@ class Publication:
     based_on: Basis
     head: Document
     refresh_after: int
-    listing: Mapping[str, Entry]  # scope -> what the node should hold
+    listing: Mapping[str, HeadEntry]  # scope -> what the node should hold
     documents: tuple[Document, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[RefusalOutcome, ...] = ()
 
 
 def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, Basis]:
@@ -124,10 +124,10 @@ def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str
 class _Read:
     """What publications are held against; read once for all of them."""
 
-    standing: cluster_state.Standing
+    standing: cluster_state.ClusterState
     bases: Mapping[str, Basis]
     heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
-    listings: Mapping[str, Mapping[str, Entry]]
+    listings: Mapping[str, Mapping[str, HeadEntry]]
     last: Mapping[str, Mapping[str, Pair]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
@@ -138,8 +138,8 @@ class _Accepted:
     """A publication that may go out, and its lines that are not on record yet or name another document."""
 
     publication: Publication
-    new: Mapping[str, Entry]
-    signed_again: Mapping[str, Entry]
+    new: Mapping[str, HeadEntry]
+    signed_again: Mapping[str, HeadEntry]
 
 
 def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
@@ -211,7 +211,7 @@ def _check_basis(each: Publication, read: _Read) -> None:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
 
 
-def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry, read: _Read) -> bool:
+def _is_known(transaction: Transaction, node_id: str, scope: str, entry: HeadEntry, read: _Read) -> bool:
     """Whether this version is on record, with this content; Refused where it is another one, or goes back.
 
     One content under one version; a lower version only where a recovery allows it (rules S86, S87).
@@ -225,7 +225,7 @@ def _is_known(transaction: Transaction, node_id: str, scope: str, entry: Entry, 
     return recorded is not None
 
 
-def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tuple[int, int], entry: Entry) -> bool:
+def _is_recovered(transaction: Transaction, node_id: str, scope: str, last: tuple[int, int], entry: HeadEntry) -> bool:
     table = schema.recoveries
     allowed = select(table.c.nonce).where(
         table.c.node_id == node_id,

@@ -6,11 +6,11 @@ choose(refusing, declared, listed, ...)   what the node has in its place, or not
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator.declared.compiler import Content
+from coordinator.declared.compiler import ScopeContent
 from coordinator.publishing import withheld
-from coordinator.publishing.published_state import Held, Refusing
-from coordinator.reports.checkin import Mark
-from coordinator.reports.standing_refusals import AGAIN_S, Offer, Refusal, offer
+from coordinator.publishing.published_state import PublishedDocument, Refusing
+from coordinator.reports.checkin import ReportedMark
+from coordinator.reports.standing_refusals import AGAIN_S, KeptRefusal, Offer, offer
 from snapshot.holder import Holder
 
 NOT_KEPT = "what it has is not kept any more"
@@ -22,27 +22,27 @@ class Choice:
     it is over. `due_at`: when what the node has will have to be signed again; None where it will not be.
     """
 
-    after: Refusal | None
-    content: Content | None = None
+    after: KeptRefusal | None
+    content: ScopeContent | None = None
     due_at: int | None = None
 
 
 def choose(
     refusing: Refusing,
-    declared: Content,
-    listed: Held | None,
+    declared: ScopeContent,
+    listed: PublishedDocument | None,
     holder: Holder,
     *,
     now: float,
     refresh_s: int,
-    stays: Callable[[Held], bool],
+    stays: Callable[[PublishedDocument], bool],
 ) -> Choice:
     """`stays`: whether a document may stand as it is while its content does."""
     refusal, running = refusing.refusal, refusing.running
     kept_back = _kept_back(refusing, holder)
     not_before = refusal.renewed_at + min(AGAIN_S, refresh_s)
     is_due = running is not None and not kept_back and now >= not_before and not stays(running)
-    at = None if listed is None else Mark(*listed.entry.pair, listed.content_hash)
+    at = None if listed is None else ReportedMark(*listed.entry.pair, listed.content_hash)
     match offer(refusal, declared.content_hash, at, is_due=is_due):
         case Offer.OVER:
             return Choice(None)
@@ -59,7 +59,7 @@ def _kept_back(refusing: Refusing, holder: Holder) -> str:
     return NOT_KEPT if refusing.refusal.running is not None else ""
 
 
-def _renewed(refusal: Refusal, listed: Mark | None, now: float) -> Refusal:
+def _renewed(refusal: KeptRefusal, listed: ReportedMark | None, now: float) -> KeptRefusal:
     """As it is where the renewal is listed already, and on its way."""
     running = refusal.running
     if listed is not None and running is not None and listed.content_hash == running.content_hash:
@@ -67,7 +67,7 @@ def _renewed(refusal: Refusal, listed: Mark | None, now: float) -> Refusal:
     return replace(refusal, renewed_at=now, withheld="")
 
 
-def _content(running: Held, declared: Content, holder: Holder) -> Content:
+def _content(running: PublishedDocument, declared: ScopeContent, holder: Holder) -> ScopeContent:
     """Byte for byte what the node has."""
     sections = {name: running.read(name) for name in running.sections}
     return replace(declared, audience=withheld.audience(running, holder), sections=sections)

@@ -16,7 +16,7 @@ from coordinator.database.database import Database
 from coordinator.declared import plans, resources
 from coordinator.declared.affected import Touched, affected
 from coordinator.declared.model import Key, Model
-from coordinator.declared.plans import Change
+from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared
 from snapshot import canonical
 
@@ -29,7 +29,7 @@ class Proposal:
     prune: bool
     before: Model
     after: Model
-    changes: tuple[Change, ...]
+    changes: tuple[ResourceChange, ...]
     bodies: Mapping[Key, str]
     touched: frozenset[Touched]
     state_id: str

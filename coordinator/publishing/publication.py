@@ -12,20 +12,20 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator.database.documents import TRUST_BUNDLE, Document, Entry
+from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry
 from coordinator.declared import increments
-from coordinator.declared.compiler import Content
+from coordinator.declared.compiler import ScopeContent
 from coordinator.declared.model import Subject
 from coordinator.keys import signer
-from coordinator.keys.signer import Base, Claims
+from coordinator.keys.signer import Base, EnvelopeClaims
 from coordinator.publishing.heads import Publication
 from coordinator.publishing.instead import Choice, choose
-from coordinator.publishing.published_state import Allowed, Held, Situation
+from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.review import review
 from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.publishing.signing_context import Issue, Unpublishable
-from coordinator.reports.refusal_records import Outcome
-from coordinator.reports.standing_refusals import Refusal
+from coordinator.reports.refusal_records import RefusalOutcome
+from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot.bundle import CONFIG
 from snapshot.holder import Holder, Mark
 from snapshot.identifiers import HEAD, Scope
@@ -36,7 +36,7 @@ RETRY_S = 30  # a head is not issued again sooner, also where a scope could not 
 # What follows these is judged by the roles and organizations that they give (format.md 9).
 _FIRST = ("node_bootstrap", "node_runtime")
 
-Compile = Callable[[Scope], Content]
+Compile = Callable[[Scope], ScopeContent]
 """The content of a scope, or KeyError."""
 
 
@@ -55,7 +55,7 @@ class _Case:
     issue: Issue
     situation: Situation
     holder: Holder
-    listing: dict[str, Entry] = field(default_factory=dict)
+    listing: dict[str, HeadEntry] = field(default_factory=dict)
     refresh: dict[str, int] = field(default_factory=dict)  # when each document is due
     documents: list[Document] = field(default_factory=list)
     failed: dict[str, Unpublishable] = field(default_factory=dict)
@@ -109,14 +109,14 @@ def _settle(case: _Case, scope: Scope, compile_: Compile, *, is_changed: bool) -
             _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
 
 
-def _stays(case: _Case, held: Held) -> bool:
+def _stays(case: _Case, held: PublishedDocument) -> bool:
     """Whether a document may stand as it is while its content does."""
     is_due = case.issue.now >= held.envelope.refresh_after
     is_good = _is_vouched_for(case.issue, held) and _fits(case.holder, held)
     return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
 
 
-def _is_vouched_for(issue: Issue, held: Held) -> bool:
+def _is_vouched_for(issue: Issue, held: PublishedDocument) -> bool:
     """Whether those who signed it may still: else every node calls it `signer_revoked`, and a resync finds it again
     (format.md 8, rules S82). A retiring key's signature is good.
     """
@@ -128,7 +128,7 @@ def _is_vouched_for(issue: Issue, held: Held) -> bool:
     return faults.count(None) >= bundle.thresholds[CONFIG]
 
 
-def _fits(holder: Holder, held: Held) -> bool:
+def _fits(holder: Holder, held: PublishedDocument) -> bool:
     """A node that has lost a role or an organization would find the document damaged at its next start (step 10)."""
     roles, organizations = set(held.envelope.roles), set(held.envelope.organization_ids)
     if held.envelope.scope_type in ESTABLISHING:
@@ -136,7 +136,7 @@ def _fits(holder: Holder, held: Held) -> bool:
     return roles <= holder.roles and organizations <= holder.organization_ids
 
 
-def _renew(case: _Case, held: Held | None, content: Content) -> None:
+def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> None:
     allowed = governing(case.situation.recoveries.get(content.scope.name), content)
     if allowed is not None:
         content = content_of(allowed)
@@ -153,7 +153,7 @@ def _renew(case: _Case, held: Held | None, content: Content) -> None:
         _publish(case, held if instead is None else None, content, last[1] + 1)
 
 
-def _instead(case: _Case, held: Held | None, content: Content) -> Content | None:
+def _instead(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> ScopeContent | None:
     """What the node has, where it is published in place of a content that it refuses."""
     refusing, issue = case.situation.refusing.get(content.scope.name), case.issue
     if refusing is None:
@@ -173,16 +173,16 @@ def _instead(case: _Case, held: Held | None, content: Content) -> Content | None
     return choice.content
 
 
-def _outcomes(case: _Case) -> Iterator[Outcome]:
+def _outcomes(case: _Case) -> Iterator[RefusalOutcome]:
     """What this publication makes of the node's refusals, where that is something new."""
     for scope, refusing in case.situation.refusing.items():
         before = refusing.refusal
         after = _after(case, scope, before)
         if after != before:
-            yield Outcome(case.situation.node_id, scope, before.refused.content_hash, after)
+            yield RefusalOutcome(case.situation.node_id, scope, before.refused.content_hash, after)
 
 
-def _after(case: _Case, scope: str, before: Refusal) -> Refusal | None:
+def _after(case: _Case, scope: str, before: KeptRefusal) -> KeptRefusal | None:
     """A scope that the head lists no more is refused no more."""
     if scope not in case.listing:
         return None
@@ -192,7 +192,13 @@ def _after(case: _Case, scope: str, before: Refusal) -> Refusal | None:
     return replace(before, withheld=str(case.failed[scope])) if choice.content is not None else before
 
 
-def _publish(case: _Case, held: Held | None, content: Content, version: int, allowed: Allowed | None = None) -> None:
+def _publish(
+    case: _Case,
+    held: PublishedDocument | None,
+    content: ScopeContent,
+    version: int,
+    allowed: AllowedRecovery | None = None,
+) -> None:
     """Sign, review, and list a version; with it the increment from what is published, where one is smaller."""
     issue = case.issue
     claims = _claims(case, content, version)
@@ -209,7 +215,9 @@ def _publish(case: _Case, held: Held | None, content: Content, version: int, all
     _list(case, made.envelope.scope, _entry(made), claims.refresh_after)
 
 
-def _increment(case: _Case, held: Held, content: Content, claims: Claims) -> signer.Document | None:
+def _increment(
+    case: _Case, held: PublishedDocument, content: ScopeContent, claims: EnvelopeClaims
+) -> signer.SignedDocument | None:
     """None where only a full snapshot will do: another epoch, another audience, a base left behind (rules S24)."""
     base = held.envelope
     same_audience = (base.roles, base.organization_ids) == (claims.roles, claims.organization_ids)
@@ -223,9 +231,9 @@ def _increment(case: _Case, held: Held, content: Content, claims: Claims) -> sig
     return signer.increment(claims, Base(base.config_version, held.sections), delta.changes, delta.brought, keys)
 
 
-def _head(case: _Case) -> signer.Document:
+def _head(case: _Case) -> signer.SignedDocument:
     issue, situation = case.issue, case.situation
-    claims = Claims(
+    claims = EnvelopeClaims(
         snapshot_id=_new_id(),
         cluster_id=issue.cluster_id,
         subject_node_id=situation.node_id,
@@ -245,10 +253,10 @@ def _head(case: _Case) -> signer.Document:
     return made
 
 
-def _claims(case: _Case, content: Content, version: int) -> Claims:
+def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
     issue, node_id = case.issue, case.situation.node_id
     spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
-    return Claims(
+    return EnvelopeClaims(
         snapshot_id=_new_id(),
         cluster_id=issue.cluster_id,
         subject_node_id=node_id,
@@ -287,17 +295,17 @@ def _hash_at(situation: Situation, scope: str, pair: tuple[int, int]) -> str:
     return held.content_hash if held is not None and held.entry.pair == pair else signer.NO_HASH
 
 
-def _list(case: _Case, scope: str, entry: Entry, refresh_after: int) -> None:
+def _list(case: _Case, scope: str, entry: HeadEntry, refresh_after: int) -> None:
     case.listing[scope] = entry
     case.refresh[scope] = refresh_after
 
 
-def _entry(made: signer.Document) -> Entry:
+def _entry(made: signer.SignedDocument) -> HeadEntry:
     one = made.envelope
-    return Entry(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)
+    return HeadEntry(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)
 
 
-def kept(made: signer.Document) -> Document:
+def kept(made: signer.SignedDocument) -> Document:
     """A signed document in the parts that the database keeps."""
     one = made.envelope
     return Document(
@@ -318,7 +326,7 @@ def kept(made: signer.Document) -> Document:
     )
 
 
-def _size(made: signer.Document) -> int:
+def _size(made: signer.SignedDocument) -> int:
     return len(made.envelope_bytes) + len(made.manifest_bytes) + sum(map(len, made.sections))
 
 

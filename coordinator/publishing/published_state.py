@@ -16,15 +16,15 @@ from typing import Any, Protocol
 from sqlalchemy import select, tuple_
 from sqlalchemy.engine import Row
 
-from coordinator.base.settings import CLOCK_SKEW_S, Settings
+from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
 from coordinator.database import cluster_state, object_store, revocations, schema
 from coordinator.database.database import Transaction
-from coordinator.database.documents import SECTIONS, Entry, chunks
+from coordinator.database.documents import SECTIONS, HeadEntry, chunks
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports import refusal_records
-from coordinator.reports.standing_refusals import Refusal
+from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot import bundle as bundles
 from snapshot import canonical, container, envelope, manifest
 from snapshot.bundle import TrustBundle
@@ -41,12 +41,12 @@ class Read(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class PublishedDocument:
     """The document of a scope that the node's head announces: the base of an increment."""
 
-    entry: Entry
+    entry: HeadEntry
     envelope: Envelope
-    sections: Mapping[str, manifest.Entry]
+    sections: Mapping[str, manifest.SectionEntry]
     source: Read
 
     @property
@@ -58,12 +58,12 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedRecovery:
     """A recovery: the way back to `held`, and the content that was given up (None where it is not known any more)."""
 
     container: bytes
     from_config_version: int
-    held: Held
+    held: PublishedDocument
     given_up: str | None
 
 
@@ -71,8 +71,8 @@ class Allowed:
 class Refusing:
     """A refusal that stands, and what the node has instead: None where it has nothing, or that is not kept."""
 
-    refusal: Refusal
-    running: Held | None
+    refusal: KeptRefusal
+    running: PublishedDocument | None
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,15 @@ class Situation:
     node_id: str
     based_on: Basis
     head: Pair
-    held: Mapping[str, Held]
+    held: Mapping[str, PublishedDocument]
     last: Mapping[str, Pair]
-    recoveries: Mapping[str, Allowed] = field(default_factory=dict)
+    recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
     refusing: Mapping[str, Refusing] = field(default_factory=dict)
 
 
-def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: Settings, now: float) -> Issue:
+def read_issue(
+    transaction: Transaction, keys: Sequence[SigningKey], settings: CoordinatorSettings, now: float
+) -> Issue:
     """Unpublishable without a trust bundle: nobody could verify what we sign. Refused: see authority.sound and
     authority.issue_time.
     """
@@ -112,7 +114,7 @@ def read_issue(transaction: Transaction, keys: Sequence[SigningKey], settings: S
     )
 
 
-def latest_bundle(transaction: Transaction) -> tuple[Entry, TrustBundle] | None:
+def latest_bundle(transaction: Transaction) -> tuple[HeadEntry, TrustBundle] | None:
     document = next(iter(_bundle_rows(transaction, 1)), None)
     if document is None:
         return None
@@ -178,14 +180,16 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
     }
 
 
-def _listing(text: str | None) -> dict[str, Entry]:
+def _listing(text: str | None) -> dict[str, HeadEntry]:
     value = {} if text is None else canonical.loads(text.encode())
     if not isinstance(value, dict):
         raise AssertionError("a listing is an object")
-    return {scope: Entry(**entry) for scope, entry in value.items()}
+    return {scope: HeadEntry(**entry) for scope, entry in value.items()}
 
 
-def _held(transaction: Transaction, listings: Mapping[str, Mapping[str, Entry]]) -> dict[str, dict[str, Held]]:
+def _held(
+    transaction: Transaction, listings: Mapping[str, Mapping[str, HeadEntry]]
+) -> dict[str, dict[str, PublishedDocument]]:
     """A listed document that is gone is as none: its scope is compiled anew."""
     wanted = {entry.snapshot_id for listing in listings.values() for entry in listing.values()}
     rows = _rows(transaction, wanted)
@@ -200,9 +204,9 @@ def _held(transaction: Transaction, listings: Mapping[str, Mapping[str, Entry]])
     }
 
 
-def _holding(entry: Entry, row: "Row[Any]", read: Read) -> Held:
+def _holding(entry: HeadEntry, row: "Row[Any]", read: Read) -> PublishedDocument:
     parsed = envelope.parse(bytes(row.envelope), SNAPSHOT)
-    return Held(entry, parsed, manifest.parse_state(bytes(row.manifest)), read)
+    return PublishedDocument(entry, parsed, manifest.parse_state(bytes(row.manifest)), read)
 
 
 def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusing]]:
@@ -228,7 +232,7 @@ def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, di
 
 def _published(
     transaction: Transaction, lines: Iterable[tuple[str, str, int, int]]
-) -> dict[tuple[str, str, int, int], Entry]:
+) -> dict[tuple[str, str, int, int], HeadEntry]:
     table = schema.published
     key = tuple_(table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
     return {
@@ -240,12 +244,12 @@ def _published(
 
 def _recoveries(
     transaction: Transaction, node_ids: Sequence[str], last: Mapping[str, Mapping[str, Pair]]
-) -> dict[str, dict[str, Allowed]]:
+) -> dict[str, dict[str, AllowedRecovery]]:
     """The newest of each node and scope, where the version that it leads to is still kept."""
     table, kept = schema.recoveries, schema.documents
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     chosen = select(table, kept.c.envelope, kept.c.manifest, kept.c.signatures).select_from(joined)
-    found: dict[str, dict[str, Allowed]] = defaultdict(dict)
+    found: dict[str, dict[str, AllowedRecovery]] = defaultdict(dict)
     for row in transaction.rows(chosen.where(table.c.node_id.in_(node_ids)).order_by(kept.c.published_at)):
         epoch = last[row.node_id].get(row.scope, (0, 0))[0]
         allowed = _allowed(transaction, row, epoch)
@@ -254,12 +258,12 @@ def _recoveries(
     return found
 
 
-def _allowed(transaction: Transaction, row: "Row[Any]", epoch: int) -> Allowed | None:
+def _allowed(transaction: Transaction, row: "Row[Any]", epoch: int) -> AllowedRecovery | None:
     table = schema.published
     line = table.c.node_id == row.node_id, table.c.scope == row.scope, table.c.authority_epoch == epoch
     versions = (row.from_config_version, row.to_config_version)
     published = {
-        each.config_version: Entry(epoch, each.config_version, each.content_hash, each.snapshot_id)
+        each.config_version: HeadEntry(epoch, each.config_version, each.content_hash, each.snapshot_id)
         for each in transaction.rows(select(table).where(*line, table.c.config_version.in_(versions)))
     }
     target, given_up = published.get(row.to_config_version), published.get(row.from_config_version)
@@ -267,7 +271,7 @@ def _allowed(transaction: Transaction, row: "Row[Any]", epoch: int) -> Allowed |
     if target is None or target.content_hash != row.to_content_hash or not rows:
         return None
     held = _holding(target, rows[target.snapshot_id], _reader(transaction))
-    return Allowed(_container(row), row.from_config_version, held, given_up.content_hash if given_up else None)
+    return AllowedRecovery(_container(row), row.from_config_version, held, given_up.content_hash if given_up else None)
 
 
 def _container(row: "Row[Any]") -> bytes:
@@ -305,8 +309,8 @@ def _bundle(transaction: Transaction, document: "Row[Any]") -> TrustBundle:
     return bundles.from_bytes(envelope.parse(bytes(document.envelope), SNAPSHOT), sections)
 
 
-def _entry(row: "Row[Any]") -> Entry:
-    return Entry(row.authority_epoch, row.config_version, row.content_hash, row.snapshot_id)
+def _entry(row: "Row[Any]") -> HeadEntry:
+    return HeadEntry(row.authority_epoch, row.config_version, row.content_hash, row.snapshot_id)
 
 
 def _reader(transaction: Transaction) -> Read:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.backoff import Resting
 from coordinator.base.refusal import Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_compiler, in_database
 from coordinator.database.database import Database
 from coordinator.database.database_fault import told
@@ -70,7 +70,7 @@ class Publisher:
         self,
         database: Database,
         keys: Sequence[SigningKey],
-        settings: Settings,
+        settings: CoordinatorSettings,
         board: Board,
         now: Callable[[], float],
         clock_fault: Callable[[], str] = str,

@@ -1,6 +1,6 @@
 """The agent's own verifier, run on everything that was signed, before it is given out (rules S69)."""
 
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
@@ -8,7 +8,7 @@ from snapshot.reasons import Rejected
 from snapshot.verify import Verified, verify
 
 
-def review(document: Document, holder: Holder, now: float) -> Verified:
+def review(document: SignedDocument, holder: Holder, now: float) -> Verified:
     """`holder`: the node as it stands when it holds what was published last. Unpublishable with the node's reason."""
     kind = document.envelope.kind
     try:

@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator.base.settings import Settings
-from coordinator.database.documents import Entry
+from coordinator.base.settings import CoordinatorSettings
+from coordinator.database.documents import HeadEntry
 from coordinator.keys.signing_key import SigningKey
 from snapshot.bundle import ACTIVE, CONFIG, TrustBundle
 from snapshot.manifest import Revocations
@@ -32,10 +32,10 @@ class Issue:
     authority_epoch: int
     now: float
     issued_at: int
-    settings: Settings
+    settings: CoordinatorSettings
     keys: tuple[SigningKey, ...]
     bundle: TrustBundle
-    bundle_entry: Entry
+    bundle_entry: HeadEntry
     revocations: Revocations
     _signers: dict[str, tuple[SigningKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 
 from coordinator.declared.compiler import Audience
-from coordinator.publishing.published_state import Held
+from coordinator.publishing.published_state import PublishedDocument
 from snapshot.holder import Holder
 from snapshot.manifest import Revocations
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
@@ -20,7 +20,7 @@ from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
 _SERVICE, _URL, _URLS = "service_id", "url", "coordinators"
 
 
-def audience(held: Held, holder: Holder) -> Audience:
+def audience(held: PublishedDocument, holder: Holder) -> Audience:
     """Never more than it was made for."""
     one = held.envelope
     if one.scope_type in ESTABLISHING:
@@ -28,7 +28,7 @@ def audience(held: Held, holder: Holder) -> Audience:
     return Audience(tuple(role for role in one.roles if _grants(role, held, holder)), one.organization_ids)
 
 
-def reason(held: Held, holder: Holder) -> str:
+def reason(held: PublishedDocument, holder: Holder) -> str:
     one = held.envelope
     gone = sorted(set(one.organization_ids) - holder.organization_ids)
     if gone:
@@ -42,12 +42,12 @@ def reason(held: Held, holder: Holder) -> str:
     return f"it names what was revoked: {', '.join(named)}" if named else ""
 
 
-def _grants(role: str, held: Held, holder: Holder) -> bool:
+def _grants(role: str, held: PublishedDocument, holder: Holder) -> bool:
     is_taken = f"{holder.node_id}/{role}" in _told(holder).role_assignments
     return role in holder.roles and not is_taken and held.envelope.scope_type in ROLES.get(role, ())
 
 
-def _revoked(held: Held, holder: Holder) -> Iterator[str]:
+def _revoked(held: PublishedDocument, holder: Holder) -> Iterator[str]:
     told = _told(holder)
     if not (told.service_ids or told.node_ids or told.endpoints):
         return

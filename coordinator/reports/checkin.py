@@ -25,7 +25,7 @@ class Comparison(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Mark:
+class ReportedMark:
     """One scope's `(authority_epoch, config_version)` and content hash."""
 
     authority_epoch: int
@@ -67,7 +67,7 @@ def judge(claim: tuple[str, str], pin: str | None, *, cluster_id: str, member: M
         raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} is a member with another certificate")
 
 
-def compare(record: Mark | None, reported: Mark | None, *, proven: bool = False) -> Comparison:
+def compare(record: ReportedMark | None, reported: ReportedMark | None, *, proven: bool = False) -> Comparison:
     """`proven`: the node has shown a document of that mark which our keys signed (rules K41)."""
     ours = FIRST if record is None else record.pair
     theirs = FIRST if reported is None else reported.pair
@@ -80,7 +80,7 @@ def compare(record: Mark | None, reported: Mark | None, *, proven: bool = False)
     return Comparison.EQUAL
 
 
-def compare_all(records: Mapping[str, Mark], reported: Mapping[str, Mark]) -> dict[str, Comparison]:
+def compare_all(records: Mapping[str, ReportedMark], reported: Mapping[str, ReportedMark]) -> dict[str, Comparison]:
     """Scope by scope; those that are equal are left out."""
     if records == reported:  # nearly every report
         return {}

@@ -15,10 +15,10 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.database_fault import told
-from coordinator.reports.heartbeat_form import Heartbeat
-from coordinator.reports.report_merge import Answer
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from coordinator.reports.report_merge import RecordedAnswer
 
-Write = Callable[[Sequence[Heartbeat]], Awaitable[list[Answer]]]
+Write = Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[RecordedAnswer]]]
 _log = structlog.get_logger()
 WAIT_S = 0.004
 MOST = 512
@@ -30,12 +30,12 @@ class NotRecorded(Exception):
 
 @dataclass
 class _Waiting:
-    heartbeat: Heartbeat
+    heartbeat: ReceivedHeartbeat
     done: trio.Event = field(default_factory=trio.Event)
-    outcome: Answer | Refused | None = None
+    outcome: RecordedAnswer | Refused | None = None
 
 
-class Collector:
+class HeartbeatCollector:
     """`write` is given each batch, on the loop: usually `heartbeats.record` through `threads.in_database`."""
 
     def __init__(self, write: Write, *, wait_s: float = WAIT_S, most: int = MOST, queue: int = 4_096) -> None:
@@ -48,7 +48,7 @@ class Collector:
         self._full = trio.Event()
         self._taken = trio.Event()
 
-    async def report(self, heartbeat: Heartbeat) -> Answer:
+    async def report(self, heartbeat: ReceivedHeartbeat) -> RecordedAnswer:
         """The answer, once the heartbeat is durable. NotRecorded when it is not; Refused `bad_request` where the
         database takes the others but not this one. Waits while the queue is full.
         """

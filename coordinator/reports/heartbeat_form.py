@@ -9,19 +9,19 @@ from functools import lru_cache
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member, is_one_of, is_text
-from coordinator.reports.checkin import Mark
+from coordinator.base.requests import BodyMember, is_one_of, is_text
+from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot import canonical
 from snapshot.identifiers import is_hash, is_id, is_integer, parse_scope, parse_time
 from wire.messages import EVENTS_MAX, GRADES, HEARTBEAT_BYTES, INTERVAL_MOST_S, LAST_STEP, MODES, SCOPES_MAX, STATES
 
-NO_MARK = Mark(0, 0)
+NO_MARK = ReportedMark(0, 0)
 MOST_REASON = 64
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class ReceivedHeartbeat:
     """One report of one node, in form. `body` is the JSON text of it, as it came."""
 
     node_id: str
@@ -31,22 +31,22 @@ class Heartbeat:
     agent_version: str
     state: str
     mode: str
-    head: Mark
+    head: ReportedMark
     head_grade: str
-    active: Mapping[str, Mark]
+    active: Mapping[str, ReportedMark]
     refused: Mapping[str, LastRefused]
     journal: tuple[tuple[int, str], ...]  # (sequence, the event as JSON)
     body: str
 
 
-def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> Heartbeat:
+def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
     """`bad_request` for what is not exactly a heartbeat, holds control characters, or is too large (rules K53, P23)."""
     value = requests.parse(body, most)
     requests.closed(value, _MEMBERS)
     if b"\\" in body or b"\x7f" in body or not body.isascii():
         _refuse_control_characters(value)  # elsewhere JSON itself leaves no room for one
     head, grade = _head(value["head"])
-    return Heartbeat(
+    return ReceivedHeartbeat(
         node_id=str(value["node_id"]),
         cluster_id=str(value["cluster_id"]),
         incarnation=str(value["incarnation"]),
@@ -79,46 +79,52 @@ def _is_time(value: object) -> bool:
     return True
 
 
-_COUNT = Member(lambda value: is_integer(value, least=0))
-_WORD = Member(is_text(64))
+_COUNT = BodyMember(lambda value: is_integer(value, least=0))
+_WORD = BodyMember(is_text(64))
 _MEMBERS = {
-    "node_id": Member(is_id),
-    "cluster_id": Member(is_id),
-    "incarnation": Member(is_id),
+    "node_id": BodyMember(is_id),
+    "cluster_id": BodyMember(is_id),
+    "incarnation": BodyMember(is_id),
     "boot_id": _WORD,
     "agent_version": _WORD,
-    "sent_at": Member(_is_time),
-    "uptime_s": Member(lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0),
-    "state": Member(is_one_of(STATES)),
-    "mode": Member(is_one_of(MODES)),
-    "degraded_since": Member(lambda value: value is None or _is_time(value)),
-    "clock": Member(_is_object),
-    "head": Member(_is_object_or_null),
-    "scopes": Member(lambda value: isinstance(value, dict) and len(value) <= SCOPES_MAX),
+    "sent_at": BodyMember(_is_time),
+    "uptime_s": BodyMember(
+        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    ),
+    "state": BodyMember(is_one_of(STATES)),
+    "mode": BodyMember(is_one_of(MODES)),
+    "degraded_since": BodyMember(lambda value: value is None or _is_time(value)),
+    "clock": BodyMember(_is_object),
+    "head": BodyMember(_is_object_or_null),
+    "scopes": BodyMember(lambda value: isinstance(value, dict) and len(value) <= SCOPES_MAX),
     "trust_bundle_version": _COUNT,
-    "counters": Member(_is_object),
-    "journal": Member(lambda value: isinstance(value, list) and len(value) <= EVENTS_MAX),
-    "roots_confirmed": Member(lambda value: type(value) is bool, required=False),
-    "interval_s": Member(lambda value: type(value) is int and 0 < value <= INTERVAL_MOST_S, required=False),
+    "counters": BodyMember(_is_object),
+    "journal": BodyMember(lambda value: isinstance(value, list) and len(value) <= EVENTS_MAX),
+    "roots_confirmed": BodyMember(lambda value: type(value) is bool, required=False),
+    "interval_s": BodyMember(lambda value: type(value) is int and 0 < value <= INTERVAL_MOST_S, required=False),
 }
 _HEAD = {
     "generation": _COUNT,
     "authority_epoch": _COUNT,
-    "age_s": Member(lambda value: value is None or isinstance(value, (int, float))),
-    "grade": Member(is_one_of(GRADES)),
+    "age_s": BodyMember(lambda value: value is None or isinstance(value, (int, float))),
+    "grade": BodyMember(is_one_of(GRADES)),
 }
-_ACTIVE = {"authority_epoch": Member(is_integer), "config_version": Member(is_integer), "content_hash": Member(is_hash)}
+_ACTIVE = {
+    "authority_epoch": BodyMember(is_integer),
+    "config_version": BodyMember(is_integer),
+    "content_hash": BodyMember(is_hash),
+}
 _SCOPE = frozenset({"active", "previous", "pending", "last_rejected", "notified"})
 
 
-def _head(value: object) -> tuple[Mark, str]:
+def _head(value: object) -> tuple[ReportedMark, str]:
     if not isinstance(value, dict):
         return NO_MARK, "none"
     requests.closed(value, _HEAD)
-    return Mark(int(value["authority_epoch"]), int(value["generation"])), str(value["grade"])
+    return ReportedMark(int(value["authority_epoch"]), int(value["generation"])), str(value["grade"])
 
 
-def _active(scopes: object) -> dict[str, Mark]:
+def _active(scopes: object) -> dict[str, ReportedMark]:
     """The active version of each scope (rules S30)."""
     active = {}
     for scope, value in scopes.items() if isinstance(scopes, dict) else ():
@@ -126,7 +132,7 @@ def _active(scopes: object) -> dict[str, Mark]:
         mark = value["active"]
         if mark is not None:
             requests.closed({name: mark.get(name) for name in _ACTIVE}, _ACTIVE)
-            active[scope] = Mark(mark["authority_epoch"], mark["config_version"], mark["content_hash"])
+            active[scope] = ReportedMark(mark["authority_epoch"], mark["config_version"], mark["content_hash"])
     return active
 
 

@@ -17,10 +17,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from coordinator.database import journals, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.reports import refusal_records
-from coordinator.reports.checkin import Comparison, Mark, compare_all
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.checkin import Comparison, ReportedMark, compare_all
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.report_check import Claim, announced, doubtful
-from coordinator.reports.report_merge import Answer, Known, Record, merge
+from coordinator.reports.report_merge import Known, NodeRecord, RecordedAnswer, merge
 from snapshot import canonical
 
 
@@ -33,8 +33,8 @@ class History:
 
 
 def record(
-    database: Database, batch: Sequence[Heartbeat], *, now: float, history: History | None = None
-) -> list[Answer]:
+    database: Database, batch: Sequence[ReceivedHeartbeat], *, now: float, history: History | None = None
+) -> list[RecordedAnswer]:
     """Write a batch in one transaction; the answers in its order. Nothing is acknowledged before the commit."""
     if not batch:
         return []
@@ -46,7 +46,7 @@ def record(
         for each in batch:
             kept, generation = members.get(each.node_id, (None, 0))
             merged, compared = merge(kept, each, published.of(each))
-            answers.append(Answer(generation, merged.acknowledged_event, merged.recorded, compared))
+            answers.append(RecordedAnswer(generation, merged.acknowledged_event, merged.recorded, compared))
             if each.node_id in members:  # removed meanwhile: nothing of it is kept
                 members[each.node_id] = (merged, generation)
                 rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
@@ -71,16 +71,16 @@ class _Published:
     """What was published, as far as a batch asks for it: nothing is read for a report that is as the record has it."""
 
     doubts: Mapping[Claim, Comparison]
-    announced: Mapping[str, Mapping[str, Mark]]
+    announced: Mapping[str, Mapping[str, ReportedMark]]
 
     @classmethod
     def read(
-        cls, transaction: Transaction, batch: Sequence[Heartbeat], records: Mapping[str, Record | None]
+        cls, transaction: Transaction, batch: Sequence[ReceivedHeartbeat], records: Mapping[str, NodeRecord | None]
     ) -> "_Published":
         claims: set[Claim] = set()
         behind: set[str] = set()
         for each in batch:
-            kept = records.get(each.node_id) or Record()
+            kept = records.get(each.node_id) or NodeRecord()
             for scope, found in compare_all(kept.recorded, each.active).items() if each.node_id in records else ():
                 if found is Comparison.NODE_AHEAD:
                     claims.add((each.node_id, scope, each.active[scope]))
@@ -88,13 +88,13 @@ class _Published:
                     behind.add(each.node_id)
         return cls(doubtful(transaction, claims), announced(transaction, behind))
 
-    def of(self, each: Heartbeat) -> Known:
+    def of(self, each: ReceivedHeartbeat) -> Known:
         found = ((scope, self.doubts.get((each.node_id, scope, mark))) for scope, mark in each.active.items())
         doubts = {scope: doubt for scope, doubt in found if doubt is not None} if self.doubts else {}
         return Known(doubts, self.announced.get(each.node_id))
 
 
-def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[Record | None, int]]:
+def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tuple[NodeRecord | None, int]]:
     """What is on record of each member, and the generation that it should have; a stranger is not among them.
 
     The rows are locked in order, so that another replica's batch waits instead of lowering a mark.
@@ -103,14 +103,14 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
     columns = select(status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event)
     locked = columns.where(status.c.node_id.in_(node_ids)).order_by(status.c.node_id).with_for_update()
     kept = {
-        row.node_id: Record(row.incarnation, _marks(row.recorded), row.acknowledged_event)
+        row.node_id: NodeRecord(row.incarnation, _marks(row.recorded), row.acknowledged_event)
         for row in transaction.rows(locked)
     }
     entries = transaction.rows(select(nodes.c.node_id, nodes.c.generation).where(nodes.c.node_id.in_(node_ids)))
     return {row.node_id: (kept.get(row.node_id), row.generation) for row in entries}
 
 
-def _status_row(each: Heartbeat, merged: Record, now: float, *, behind: bool) -> dict[str, object]:
+def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behind: bool) -> dict[str, object]:
     marks = {
         scope: [mark.authority_epoch, mark.config_version, mark.content_hash] for scope, mark in merged.recorded.items()
     }
@@ -138,7 +138,7 @@ def _history_rows(rows: Mapping[str, Mapping[str, object]], now: float, history:
     return [{"slot": slot, "at": now, **{name: rows[node_id][name] for name in names}} for node_id in sorted(rows)]
 
 
-def _event_rows(batch: Sequence[Heartbeat], now: float) -> list[dict[str, object]]:
+def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str, object]]:
     """In the order of the key, so that two replicas never wait for each other."""
     events = sorted((each.node_id, each.incarnation, *event) for each in batch for event in each.journal)
     names = ("node_id", "incarnation", "sequence", "body")
@@ -158,5 +158,5 @@ def _write(transaction: Transaction, table: Table, rows: Sequence[Mapping[str, o
     transaction.run(statement.on_conflict_do_update(index_elements=key, set_=new), rows)
 
 
-def _marks(text: str) -> dict[str, Mark]:
-    return {scope: Mark(*mark) for scope, mark in json.loads(text).items()}  # our own writing
+def _marks(text: str) -> dict[str, ReportedMark]:
+    return {scope: ReportedMark(*mark) for scope, mark in json.loads(text).items()}  # our own writing

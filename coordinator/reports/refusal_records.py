@@ -24,9 +24,9 @@ from coordinator.database import schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import TRUST_BUNDLE, chunks
 from coordinator.reports import report_check
-from coordinator.reports.checkin import Mark
-from coordinator.reports.heartbeat_form import Heartbeat
-from coordinator.reports.standing_refusals import Refusal, Said, follow
+from coordinator.reports.checkin import ReportedMark
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from coordinator.reports.standing_refusals import KeptRefusal, Said, follow
 from snapshot.identifiers import HEAD
 
 BEGUN, ENDED = "refusal.begin", "refusal.end"
@@ -37,35 +37,35 @@ Line = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RefusalOutcome:
     """What a publication has made of a refusal; None: it is over."""
 
     node_id: str
     scope: str
     refused_hash: str  # the one that it was made from
-    after: Refusal | None
+    after: KeptRefusal | None
 
 
 @dataclass(frozen=True)
-class Standing:
+class StandingRefusal:
     """`good_until`: when what the node has expires (Unix seconds); None where it has nothing, or that is not known."""
 
     node_id: str
     scope: str
-    refusal: Refusal
+    refusal: KeptRefusal
     good_until: int | None
 
 
-def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusal]]:
+def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, KeptRefusal]]:
     table = schema.standing_refusals
-    found: dict[str, dict[str, Refusal]] = defaultdict(dict)
+    found: dict[str, dict[str, KeptRefusal]] = defaultdict(dict)
     for chunk in chunks(node_ids):
         for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk))):
             found[row.node_id][row.scope] = _refusal(row)
     return found
 
 
-def standing(transaction: Transaction, node_id: str | None = None) -> list[Standing]:
+def standing(transaction: Transaction, node_id: str | None = None) -> list[StandingRefusal]:
     """Of members that are not revoked, in the order of nodes and scopes; of one node, where one is named."""
     table, kept, nodes = schema.standing_refusals, schema.documents, schema.nodes
     line = schema.published
@@ -81,10 +81,10 @@ def standing(transaction: Transaction, node_id: str | None = None) -> list[Stand
     if node_id is not None:
         chosen = chosen.where(table.c.node_id == node_id)
     rows = transaction.rows(chosen.order_by(table.c.node_id, table.c.scope))
-    return [Standing(row.node_id, row.scope, _refusal(row), row.expires_at) for row in rows]
+    return [StandingRefusal(row.node_id, row.scope, _refusal(row), row.expires_at) for row in rows]
 
 
-def report(transaction: Transaction, batch: Sequence[Heartbeat]) -> None:
+def report(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> None:
     """One after the other, as they came: a node may be in a batch twice."""
     kept = of_nodes(transaction, sorted({each.node_id for each in batch}))
     concerned = [(each, scopes) for each in batch if (scopes := _concerned(each, kept.get(each.node_id, {})))]
@@ -106,7 +106,7 @@ def report(transaction: Transaction, batch: Sequence[Heartbeat]) -> None:
                 _keep(kept[each.node_id], scope, after)
 
 
-def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> None:
+def settle(transaction: Transaction, outcomes: Sequence[RefusalOutcome]) -> None:
     """A refusal of another content that was reported meanwhile stays as it is."""
     found = of_nodes(transaction, sorted({each.node_id for each in outcomes}))
     for each in outcomes:
@@ -123,23 +123,23 @@ def forget(transaction: Transaction, node_id: str) -> None:
 # ---- what a report says
 
 
-def _concerned(each: Heartbeat, kept: Mapping[str, Refusal]) -> list[str]:
+def _concerned(each: ReceivedHeartbeat, kept: Mapping[str, KeptRefusal]) -> list[str]:
     """The scopes of which it may say something new: nearly always none."""
     return sorted((each.refused.keys() | kept.keys()) - NOT_OURS)
 
 
-def _claims(concerned: Sequence[tuple[Heartbeat, Sequence[str]]]) -> Iterator[report_check.Claim]:
+def _claims(concerned: Sequence[tuple[ReceivedHeartbeat, Sequence[str]]]) -> Iterator[report_check.Claim]:
     for each, scopes in concerned:
         for scope in scopes:
             if scope in each.active:
                 yield each.node_id, scope, each.active[scope]
 
 
-def _said(each: Heartbeat, scope: str) -> Said:
+def _said(each: ReceivedHeartbeat, scope: str) -> Said:
     return Said(each.active.get(scope), each.refused.get(scope), _detail(each, scope))
 
 
-def _detail(each: Heartbeat, scope: str) -> str:
+def _detail(each: ReceivedHeartbeat, scope: str) -> str:
     """In words, from the last event of the journal that tells of it."""
     for _, text in reversed(each.journal):
         event = json.loads(text)  # our own writing
@@ -152,7 +152,7 @@ def _detail(each: Heartbeat, scope: str) -> str:
 # ---- the table
 
 
-def _write(transaction: Transaction, line: Line, before: Refusal | None, after: Refusal | None) -> None:
+def _write(transaction: Transaction, line: Line, before: KeptRefusal | None, after: KeptRefusal | None) -> None:
     table = schema.standing_refusals
     mine = (table.c.node_id == line[0]) & (table.c.scope == line[1])
     if after is None:
@@ -165,11 +165,11 @@ def _write(transaction: Transaction, line: Line, before: Refusal | None, after: 
         _note(transaction, line, before, after)
 
 
-def _content(refusal: Refusal | None) -> str:
+def _content(refusal: KeptRefusal | None) -> str:
     return "" if refusal is None else refusal.refused.content_hash
 
 
-def _note(transaction: Transaction, line: Line, before: Refusal | None, after: Refusal | None) -> None:
+def _note(transaction: Transaction, line: Line, before: KeptRefusal | None, after: KeptRefusal | None) -> None:
     """The end of one content's refusal, and the beginning of another's."""
     if before is not None:
         _audit(transaction, ENDED, line, _told(before), None)
@@ -184,13 +184,15 @@ def _audit(transaction: Transaction, action: str, line: Line, before: object, af
         transaction.audit(action, subject, before, after)
 
 
-def _told(refusal: Refusal) -> dict[str, object]:
+def _told(refusal: KeptRefusal) -> dict[str, object]:
     running = None if refusal.running is None else list(refusal.running.pair)
     about = {"version": list(refusal.refused.pair), "content_hash": refusal.refused.content_hash}
     return {**about, "reason": refusal.reason, "step": refusal.step, "detail": refusal.detail, "running": running}
 
 
-def _ask_for_head(transaction: Transaction, node_id: str, after: Refusal | None, listed: Mark | None) -> None:
+def _ask_for_head(
+    transaction: Transaction, node_id: str, after: KeptRefusal | None, listed: ReportedMark | None
+) -> None:
     """Once it has what was renewed for it, what is declared is to be offered again: at the next look (publisher.py)."""
     if after is None or listed is None or after.running != listed:
         return
@@ -199,14 +201,14 @@ def _ask_for_head(transaction: Transaction, node_id: str, after: Refusal | None,
     transaction.run(update(heads).where(mine).values(refresh_after=int(transaction.now)))
 
 
-def _keep(kept: dict[str, Refusal], scope: str, after: Refusal | None) -> None:
+def _keep(kept: dict[str, KeptRefusal], scope: str, after: KeptRefusal | None) -> None:
     if after is None:
         kept.pop(scope, None)
     else:
         kept[scope] = after
 
 
-def _columns(refusal: Refusal) -> dict[str, object]:
+def _columns(refusal: KeptRefusal) -> dict[str, object]:
     refused, running = refusal.refused, refusal.running
     return {
         "refused_epoch": refused.authority_epoch,
@@ -224,10 +226,10 @@ def _columns(refusal: Refusal) -> dict[str, object]:
     }
 
 
-def _refusal(row: "Row[Any]") -> Refusal:
+def _refusal(row: "Row[Any]") -> KeptRefusal:
     running = None
     if row.running_hash is not None:
-        running = Mark(row.running_epoch, row.running_version, row.running_hash)
-    refused = Mark(row.refused_epoch, row.refused_version, row.refused_hash)
+        running = ReportedMark(row.running_epoch, row.running_version, row.running_hash)
+    refused = ReportedMark(row.refused_epoch, row.refused_version, row.refused_hash)
     said = (row.since, row.reason, row.step, row.detail)
-    return Refusal(refused, *said, running, row.renewed_at, row.withheld)
+    return KeptRefusal(refused, *said, running, row.renewed_at, row.withheld)

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from coordinator.database.database import Database, Transaction
 from coordinator.reports import refusal_records
-from coordinator.reports.checkin import Mark
-from coordinator.reports.refusal_records import Standing
+from coordinator.reports.checkin import ReportedMark
+from coordinator.reports.refusal_records import StandingRefusal
 from snapshot.identifiers import format_time
 
 NEVER = float("inf")
 
 
 @dataclass(frozen=True)
-class RefusedScope:
+class FleetRefusal:
     """`refused` and `runs` are "epoch.version"; `since` and `good_until` Unix seconds. `runs` is None where nothing is
     active, `good_until` where that is not known; `withheld` is why what runs is not renewed, or nothing.
     """
@@ -59,7 +59,7 @@ class Figures:
     expires_at: int | None
 
 
-def told(transaction: Transaction, node_id: str | None = None) -> list[RefusedScope]:
+def told(transaction: Transaction, node_id: str | None = None) -> list[FleetRefusal]:
     found = refusal_records.standing(transaction, node_id)
     return [_told(each) for each in sorted(found, key=_urgency)]
 
@@ -69,25 +69,25 @@ def figures(database: Database) -> Figures:
         return _figures(refusal_records.standing(transaction))
 
 
-def _figures(found: Sequence[Standing]) -> Figures:
+def _figures(found: Sequence[StandingRefusal]) -> Figures:
     ends = [each.good_until for each in found if each.good_until is not None]
     return Figures(len({each.node_id for each in found}), len(found), min(ends, default=None))
 
 
-def _urgency(each: Standing) -> tuple[float, str, str]:
+def _urgency(each: StandingRefusal) -> tuple[float, str, str]:
     """What is not renewed comes first."""
     end = NEVER if each.good_until is None else each.good_until
     return (end if each.refusal.withheld else NEVER), each.node_id, each.scope
 
 
-def _told(each: Standing) -> RefusedScope:
+def _told(each: StandingRefusal) -> FleetRefusal:
     refusal = each.refusal
     said = (refusal.since, refusal.reason, refusal.step, refusal.detail)
     runs = None if refusal.running is None else _version(refusal.running)
     content_hash = refusal.refused.content_hash
     head = (each.node_id, each.scope, _version(refusal.refused), content_hash)
-    return RefusedScope(*head, *said, runs, each.good_until, refusal.withheld)
+    return FleetRefusal(*head, *said, runs, each.good_until, refusal.withheld)
 
 
-def _version(mark: Mark) -> str:
+def _version(mark: ReportedMark) -> str:
     return f"{mark.authority_epoch}.{mark.config_version}"

@@ -14,11 +14,11 @@ from sqlalchemy import func, select, tuple_
 from coordinator.database import documents, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import TRUST_BUNDLE, chunks
-from coordinator.reports.checkin import Comparison, Mark, Pair, compare
+from coordinator.reports.checkin import Comparison, Pair, ReportedMark, compare
 
 Line = tuple[str, str]
 """Node id and scope."""
-Claim = tuple[str, str, Mark]
+Claim = tuple[str, str, ReportedMark]
 """Node id, scope, and the version that it reports."""
 
 
@@ -31,11 +31,11 @@ def doubtful(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim,
     return {claim: doubt for claim, doubt in doubts.items() if doubt is not Comparison.EQUAL}
 
 
-def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, Mapping[str, Mark]]:
+def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, Mapping[str, ReportedMark]]:
     """By node and scope; nothing of a node whose first head is not out."""
     listings = documents.listings(transaction, sorted(node_ids))
     return {
-        node_id: {scope: Mark(*entry.pair, entry.content_hash) for scope, entry in listed.items()}
+        node_id: {scope: ReportedMark(*entry.pair, entry.content_hash) for scope, entry in listed.items()}
         for node_id, listed in listings.items()
     }
 
@@ -59,15 +59,15 @@ def _doubtful_bundles(transaction: Transaction, claims: Collection[Claim]) -> di
     return {claim: compare(known.get(claim[2].pair), claim[2]) for claim in claims}
 
 
-def _bundles(transaction: Transaction) -> Iterable[Mark]:
+def _bundles(transaction: Transaction) -> Iterable[ReportedMark]:
     table, kept = schema.trust_bundles, schema.documents
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     columns = (kept.c.authority_epoch, kept.c.config_version, kept.c.content_hash)  # not the epoch that one announces
     rows = transaction.rows(select(*columns).select_from(joined))
-    return [Mark(row.authority_epoch, row.config_version, row.content_hash) for row in rows]
+    return [ReportedMark(row.authority_epoch, row.config_version, row.content_hash) for row in rows]
 
 
-def published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Mark]:
+def published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, ReportedMark]:
     """What was published for the node under exactly these versions."""
     table = schema.published
     columns = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
@@ -75,7 +75,7 @@ def published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim
     for claim in claims:
         wanted.setdefault((claim[0], claim[1], *claim[2].pair), []).append(claim)
     return {
-        claim: Mark(row.authority_epoch, row.config_version, row.content_hash)
+        claim: ReportedMark(row.authority_epoch, row.config_version, row.content_hash)
         for chunk in chunks(sorted(wanted))
         for row in transaction.rows(select(*columns, table.c.content_hash).where(tuple_(*columns).in_(chunk)))
         for claim in wanted[(row.node_id, row.scope, row.authority_epoch, row.config_version)]

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.database.documents import TRUST_BUNDLE
-from coordinator.reports.checkin import Comparison, Mark, compare, compare_all
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.checkin import Comparison, ReportedMark, compare, compare_all
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from wire.messages import SCOPES_MAX
 
 
 @dataclass(frozen=True)
-class Record:
+class NodeRecord:
     """What is kept of a node: the highest mark that it reported of what was published for it, by scope, at most
     SCOPES_MAX; and what was acknowledged.
     """
 
     incarnation: str = ""
-    recorded: Mapping[str, Mark] = field(default_factory=dict)
+    recorded: Mapping[str, ReportedMark] = field(default_factory=dict)
     acknowledged_event: int = 0
 
 
@@ -30,9 +30,9 @@ class Known:
     """
 
     doubts: Mapping[str, Comparison] = field(default_factory=dict)
-    announced: Mapping[str, Mark] | None = None
+    announced: Mapping[str, ReportedMark] | None = None
 
-    def verdict(self, scope: str, found: Comparison, reported: Mark | None) -> Comparison:
+    def verdict(self, scope: str, found: Comparison, reported: ReportedMark | None) -> Comparison:
         """`found`: how the report differs from the record. EQUAL: the report is right, and the record is to follow."""
         if found is Comparison.NODE_AHEAD:
             return self.doubts.get(scope, Comparison.EQUAL)
@@ -45,12 +45,12 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RecordedAnswer:
     """The answer to a heartbeat; `comparisons`: the scopes that are behind, ahead, or in conflict (rules K37, K41)."""
 
     generation: int
     acknowledged_event: int
-    recorded: Mapping[str, Mark]
+    recorded: Mapping[str, ReportedMark]
     comparisons: Mapping[str, Comparison]
 
     def body(self) -> dict[str, object]:
@@ -69,14 +69,14 @@ class Answer:
 
 
 def merge(
-    previous: Record | None, heartbeat: Heartbeat, known: Known | None = None
-) -> tuple[Record, Mapping[str, Comparison]]:
+    previous: NodeRecord | None, heartbeat: ReceivedHeartbeat, known: Known | None = None
+) -> tuple[NodeRecord, Mapping[str, Comparison]]:
     """The new record, and how the report stands against the old one and against what was published.
 
     A mark goes up to what was published for this node, and down only to what its head announces after a recovery, or
     where its head lists the scope no more (rules S3, S87).
     """
-    record, known = previous or Record(), known or Known()
+    record, known = previous or NodeRecord(), known or Known()
     marks = dict(record.recorded)
     noted: dict[str, Comparison] = {}
     for scope, found in compare_all(record.recorded, heartbeat.active).items():
@@ -92,4 +92,4 @@ def merge(
     is_same = record.incarnation == heartbeat.incarnation
     acknowledged = [record.acknowledged_event] if is_same else [0]
     acknowledged += [sequence for sequence, _ in heartbeat.journal]
-    return Record(heartbeat.incarnation, marks, max(acknowledged)), noted
+    return NodeRecord(heartbeat.incarnation, marks, max(acknowledged)), noted

@@ -22,7 +22,7 @@ Rejected:
 import enum
 from dataclasses import dataclass, replace
 
-from coordinator.reports.checkin import Mark
+from coordinator.reports.checkin import ReportedMark
 
 AGAIN_S = 3_600  # what a node has is not signed again sooner, whatever it says that it has
 
@@ -40,24 +40,24 @@ class LastRefused:
 class Said:
     """One report of one scope. `active` was published for this node; None where nothing of the scope is active."""
 
-    active: Mark | None
+    active: ReportedMark | None
     refused: LastRefused | None = None
     detail: str = ""
 
 
 @dataclass(frozen=True)
-class Refusal:
+class KeptRefusal:
     """`refused`: the content that does not get in, under the version in which it was offered last. `since`: the first
     time of this content, Unix seconds. `running`: what the node has instead; `renewed_at`: when that was published last
     for this cause. `withheld`: why it is not renewed, or nothing.
     """
 
-    refused: Mark
+    refused: ReportedMark
     since: float
     reason: str
     step: int
     detail: str = ""
-    running: Mark | None = None
+    running: ReportedMark | None = None
     renewed_at: float = 0.0
     withheld: str = ""
 
@@ -70,7 +70,7 @@ class Offer(enum.Enum):
     RUNNING = "running"  # what the node has
 
 
-def follow(standing: Refusal | None, said: Said, listed: Mark | None, now: float) -> Refusal | None:
+def follow(standing: KeptRefusal | None, said: Said, listed: ReportedMark | None, now: float) -> KeptRefusal | None:
     """`listed`: what the node's head lists for the scope."""
     if standing is not None:
         standing = None if _is_taken(standing.refused, said.active) else replace(standing, running=said.active)
@@ -84,7 +84,7 @@ def follow(standing: Refusal | None, said: Said, listed: Mark | None, now: float
     return _begun(standing, said, said.refused, listed, now)
 
 
-def offer(standing: Refusal, declared: str, listed: Mark | None, *, is_due: bool) -> Offer:
+def offer(standing: KeptRefusal, declared: str, listed: ReportedMark | None, *, is_due: bool) -> Offer:
     """`declared`: the hash of that content. `is_due`: whether what the node has must be signed again, and may be."""
     if declared != standing.refused.content_hash:
         return Offer.OVER
@@ -94,9 +94,11 @@ def offer(standing: Refusal, declared: str, listed: Mark | None, *, is_due: bool
     return Offer.RUNNING if is_due or is_on_its_way else Offer.DECLARED
 
 
-def _begun(standing: Refusal | None, said: Said, refused: LastRefused, listed: Mark, now: float) -> Refusal:
+def _begun(
+    standing: KeptRefusal | None, said: Said, refused: LastRefused, listed: ReportedMark, now: float
+) -> KeptRefusal:
     """Of the same content it has begun before."""
-    new = Refusal(listed, now, refused.reason, refused.step, said.detail, said.active)
+    new = KeptRefusal(listed, now, refused.reason, refused.step, said.detail, said.active)
     if standing is None or standing.refused.content_hash != listed.content_hash:
         return new
     detail = said.detail or (standing.detail if standing.reason == refused.reason else "")
@@ -104,10 +106,10 @@ def _begun(standing: Refusal | None, said: Said, refused: LastRefused, listed: M
     return replace(kept, detail=detail)
 
 
-def _is_taken(refused: Mark, active: Mark | None) -> bool:
+def _is_taken(refused: ReportedMark, active: ReportedMark | None) -> bool:
     """A later version of a content that the node had before is the same content; an older one proves nothing."""
     return active is not None and active.content_hash == refused.content_hash and active.pair >= refused.pair
 
 
-def _is_held(standing: Refusal, listed: Mark) -> bool:
+def _is_held(standing: KeptRefusal, listed: ReportedMark) -> bool:
     return standing.running is not None and standing.running.content_hash == listed.content_hash

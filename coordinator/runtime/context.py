@@ -10,16 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, told
 from coordinator.declared.apply_cache import LastRead
-from coordinator.membership.pin_sync import Pins
+from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
-from coordinator.reports.collector import Collector
+from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.last_seen import Seen
 from wire.certificate import Certificate
 from wire.request import HttpError
@@ -61,10 +61,10 @@ class Standstill:
 
     reason: str = ""
     reading: trio.Lock = field(default_factory=trio.Lock)
-    known: cluster_state.Standing | None = None  # the last state that followed from the one before (maintenance.py)
+    known: cluster_state.ClusterState | None = None  # the last state that followed from the one before (maintenance.py)
     is_behind: bool = False
 
-    def behind(self, found: cluster_state.Standing) -> str:
+    def behind(self, found: cluster_state.ClusterState) -> str:
         """Why this state does not follow from the known one, or nothing; remembered until it does."""
         reason = cluster_state.went_back(found, self.known, is_behind=self.is_behind)
         self.is_behind = bool(reason)
@@ -72,7 +72,7 @@ class Standstill:
 
 
 @dataclass
-class Shown:
+class ShownCertificate:
     """The certificate that callers are shown, and the CAs that lie with it, as they were read last."""
 
     certificate: Certificate
@@ -86,16 +86,16 @@ class Coordinator:
     cluster_id: str
     coordinator_id: str
     database: Database
-    settings: Settings
+    settings: CoordinatorSettings
     token_key: Ed25519PrivateKey
     board: Board
     publisher: Publisher
-    collector: Collector
-    pins: Pins
+    collector: HeartbeatCollector
+    pins: PinSync
     seen: Seen
     now: Callable[[], float]
     keys_directory: Path  # where config keys are looked for, beside the credentials
-    shown: Shown
+    shown: ShownCertificate
     join_port: int  # where nodes that are no members yet are let in
     node_authority: Path  # the CA that they are given, where `init` has put it
     last_read: LastRead

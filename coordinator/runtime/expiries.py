@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import select
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import backup_record, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.database.documents import TRUST_BUNDLE, Entry
+from coordinator.database.documents import TRUST_BUNDLE, HeadEntry
 from coordinator.database.member_ends import MemberEnd
 from coordinator.publishing import published_state
 from coordinator.trust import request_builder
 from coordinator.trust import rotation as rotations
 from coordinator.trust.bundle_content import Trust
-from coordinator.trust.rotation import ADD, RETIRE, Step
+from coordinator.trust.rotation import ADD, RETIRE, RotationStep
 from snapshot.bundle import ACTIVE, CONFIG, RETIRING, ROOT, KeyRecord, TrustBundle
 from snapshot.ending import Thing, in_order, short
 from snapshot.identifiers import format_time
@@ -30,7 +30,7 @@ RENEW_BUNDLE = "holdfastctl trust export-request --request renew.json"
 
 
 @dataclass(frozen=True)
-class Replica:
+class OwnCredentials:
     """What this coordinator has of its own: `keys` are the ids of the config keys that it holds."""
 
     coordinator_id: str
@@ -40,7 +40,7 @@ class Replica:
 
 
 def read(
-    database: Database, replica: Replica, members: Sequence[MemberEnd], settings: Settings, now: float
+    database: Database, replica: OwnCredentials, members: Sequence[MemberEnd], settings: CoordinatorSettings, now: float
 ) -> list[Thing]:
     """`members`: of the living (member_ends.py)."""
     with database.read() as transaction:
@@ -65,7 +65,9 @@ def in_short(things: Iterable[Thing]) -> list[Thing]:
 # ---- trust
 
 
-def _of_trust(entry: Entry, bundle: TrustBundle, replica: Replica, settings: Settings, now: float) -> Iterator[Thing]:
+def _of_trust(
+    entry: HeadEntry, bundle: TrustBundle, replica: OwnCredentials, settings: CoordinatorSettings, now: float
+) -> Iterator[Thing]:
     yield Thing(
         TRUST_BUNDLE,
         str(entry.config_version),
@@ -102,7 +104,7 @@ def _without(record: KeyRecord, trust: Trust) -> str:
     return "nothing can be published: no config key is left that nodes believe"
 
 
-def _next(step: Step, now: float) -> str:
+def _next(step: RotationStep, now: float) -> str:
     """The command; for one that would be refused today, with the day from which it is not."""
     if step.action == ADD:
         return "holdfastctl rotate add" + (f" --purpose {ROOT}" if step.purpose == ROOT else "")
@@ -110,7 +112,7 @@ def _next(step: Step, now: float) -> str:
     return command if step.due is None or step.is_due(now) else f"{command}, from {format_time(step.due)}"
 
 
-def _signing(bundle: TrustBundle, replica: Replica) -> Thing:
+def _signing(bundle: TrustBundle, replica: OwnCredentials) -> Thing:
     """Until when the config keys of this replica are enough; since the bundle that made them too few, if they are."""
     held = [each for each in Trust.of(bundle).active(CONFIG) if each.key_id in replica.keys]
     needed = bundle.thresholds[CONFIG]
@@ -124,7 +126,7 @@ def _signing(bundle: TrustBundle, replica: Replica) -> Thing:
 # ---- certificates
 
 
-def _of_certificates(replica: Replica) -> Iterator[Thing]:
+def _of_certificates(replica: OwnCredentials) -> Iterator[Thing]:
     own = replica.certificate
     remedy = "holdfastctl coordinators certificate, then systemctl reload holdfast-coordinator"
     then = "no node and no operator from afar is answered"
@@ -174,7 +176,7 @@ def _of_members(members: Sequence[MemberEnd]) -> Iterator[Thing]:
 # ---- backups
 
 
-def _of_backup(transaction: Transaction, replica: Replica, settings: Settings) -> Iterator[Thing]:
+def _of_backup(transaction: Transaction, replica: OwnCredentials, settings: CoordinatorSettings) -> Iterator[Thing]:
     """A backup has no end of its own; this is when it is older than it may be. The timer makes the next one."""
     if not settings.backup_age_s:
         return

@@ -18,13 +18,13 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_library
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.database_fault import told
 from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, Report
+from coordinator.fleet.fleet import FleetMember, MemberReport
 from coordinator.runtime.context import Coordinator
 
 KEPT_S = 15.0
@@ -68,7 +68,7 @@ class _Counted:
     lags: list[int] = field(default_factory=list)
     roots_unconfirmed: int = 0
 
-    def add(self, member: FleetMember, report: Report | None, now: float, settings: Settings) -> None:
+    def add(self, member: FleetMember, report: MemberReport | None, now: float, settings: CoordinatorSettings) -> None:
         self.states[fleet.state_of(member, report, now, settings)] += 1
         if member.revoked:
             return
@@ -79,7 +79,7 @@ class _Counted:
         if report is not None:
             self._add_report(member, report)
 
-    def _add_report(self, member: FleetMember, report: Report) -> None:
+    def _add_report(self, member: FleetMember, report: MemberReport) -> None:
         self.modes[report.mode] += 1
         self.grades[report.head_grade] += 1
         self.agents[report.agent_version] += 1
@@ -89,7 +89,7 @@ class _Counted:
         self.lags += fleet.lags([member], {member.node_id: report})
 
 
-def figures(database: Database, *, now: float, settings: Settings) -> FleetFigures:
+def figures(database: Database, *, now: float, settings: CoordinatorSettings) -> FleetFigures:
     counted = _Counted()
     with database.read() as transaction:
         ids = sorted(row[0] for row in transaction.rows(select(schema.nodes.c.node_id)))
@@ -114,7 +114,9 @@ def figures(database: Database, *, now: float, settings: Settings) -> FleetFigur
     )
 
 
-def _count(transaction: Transaction, ids: Sequence[str], counted: _Counted, now: float, settings: Settings) -> None:
+def _count(
+    transaction: Transaction, ids: Sequence[str], counted: _Counted, now: float, settings: CoordinatorSettings
+) -> None:
     heard = {report.node_id: report for report in fleet.reports(transaction, ids)}
     for member in fleet.members(transaction, ids):
         counted.add(member, heard.get(member.node_id), now, settings)

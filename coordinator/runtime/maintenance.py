@@ -12,7 +12,7 @@ import trio
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
@@ -122,8 +122,8 @@ class Keeper:
 
 
 def _looked(
-    database: Database, keys: Sequence[SigningKey], settings: Settings, now: float
-) -> tuple[cluster_state.Standing, str]:
+    database: Database, keys: Sequence[SigningKey], settings: CoordinatorSettings, now: float
+) -> tuple[cluster_state.ClusterState, str]:
     """The state, and why no head could be signed from it now, or nothing."""
     with database.read() as transaction:
         standing = cluster_state.standing(transaction)

@@ -17,7 +17,7 @@ from coordinator.runtime.fleet_figures import FleetFigures, Lately
 from coordinator.runtime.reminder import Reminder
 from snapshot.ending import Urgency
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 
 _DUE = {Urgency.SOON: 1, Urgency.ENDED: 2}
@@ -32,7 +32,7 @@ class Readiness:
     reason: str = "starting"
 
 
-class Probes:
+class ProbeRoutes:
     def __init__(
         self,
         coordinator: Coordinator,
@@ -51,10 +51,10 @@ class Probes:
 
     def routes(self) -> Routes:
         return Routes(
-            Route("GET", "/probe/startup", self.startup),
-            Route("GET", "/probe/liveness", self.liveness),
-            Route("GET", "/probe/readiness", self.readiness),
-            Route("GET", "/metrics", self.metrics),
+            HttpRoute("GET", "/probe/startup", self.startup),
+            HttpRoute("GET", "/probe/liveness", self.liveness),
+            HttpRoute("GET", "/probe/readiness", self.readiness),
+            HttpRoute("GET", "/metrics", self.metrics),
         )
 
     async def startup(self, _request: Request) -> Response:

@@ -16,7 +16,7 @@ from coordinator.database.database_fault import told
 from coordinator.database.member_ends import MemberEnds
 from coordinator.runtime import expiries
 from coordinator.runtime.context import Coordinator
-from coordinator.runtime.expiries import Replica
+from coordinator.runtime.expiries import OwnCredentials
 from snapshot.ending import Thing, Urgency, due
 
 LOOK_S = 600.0
@@ -51,7 +51,7 @@ class Reminder:
     async def look(self) -> Sequence[Thing]:
         """Once: read, and said where it is time."""
         at = self.coordinator
-        replica = Replica(
+        replica = OwnCredentials(
             at.coordinator_id,
             tuple(key.key_id for key in at.publisher.keys),
             at.shown.certificate,
@@ -77,5 +77,5 @@ class Reminder:
                 (_log.error if key[2] is Urgency.ENDED else _log.warning)("ends", **facts)
 
 
-def _read(at: Coordinator, replica: Replica, members: MemberEnds) -> list[Thing]:
+def _read(at: Coordinator, replica: OwnCredentials, members: MemberEnds) -> list[Thing]:
     return expiries.read(at.database, replica, members.read(at.database), at.settings, at.now())

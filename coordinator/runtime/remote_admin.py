@@ -21,7 +21,7 @@ from wire.certificate import fingerprint
 from wire.peer import OperatorPeer, PinState
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
-from wire.routes import Handler, Route
+from wire.routes import Handler, HttpRoute
 
 # Who may come in is decided by root alone; and files of the machine are written for root alone.
 LOCAL_ONLY = frozenset(
@@ -62,7 +62,7 @@ class Door:
             await trio.sleep(every_s)
             await self.look()
 
-    def guarded(self, route: Route) -> Handler:
+    def guarded(self, route: HttpRoute) -> Handler:
         """The route's handler, for operators who may and for what may be asked from afar."""
 
         async def handler(request: Request) -> Response:

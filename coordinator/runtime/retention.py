@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import delete, func, select
 
-from coordinator.base.settings import CLOCK_SKEW_S, Settings
+from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
 from coordinator.database import documents, journals, schema
 from coordinator.database.database import Database, Transaction
 
 
-def trim(database: Database, *, now: float, settings: Settings) -> Mapping[str, int]:
+def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Mapping[str, int]:
     """Rows taken away, by table."""
     with database.change(actor="coordinator", now=now) as transaction:
         gone = {
@@ -51,7 +51,7 @@ def _events(transaction: Transaction, limit: float) -> int:
     return gone + journals.bound(transaction, [row.node_id for row in transaction.rows(many)])
 
 
-def _documents(transaction: Transaction, now: float, settings: Settings) -> int:
+def _documents(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
     """Snapshots that no head announces, and increments past 7 days or 64 versions, whichever is less."""
     announced = {entry.snapshot_id for listed in documents.listings(transaction).values() for entry in listed.values()}
     table = schema.documents
@@ -93,7 +93,7 @@ def _reports(transaction: Transaction, node_ids: Sequence[str], *, everybody: bo
         yield from ((row.node_id, row.body) for row in transaction.rows(part))
 
 
-def _published(transaction: Transaction, now: float, settings: Settings) -> int:
+def _published(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
     """Old rows whose document is gone, but never a scope's last version: numbers do not come again."""
     table = schema.published
     last = (

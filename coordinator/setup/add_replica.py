@@ -25,7 +25,7 @@ from wire.certificate import fingerprint
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReplicaRequest:
     """`state`: its own directory. `source`: where `keys` and `tls` of another coordinator of the cluster lie."""
 
     coordinator_id: str
@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Made:
+class AddedReplica:
     """What there is now."""
 
     cluster_id: str
@@ -53,7 +53,7 @@ class Made:
     configuration: Path | None
 
 
-def add(wanted: Wanted, *, actor: str, now: float) -> Made:
+def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
     """Refused for what is at odds; then nothing has changed."""
     hosts = [server_certificate.host_of(wanted.url), *wanted.hosts]
     config_keys = _config_keys(wanted.source)
@@ -76,7 +76,7 @@ def add(wanted: Wanted, *, actor: str, now: float) -> Made:
     return _made(wanted, cluster_id, config_keys, founding.certificate_sha256)
 
 
-def _ca_key(wanted: Wanted) -> Files:
+def _ca_key(wanted: ReplicaRequest) -> Files:
     """As it lies in the copy."""
     if wanted.ca is not None:
         return []
@@ -84,7 +84,7 @@ def _ca_key(wanted: Wanted) -> Files:
     return [(wanted.state / "tls" / server_certificate.AUTHORITY_KEY, plain_file(key.read_bytes()))]
 
 
-def _note(wanted: Wanted) -> Path:
+def _note(wanted: ReplicaRequest) -> Path:
     return atomic_files.note_in(wanted.state, wanted.notes, f"{wanted.coordinator_id}.incomplete")
 
 
@@ -118,13 +118,15 @@ def _is_known(database: Database, coordinator_id: str) -> bool:
     return any(each.coordinator_id == coordinator_id for each in replicas.listed(database))
 
 
-def _places(wanted: Wanted, config_keys: tuple[SigningKey, ...]) -> list[tuple[Path, SigningKey]]:
+def _places(wanted: ReplicaRequest, config_keys: tuple[SigningKey, ...]) -> list[tuple[Path, SigningKey]]:
     return [(keys_directory(wanted.state) / keystore.file_name(CONFIG, key), key) for key in config_keys]
 
 
-def _made(wanted: Wanted, cluster_id: str, config_keys: tuple[SigningKey, ...], certificate_sha256: str) -> Made:
+def _made(
+    wanted: ReplicaRequest, cluster_id: str, config_keys: tuple[SigningKey, ...], certificate_sha256: str
+) -> AddedReplica:
     tls = wanted.state / "tls"
-    return Made(
+    return AddedReplica(
         cluster_id=cluster_id,
         coordinator_id=wanted.coordinator_id,
         config_keys=tuple((key.key_id, path) for path, key in _places(wanted, config_keys)),

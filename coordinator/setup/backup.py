@@ -32,7 +32,7 @@ _HIDDEN = ".holdfast-backup."
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BackupRequest:
     """`to`: a directory, where it gets a name by its time; or the file itself. `keep`: so many, in a directory."""
 
     at: Configuration
@@ -43,14 +43,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeBackup:
     file: Path
     manifest: Manifest
     size: int
     removed: tuple[str, ...]
 
 
-def make(wanted: Wanted, *, actor: str, now: float) -> Made:
+def make(wanted: BackupRequest, *, actor: str, now: float) -> MadeBackup:
     """Refused `database_missing`, `store_full`, `backup_failed`; then there is no new file."""
     lost_database.check(wanted.at)
     folder = wanted.to if wanted.to.is_dir() else wanted.to.parent
@@ -64,7 +64,7 @@ def make(wanted: Wanted, *, actor: str, now: float) -> Made:
         keystore.sync_directory(folder)
     _record(wanted, manifest, file, actor, now)
     removed = _thin_out(folder, manifest, wanted.keep) if wanted.to.is_dir() and wanted.keep else ()
-    return Made(file, manifest, file.stat().st_size, removed)
+    return MadeBackup(file, manifest, file.stat().st_size, removed)
 
 
 def verify(path: Path) -> Manifest:
@@ -84,7 +84,7 @@ def verified(path: Path, into: Path) -> Manifest:
     return manifest
 
 
-def _written(wanted: Wanted, scratch: Path, now: float) -> tuple[Manifest, Path]:
+def _written(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, Path]:
     """The archive, under a name of the scratch directory, verified."""
     at = wanted.at
     database = database_copy.member_of(at.database_url)
@@ -113,7 +113,7 @@ def _cluster_of(at: Configuration) -> str:
         database.close()
 
 
-def _record(wanted: Wanted, manifest: Manifest, file: Path, actor: str, now: float) -> None:
+def _record(wanted: BackupRequest, manifest: Manifest, file: Path, actor: str, now: float) -> None:
     database = Database(wanted.at.database_url)
     about: dict[str, object] = {"size": file.stat().st_size, "keys": wanted.with_keys}
     try:

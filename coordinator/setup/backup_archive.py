@@ -26,7 +26,7 @@ MOST_MEMBERS = 1_000
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     size: int
     sha256: str
 
@@ -41,14 +41,14 @@ class Manifest:
     program: str
     database: str  # the member that it is, which says of which kind
     left_out: tuple[str, ...]
-    members: Mapping[str, Member]
+    members: Mapping[str, ArchiveMember]
 
     def to_bytes(self) -> bytes:
         value = {"format": FORMAT, **asdict(self), "left_out": list(self.left_out)}
         return canonical.dumps(value)
 
 
-def describe(path: Path) -> Member:
+def describe(path: Path) -> ArchiveMember:
     """Of a file that is about to be a member."""
     with path.open("rb") as file:
         return _digest(file)
@@ -115,7 +115,8 @@ def _parsed(value: object) -> Manifest:
         raise ValueError("another format")
     texts = {name: str(value[name]) for name in ("cluster_id", "coordinator_id", "made_at", "program", "database")}
     members = {
-        str(name): Member(int(each["size"]), str(each["sha256"])) for name, each in dict(value["members"]).items()
+        str(name): ArchiveMember(int(each["size"]), str(each["sha256"]))
+        for name, each in dict(value["members"]).items()
     }
     return Manifest(**texts, left_out=tuple(map(str, value["left_out"])), members=members)
 
@@ -133,14 +134,14 @@ def _extract(archive: tarfile.TarFile, entry: tarfile.TarInfo, manifest: Manifes
         raise damaged(path, f"{entry.name} is not what the manifest says")
 
 
-def _digest(source: IO[bytes], copy: IO[bytes] | None = None) -> Member:
+def _digest(source: IO[bytes], copy: IO[bytes] | None = None) -> ArchiveMember:
     digest, size = hashlib.sha256(), 0
     while piece := source.read(PIECE):
         digest.update(piece)
         size += len(piece)
         if copy is not None:
             copy.write(piece)
-    return Member(size, digest.hexdigest())
+    return ArchiveMember(size, digest.hexdigest())
 
 
 def stamp(at: float) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from snapshot.identifiers import is_id, is_integer
 
 DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
@@ -94,7 +94,7 @@ class Configuration:
     keys_directory: Path
     token_key: str
     value_shapes: str
-    settings: Settings
+    settings: CoordinatorSettings
 
 
 def load(path: Path) -> Configuration:
@@ -131,7 +131,7 @@ def parse(text: str) -> Configuration:
         keys_directory=Path(values["keys"]["directory"]),
         token_key=values["keys"]["token"],
         value_shapes=_value(values, "secrets", "value_shapes"),
-        settings=Settings.from_mapping(values.get("settings", {})),
+        settings=CoordinatorSettings.from_mapping(values.get("settings", {})),
     )
 
 

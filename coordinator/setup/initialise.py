@@ -19,18 +19,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
 from coordinator.keys import atomic_files, keystore, server_certificate, signer
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
-from coordinator.keys.signer import Claims
+from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 from coordinator.setup import lost_database
 from coordinator.trust import ceremony, trust_import
-from coordinator.trust.ceremony import Add, Moment, PublicKey
+from coordinator.trust.ceremony import Add, CeremonyMoment, PublicKey
 from snapshot.bundle import CONFIG, ROOT, SCOPE
 from snapshot.identifiers import is_id
 from snapshot.signature import ED25519
@@ -43,7 +43,7 @@ NOTE = "init.incomplete"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ClusterRequest:
     """`state`: the coordinator's own directory. `root_keys`: where root keys are put, to be taken away from there."""
 
     cluster_id: str
@@ -63,11 +63,11 @@ class Wanted:
     configuration: tuple[Path, str] | None = None  # a coordinator.toml and its text
     declared: tuple[Path, str] | None = None  # the first declared state and its text (starter.py)
     notes: Path | None = None  # a directory of root's, for its note where the state is a service's
-    settings: Settings = field(default_factory=Settings)
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCluster:
     """What there is now."""
 
     cluster_id: str
@@ -92,7 +92,7 @@ class _Plan:
     certificate_sha256: str
 
 
-def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
+def initialise(wanted: ClusterRequest, *, actor: str, now: float) -> MadeCluster:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
     others = [*_taken_away(wanted), *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
@@ -109,7 +109,7 @@ def initialise(wanted: Wanted, *, actor: str, now: float) -> Made:
     return _made(wanted, plan)
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: ClusterRequest) -> None:
     for name, value in (("the cluster id", wanted.cluster_id), ("the coordinator id", wanted.coordinator_id)):
         if not is_id(value):
             raise Refused(Code.BAD_REQUEST, f"{name} {value!r} is no id", remedy="use a-z 0-9 . _ - (rules J25)")
@@ -126,16 +126,16 @@ def _check(wanted: Wanted) -> None:
     server_certificate.host_of(wanted.url)
 
 
-def _taken_away(wanted: Wanted) -> list[Path]:
+def _taken_away(wanted: ClusterRequest) -> list[Path]:
     return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
 
 
-def _ca_key_file(wanted: Wanted) -> Path:
+def _ca_key_file(wanted: ClusterRequest) -> Path:
     return (wanted.ca_key or wanted.state / "tls") / server_certificate.AUTHORITY_KEY
 
 
 @contextmanager
-def _opened(wanted: Wanted) -> Iterator[Database]:
+def _opened(wanted: ClusterRequest) -> Iterator[Database]:
     """The database, its schema up to date; a file that is new goes again when nothing comes of it."""
     database = _OwnersDatabase(wanted.database_url)
     path = Path(str(database.url.database)) if database.is_sqlite else None
@@ -202,7 +202,7 @@ def _holds_nothing(database: Database) -> bool:
         return False
 
 
-def _planned(wanted: Wanted, now: float) -> _Plan:
+def _planned(wanted: ClusterRequest, now: float) -> _Plan:
     """All keys and certificates. Nothing is written."""
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
@@ -218,7 +218,7 @@ def _planned(wanted: Wanted, now: float) -> _Plan:
     return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
 
 
-def _ca_key(wanted: Wanted, ca: KeyPair) -> bytes:
+def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:
     return server_certificate.encrypted(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
 
 
@@ -253,7 +253,7 @@ def _begun(state: Path) -> tuple[Path, Path, Path]:
     return keys_directory(state), token_file(state), state / "tls" / "server.pem"
 
 
-def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: float) -> None:
+def _found(database: Database, wanted: ClusterRequest, plan: _Plan, *, actor: str, now: float) -> None:
     founding = Founding(
         wanted.cluster_id, wanted.coordinator_id, wanted.url, plan.certificate_sha256, plan.token.public_key
     )
@@ -263,15 +263,15 @@ def _found(database: Database, wanted: Wanted, plan: _Plan, *, actor: str, now: 
         trust_import.add_trust_bundle(one, _first_bundle(wanted, plan, now), actor=actor, now=now)
 
 
-def _first_bundle(wanted: Wanted, plan: _Plan, now: float) -> bytes:
+def _first_bundle(wanted: ClusterRequest, plan: _Plan, now: float) -> bytes:
     """Signed by every root key: whoever pins some of them can count them."""
     start = int(now)
-    moment = Moment(wanted.cluster_id, start, wanted.settings.key_rollout_s)
+    moment = CeremonyMoment(wanted.cluster_id, start, wanted.settings.key_rollout_s)
     adds = [Add(_public(key), ROOT, start + ROOT_LIFETIME_S) for key in plan.roots]
     adds.append(Add(_public(plan.config), CONFIG, start + CONFIG_LIFETIME_S))
     trust = ceremony.first_trust(adds, wanted.threshold, moment)
     lifetime_s = wanted.settings.trust_bundle_lifetime_s
-    claims = Claims(
+    claims = EnvelopeClaims(
         snapshot_id=os.urandom(16).hex(),
         cluster_id=wanted.cluster_id,
         scope_type=SCOPE,
@@ -303,9 +303,9 @@ class _OneTransaction(Database):
         yield self._transaction
 
 
-def _made(wanted: Wanted, plan: _Plan) -> Made:
+def _made(wanted: ClusterRequest, plan: _Plan) -> MadeCluster:
     paths = [path for path, _ in plan.files]
-    return Made(
+    return MadeCluster(
         cluster_id=wanted.cluster_id,
         root_keys=tuple((key.key_id, path) for key, path in zip(plan.roots, paths, strict=False)),
         config_key=(plan.config.key_id, paths[wanted.roots]),

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state
-from coordinator.database.cluster_state import Standing
+from coordinator.database.cluster_state import ClusterState
 from coordinator.database.database import Database
 from coordinator.keys import keystore
 from coordinator.setup.configuration import CREDENTIAL, Configuration
@@ -44,7 +44,7 @@ def check_tables(database: Database, at: Configuration) -> None:
         _refuse(at, "the database holds no cluster")
 
 
-def standing(database: Database, at: Configuration) -> Standing:
+def standing(database: Database, at: Configuration) -> ClusterState:
     """The cluster that the database holds. Refused as above."""
     try:
         with database.read() as transaction:

@@ -34,7 +34,7 @@ _SHOWN = 3  # of the members that a refusal names
 
 
 @dataclass(frozen=True)
-class Held:
+class ReportedBundle:
     """What one member reports: the greatest number; and number and content of the document that is active there."""
 
     node_id: str
@@ -42,7 +42,7 @@ class Held:
     active: tuple[int, str] | None
 
 
-def claims(transaction: Transaction, version: int) -> list[Held]:
+def claims(transaction: Transaction, version: int) -> list[ReportedBundle]:
     """The members that report a bundle of this number, or a later one."""
     return [each for each in _reported(transaction) if each.greatest >= version]
 
@@ -76,7 +76,7 @@ def note(transaction: Transaction, node_id: str, version: int) -> None:
         transaction.run(update(table).where(table.c.node_id == node_id).values(body=body))
 
 
-def _reported(transaction: Transaction) -> list[Held]:
+def _reported(transaction: Transaction) -> list[ReportedBundle]:
     """Of every member that is not revoked and has reported. A removed one is heard no more."""
     nodes, reports = schema.nodes, schema.node_status
     joined = nodes.join(reports, nodes.c.node_id == reports.c.node_id)
@@ -84,13 +84,13 @@ def _reported(transaction: Transaction) -> list[Held]:
     return [_held(row.node_id, row.body) for row in transaction.rows(members.order_by(nodes.c.node_id))]
 
 
-def _held(node_id: str, body: str) -> Held:
+def _held(node_id: str, body: str) -> ReportedBundle:
     report = json.loads(body)  # only what `heartbeat_form` took is kept
     active = report["scopes"].get(TRUST_BUNDLE, {}).get("active")
     mark = None if active is None else (active["config_version"], active["content_hash"])
-    return Held(node_id, max(report["trust_bundle_version"], mark[0] if mark else 0), mark)
+    return ReportedBundle(node_id, max(report["trust_bundle_version"], mark[0] if mark else 0), mark)
 
 
-def _names(holders: Sequence[Held]) -> str:
+def _names(holders: Sequence[ReportedBundle]) -> str:
     more = len(holders) - _SHOWN
     return ", ".join(each.node_id for each in holders[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -30,7 +30,7 @@ MOST_ROOTS = MOST_SIGNERS // 2  # so that all of them can be replaced in one bun
 
 
 @dataclass(frozen=True)
-class Moment:
+class CeremonyMoment:
     """When and where. `present` is None for the first bundle; `former`: keys that have left the bundle before."""
 
     cluster_id: str
@@ -41,7 +41,7 @@ class Moment:
 
 
 class Wish(Protocol):
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         """The trust with this wish carried out; Refused where it is at odds with what stands there."""
 
 
@@ -64,7 +64,7 @@ class Add:
     not_after: int  # Unix seconds
     scope_types: tuple[str, ...] = CONFIG_SCOPES  # of a config key
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         new = self.key.key_id
         if new in trust.keys:
             _refuse(f"{new} is in the bundle already, {trust.keys[new].status}", "add another key")
@@ -92,7 +92,7 @@ class Retire:
     key_id: str
     early: bool = False
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         record = _known(trust, self.key_id)
         if record.status != ACTIVE:
             _refuse(f"{self.key_id} is {record.status} already", "`rotate status` shows what comes next")
@@ -109,7 +109,7 @@ class Remove:
 
     key_id: str
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         record = _known(trust, self.key_id)
         if record.status == ACTIVE and record.not_after > moment.now:
             _refuse(f"{self.key_id} is active", "retire it first, and remove it when its rollout is over")
@@ -124,7 +124,7 @@ class Revoke:
 
     key_id: str
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         record = _known(trust, self.key_id)
         if record.status == REVOKED:
             _refuse(f"{self.key_id} is revoked already", "nothing is left to do")
@@ -136,7 +136,7 @@ class Threshold:
     purpose: str
     number: int
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         if self.number < 1:
             _refuse(f"a threshold of {self.number}", "ask for at least 1 signature")
         return replace(trust, thresholds={**trust.thresholds, self.purpose: self.number})
@@ -148,7 +148,7 @@ class RaiseEpoch:
 
     to: int | None = None  # one more than the present where it is None
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         epoch = trust.authority_epoch + 1 if self.to is None else self.to
         if not trust.authority_epoch < epoch <= MAX_INTEGER:
             _refuse(f"epoch {epoch} is not above {trust.authority_epoch}", "an epoch only goes up")
@@ -161,7 +161,7 @@ class Carry:
 
     revocations: Revocations
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         revoked = {
             name: replace(record, status=REVOKED)
             for name, record in trust.keys.items()
@@ -178,7 +178,7 @@ class Restore:
     category: str
     value: str
 
-    def granted(self, trust: Trust, moment: Moment) -> Trust:
+    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         if self.category not in CATEGORIES:
             _refuse(f"{self.category} cannot be restored", f"choose from {', '.join(CATEGORIES)}; a key is made anew")
         held = getattr(trust.revocations, self.category)
@@ -187,12 +187,12 @@ class Restore:
         return replace(trust, revocations=replace(trust.revocations, **{self.category: held - {self.value}}))
 
 
-def first_trust(adds: Sequence[Add], root_threshold: int, moment: Moment) -> Trust:
+def first_trust(adds: Sequence[Add], root_threshold: int, moment: CeremonyMoment) -> Trust:
     """Bundle 1, of these keys."""
     return next_trust(Trust({}, {ROOT: root_threshold, CONFIG: 1}, 1, Revocations()), adds, moment)
 
 
-def next_trust(present: Trust, wishes: Sequence[Wish], moment: Moment) -> Trust:
+def next_trust(present: Trust, wishes: Sequence[Wish], moment: CeremonyMoment) -> Trust:
     """The wishes in their order, one bundle for all of them. Without a wish: the same again, for another lifetime."""
     after = reduce(lambda trust, wish: wish.granted(trust, moment), wishes, present)
     _is_well_formed(after)
@@ -238,7 +238,7 @@ def missing(present: Trust | None, following: Trust, signed: frozenset[str], now
     return Missing(max(0, wanted - old), max(0, following.thresholds[ROOT] - new))
 
 
-def _successor_was_announced(after: Trust, retired: KeyRecord, moment: Moment) -> None:
+def _successor_was_announced(after: Trust, retired: KeyRecord, moment: CeremonyMoment) -> None:
     """Threats D-62: a new key stands in a bundle before it signs alone."""
     known = moment.present.keys if moment.present else {}
     for scope in retired.scope_types:

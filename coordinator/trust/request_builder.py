@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.publishing import published_state
 from coordinator.publishing.publisher import container_of
 from coordinator.trust import bundle_conflicts, ceremony, signing_requests
 from coordinator.trust import rotation as rotations
-from coordinator.trust.bundle_conflicts import Held
+from coordinator.trust.bundle_conflicts import ReportedBundle
 from coordinator.trust.bundle_content import CATEGORIES, Trust
-from coordinator.trust.ceremony import Carry, Moment, RaiseEpoch, Restore, Retire, Wish
-from coordinator.trust.rotation import Dates, Step
+from coordinator.trust.ceremony import Carry, CeremonyMoment, RaiseEpoch, Restore, Retire, Wish
+from coordinator.trust.rotation import Dates, RotationStep
 from coordinator.trust.signing_requests import Lifetime, SigningRequest
 from snapshot.identifiers import format_time
-from snapshot.manifest import Recovery, Revocations
+from snapshot.manifest import RecoveryManifest, Revocations
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,12 @@ class PublishedVersion:
 
 
 def bundle_request(
-    database: Database, wishes: Sequence[Wish], settings: Settings, now: float, *, despite_reports: bool = False
+    database: Database,
+    wishes: Sequence[Wish],
+    settings: CoordinatorSettings,
+    now: float,
+    *,
+    despite_reports: bool = False,
 ) -> SigningRequest:
     """Refused where the wishes are at odds with what stands there, and where members of a database that was put back
     report a later bundle already.
@@ -58,12 +63,12 @@ def bundle_request(
             *_readmitted(transaction, present.revocations),
         ]
     _none_retires_early(wishes, rotations.steps(present, dates(settings), now), now)
-    moment = Moment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
+    moment = CeremonyMoment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
     trust = ceremony.next_trust(present, [*carried, *wishes], moment)
     return signing_requests.for_bundle(container, trust, _lifetime(issued_at, settings.trust_bundle_lifetime_s))
 
 
-def unproven(database: Database) -> list[Held]:
+def unproven(database: Database) -> list[ReportedBundle]:
     """The members that report a later bundle than the database has: alarms, and no more (bundle_conflicts.py)."""
     container, _, _ = _chain(database)
     with database.read() as transaction:
@@ -78,7 +83,7 @@ def _date(transaction: Transaction, wishes: Sequence[Wish], now: float) -> int:
 
 
 def recovery_request(
-    database: Database, node_id: str, scope: str, to: int, settings: Settings, now: float
+    database: Database, node_id: str, scope: str, to: int, settings: CoordinatorSettings, now: float
 ) -> SigningRequest:
     """From the version published last to an earlier one of the same epoch."""
     container, _, _ = _chain(database)
@@ -92,7 +97,7 @@ def recovery_request(
         )
     last, wanted = published[-1], [each for each in published if each.config_version == to]
     target = _target(wanted, last, epoch, to)
-    allowed = Recovery(last.config_version, to, target.content_hash, secrets.token_hex(16))
+    allowed = RecoveryManifest(last.config_version, to, target.content_hash, secrets.token_hex(16))
     life = _lifetime(issued_at, settings.snapshot_lifetime_s)
     return signing_requests.for_recovery(container, node_id, scope, allowed, life)
 
@@ -103,7 +108,7 @@ def versions(database: Database, node_id: str, scope: str) -> list[PublishedVers
         return _versions(transaction, node_id, scope)
 
 
-def rotation(database: Database, settings: Settings, now: float) -> dict[str, object]:
+def rotation(database: Database, settings: CoordinatorSettings, now: float) -> dict[str, object]:
     """The present bundle, and for each of its keys the next step with its date."""
     with database.read() as transaction:
         found = published_state.latest_bundle(transaction)
@@ -122,11 +127,11 @@ def rotation(database: Database, settings: Settings, now: float) -> dict[str, ob
     }
 
 
-def dates(settings: Settings) -> Dates:
+def dates(settings: CoordinatorSettings) -> Dates:
     return Dates(settings.key_rollout_s, both_sign_s=settings.snapshot_refresh_s)
 
 
-def _none_retires_early(wishes: Sequence[Wish], steps: Sequence[Step], now: float) -> None:
+def _none_retires_early(wishes: Sequence[Wish], steps: Sequence[RotationStep], now: float) -> None:
     """Before its date there are documents that the old key alone has signed: a rollover leaves them their signer."""
     early = {each.key_id: each for each in steps if each.action == rotations.RETIRE and not each.is_due(now)}
     for wish in wishes:

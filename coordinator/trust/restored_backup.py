@@ -19,7 +19,7 @@ from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE
 from coordinator.publishing import published_state
-from coordinator.reports.checkin import Comparison, Mark, Pair, compare
+from coordinator.reports.checkin import Comparison, Pair, ReportedMark, compare
 from coordinator.trust import bundle_conflicts
 from snapshot import envelope
 from snapshot.bundle import REVOKED, TrustBundle
@@ -35,14 +35,14 @@ MOST_BUNDLES = 16  # a head lives for hours at most, a bundle for months
 
 
 @dataclass(frozen=True)
-class Shown:
+class ProvenHead:
     """A head that was proven: its version, and that of the trust bundle which it lists."""
 
-    mark: Mark
+    mark: ReportedMark
     bundle_version: int
 
 
-def reason(database: Database, behind: Callable[[cluster_state.Standing], str]) -> str:
+def reason(database: Database, behind: Callable[[cluster_state.ClusterState], str]) -> str:
     """What keeps everything from being signed, and the remedy; nothing where the state is sound.
 
     `behind`: why a state does not follow from what was seen here before, or nothing (context.py).
@@ -52,11 +52,11 @@ def reason(database: Database, behind: Callable[[cluster_state.Standing], str]) 
     return reason_of(found) or behind(found)
 
 
-def reason_of(standing: cluster_state.Standing) -> str:
+def reason_of(standing: cluster_state.ClusterState) -> str:
     return f"{cluster_state.PUT_BACK} ({standing.remedy})" if standing.is_put_back else ""
 
 
-def shown(database: Database, node_id: str, data: bytes) -> Shown:
+def shown(database: Database, node_id: str, data: bytes) -> ProvenHead:
     """What a head (a container) says that our keys have signed for exactly this node; else `bad_proof`.
 
     All steps of format.md 7, as of the head's own time: what has expired since was signed all the same. A key counts
@@ -78,12 +78,12 @@ def shown(database: Database, node_id: str, data: bytes) -> Shown:
     raise Refused(Code.BAD_PROOF, f"no head of {node_id}: {detail}") from refusal
 
 
-def stands(database: Database, node_id: str, head: Shown) -> Comparison:
+def stands(database: Database, node_id: str, head: ProvenHead) -> Comparison:
     with database.read() as transaction:
         return _compared(transaction, node_id, head.mark)
 
 
-def keep(database: Database, node_id: str, head: Shown, *, now: float) -> Comparison:
+def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> Comparison:
     """What `shown` gave, against the record as it is now: another replica may have published meanwhile."""
     mark = head.mark
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
@@ -104,36 +104,36 @@ def note(database: Database, node_id: str, scope: str, held: Pair, outcome: str,
         transaction.audit("put_back.unproven", node_id, None, claim, outcome=outcome)
 
 
-def _epoch_of(mark: Mark, standing: cluster_state.Standing) -> int:
+def _epoch_of(mark: ReportedMark, standing: cluster_state.ClusterState) -> int:
     """What is to be surpassed: a bundle from before that only leads to the epoch of the head ends nothing. By one at
     most, since a head alone announces no epoch: root keys do, and a config key may be in other hands.
     """
     return min(mark.authority_epoch, standing.authority_epoch + 1)
 
 
-def _compared(transaction: Transaction, node_id: str, mark: Mark) -> Comparison:
+def _compared(transaction: Transaction, node_id: str, mark: ReportedMark) -> Comparison:
     """No verdict where a head that is above is still on its way: a node has just joined, or the epoch was raised."""
     record = _record(transaction, node_id)
     is_pending = record is None or cluster_state.standing(transaction).authority_epoch > mark.authority_epoch
     return compare(record, mark, proven=not is_pending)
 
 
-def _record(transaction: Transaction, node_id: str) -> Mark | None:
+def _record(transaction: Transaction, node_id: str) -> ReportedMark | None:
     heads, documents = schema.heads, schema.documents
     joined = heads.join(documents, heads.c.snapshot_id == documents.c.snapshot_id)
     columns = select(heads.c.authority_epoch, heads.c.generation, documents.c.content_hash)
     row = transaction.row(columns.select_from(joined).where(heads.c.node_id == node_id))
-    return None if row is None else Mark(row.authority_epoch, row.generation, row.content_hash)
+    return None if row is None else ReportedMark(row.authority_epoch, row.generation, row.content_hash)
 
 
-def _verified(data: bytes, holder: Holder) -> Shown:
+def _verified(data: bytes, holder: Holder) -> ProvenHead:
     opened = envelope.parse(ChunkParts([data], holder.limits).opening().envelope, HEAD, holder.limits)
     at = max(opened.issued_at, opened.valid_from)
     verdict = verify(ChunkParts([data], holder.limits), _lenient(holder, opened, at), kind=HEAD, now=at)
     if not isinstance(verdict, Verified) or verdict.head is None:
         raise AssertionError("a head is verified or refused")
     listed = verdict.head.scopes.get(TRUST_BUNDLE)
-    return Shown(Mark(*verdict.mark.version, verdict.content_hash), listed.config_version if listed else 0)
+    return ProvenHead(ReportedMark(*verdict.mark.version, verdict.content_hash), listed.config_version if listed else 0)
 
 
 def _lenient(holder: Holder, opened: Envelope, at: float) -> Holder:

@@ -19,7 +19,7 @@ class Dates:
 
 
 @dataclass(frozen=True)
-class Step:
+class RotationStep:
     """The next thing to do about one key. `due` is Unix seconds; before it, the step is too early."""
 
     key_id: str
@@ -34,13 +34,13 @@ class Step:
         return self.due is not None and now >= self.due
 
 
-def steps(trust: Trust, dates: Dates, now: float) -> list[Step]:
+def steps(trust: Trust, dates: Dates, now: float) -> list[RotationStep]:
     """One for each key: roots after config keys, the one that ends first, first."""
     ordered = sorted(trust.keys.values(), key=lambda each: (each.purpose, each.not_after, each.key_id))
     return [_step(record, trust, dates, now) for record in ordered]
 
 
-def _step(record: KeyRecord, trust: Trust, dates: Dates, now: float) -> Step:
+def _step(record: KeyRecord, trust: Trust, dates: Dates, now: float) -> RotationStep:
     if record.status == RETIRING:
         return _made(record, REMOVE, record.not_after, "what it signed is good until then")
     if record.status == REVOKED:
@@ -54,7 +54,7 @@ def _step(record: KeyRecord, trust: Trust, dates: Dates, now: float) -> Step:
     return _made(record, ADD, due, f"it needs a successor well before {format_time(record.not_after)}")
 
 
-def _retirement(record: KeyRecord, successor: KeyRecord, dates: Dates) -> Step:
+def _retirement(record: KeyRecord, successor: KeyRecord, dates: Dates) -> RotationStep:
     """Documents are signed anew as time goes on; bundles are not, so a root key need not wait."""
     if record.purpose == ROOT:
         return _made(record, RETIRE, successor.not_before, f"{successor.key_id} has taken over")
@@ -79,5 +79,5 @@ def _age(record: KeyRecord) -> tuple[int, int]:
     return record.not_before, record.not_after
 
 
-def _made(record: KeyRecord, action: str, due: int | None, why: str) -> Step:
-    return Step(record.key_id, record.purpose, record.status, record.not_after, action, due, why)
+def _made(record: KeyRecord, action: str, due: int | None, why: str) -> RotationStep:
+    return RotationStep(record.key_id, record.purpose, record.status, record.not_after, action, due, why)

@@ -19,9 +19,9 @@ from functools import cached_property
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member
+from coordinator.base.requests import BodyMember
 from coordinator.keys import signer
-from coordinator.keys.signer import Claims, Document
+from coordinator.keys.signer import EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import ceremony
 from coordinator.trust.bundle_content import Trust, differences
@@ -32,7 +32,7 @@ from snapshot.bundle import SCOPE, TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import RECOVERY, SNAPSHOT, Envelope
 from snapshot.identifiers import format_time, parse_scope
-from snapshot.manifest import Entry, Recovery
+from snapshot.manifest import RecoveryManifest, SectionEntry
 from snapshot.reasons import Rejected
 from snapshot.signature import pae, verify_signature
 
@@ -41,14 +41,14 @@ MAX_BYTES = 4 << 20
 REFRESH_SHARE = 2  # a bundle is to be followed by another at half of its lifetime
 
 _MEMBERS = {
-    "holdfast_signing_request": Member(lambda value: value == FORMAT),
-    "about": Member(lambda value: isinstance(value, str)),
-    "changes": Member(lambda value: isinstance(value, list)),
-    "extends": Member(lambda value: isinstance(value, str)),
-    "envelope": Member(lambda value: isinstance(value, dict)),
-    "manifest": Member(lambda value: isinstance(value, dict)),
-    "sections": Member(lambda value: isinstance(value, dict)),
-    "signatures": Member(lambda value: isinstance(value, dict)),
+    "holdfast_signing_request": BodyMember(lambda value: value == FORMAT),
+    "about": BodyMember(lambda value: isinstance(value, str)),
+    "changes": BodyMember(lambda value: isinstance(value, list)),
+    "extends": BodyMember(lambda value: isinstance(value, str)),
+    "envelope": BodyMember(lambda value: isinstance(value, dict)),
+    "manifest": BodyMember(lambda value: isinstance(value, dict)),
+    "sections": BodyMember(lambda value: isinstance(value, dict)),
+    "signatures": BodyMember(lambda value: isinstance(value, dict)),
 }
 
 
@@ -129,7 +129,7 @@ class SigningRequest:
             raise Refused(Code.CONFLICT, "these files are of different requests", remedy="sign copies of one request")
         return replace(self, signatures={**self.signatures, **other.signatures})
 
-    def document(self) -> Document:
+    def document(self) -> SignedDocument:
         """The signed document; Refused while signatures are missing."""
         if not self.is_complete():
             need = self.missing()
@@ -138,7 +138,7 @@ class SigningRequest:
         good = self._good()
         ordered = tuple((key_id, good[key_id]) for key_id in self.envelope.signers if key_id in good)
         sections = tuple(self.sections[name] for name in sorted(self.sections))
-        return Document(self.envelope, self.envelope.to_bytes(), ordered, self.manifest, sections)
+        return SignedDocument(self.envelope, self.envelope.to_bytes(), ordered, self.manifest, sections)
 
     def to_text(self) -> str:
         value = {
@@ -171,7 +171,7 @@ def for_bundle(extends: bytes, following: Trust, life: Lifetime) -> SigningReque
     return _made(extends, claims.envelope(SNAPSHOT), following.sections(), listed, {**following.keys, **present.keys})
 
 
-def for_recovery(extends: bytes, node_id: str, scope: str, allowed: Recovery, life: Lifetime) -> SigningRequest:
+def for_recovery(extends: bytes, node_id: str, scope: str, allowed: RecoveryManifest, life: Lifetime) -> SigningRequest:
     """The request for a permission to go back, over the container of the bundle that nodes hold."""
     present, opened = bundle_of(extends), _opened(extends)
     of = parse_scope(scope)
@@ -209,8 +209,8 @@ def bundle_of(data: bytes) -> TrustBundle:
         raise _bad(f"`extends` is no trust bundle: {rejected.reason.value}") from None
 
 
-def _claims(cluster_id: str, scope_type: str, version: int, epoch: int, life: Lifetime) -> Claims:
-    return Claims(
+def _claims(cluster_id: str, scope_type: str, version: int, epoch: int, life: Lifetime) -> EnvelopeClaims:
+    return EnvelopeClaims(
         snapshot_id=secrets.token_hex(16),
         cluster_id=cluster_id,
         scope_type=scope_type,
@@ -266,7 +266,7 @@ def _read(value: Mapping[str, object]) -> SigningRequest:
 def _is_whole(found: SigningRequest) -> None:
     """The envelope signs this manifest, the manifest these sections, and all of it follows the bundle it extends."""
     one, present = found.envelope, found.present
-    entries: Mapping[str, Entry] = {name: signer.entry_of(data) for name, data in found.sections.items()}
+    entries: Mapping[str, SectionEntry] = {name: signer.entry_of(data) for name, data in found.sections.items()}
     is_recovery = one.kind == RECOVERY
     if one.content_hash != signer.content_hash(found.manifest):
         raise _bad("its envelope is of another content")
@@ -284,7 +284,7 @@ def _opened(data: bytes) -> Envelope:
     return envelopes.parse(ChunkParts([data]).opening().envelope, SNAPSHOT)
 
 
-def _recovery(data: bytes) -> Recovery:
+def _recovery(data: bytes) -> RecoveryManifest:
     return manifest.parse_recovery(data)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import Member, is_text
+from coordinator.base.requests import BodyMember, is_text
 from coordinator.trust.bundle_content import CONFIG_SCOPES
 from coordinator.trust.ceremony import Add, PublicKey, RaiseEpoch, Remove, Restore, Retire, Revoke, Threshold, Wish
 from snapshot.bundle import CONFIG, ROOT
@@ -16,23 +16,23 @@ from snapshot.signature import ALGORITHMS
 MOST = 64
 DEFAULT_LIFETIME_S = {ROOT: 20 * 365 * 86_400, CONFIG: 365 * 86_400}
 
-_PURPOSE = Member(lambda value: value in (ROOT, CONFIG))
-_KEY = {"key_id": Member(is_key_id)}
-_NUMBER = Member(is_integer)
-_FORMS: dict[str, dict[str, Member]] = {
+_PURPOSE = BodyMember(lambda value: value in (ROOT, CONFIG))
+_KEY = {"key_id": BodyMember(is_key_id)}
+_NUMBER = BodyMember(is_integer)
+_FORMS: dict[str, dict[str, BodyMember]] = {
     "add": {
         "purpose": _PURPOSE,
-        "algorithm": Member(lambda value: value in ALGORITHMS),
-        "public_key": Member(is_text(4096)),
-        "not_after": Member(is_text(32), required=False),
-        "scope_types": Member(lambda value: isinstance(value, list), required=False),
+        "algorithm": BodyMember(lambda value: value in ALGORITHMS),
+        "public_key": BodyMember(is_text(4096)),
+        "not_after": BodyMember(is_text(32), required=False),
+        "scope_types": BodyMember(lambda value: isinstance(value, list), required=False),
     },
-    "retire": {**_KEY, "early": Member(lambda value: isinstance(value, bool), required=False)},
+    "retire": {**_KEY, "early": BodyMember(lambda value: isinstance(value, bool), required=False)},
     "remove": _KEY,
     "revoke": _KEY,
     "threshold": {"purpose": _PURPOSE, "number": _NUMBER},
-    "raise_epoch": {"to": Member(is_integer, required=False)},
-    "restore": {"category": Member(is_text(64)), "value": Member(is_text(320))},
+    "raise_epoch": {"to": BodyMember(is_integer, required=False)},
+    "restore": {"category": BodyMember(is_text(64)), "value": BodyMember(is_text(320))},
 }
 
 

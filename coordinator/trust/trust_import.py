@@ -8,7 +8,7 @@ from dataclasses import replace
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents
 from coordinator.database.database import Database
-from coordinator.database.documents import TRUST_BUNDLE, Document, Entry, Recovery
+from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, Recovery
 from coordinator.publishing import published_state
 from coordinator.trust import bundle_conflicts
 from snapshot import bundle as bundles
@@ -56,7 +56,7 @@ def add_recovery(database: Database, data: bytes, *, actor: str, now: float) -> 
     return recovery
 
 
-def _standpoint(database: Database, node_id: str) -> tuple[Entry | None, Holder]:
+def _standpoint(database: Database, node_id: str) -> tuple[HeadEntry | None, Holder]:
     """The latest bundle, and a reader that trusts it."""
     with database.read() as transaction:
         found = published_state.latest_bundle(transaction)

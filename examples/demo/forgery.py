@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Claims
+from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 
 HOUR = 3_600
@@ -23,7 +23,7 @@ def route_policy(
     key = SigningKey.generate()
     if in_the_name_of is not None:
         key = replace(key, key_id=in_the_name_of)
-    claims = Claims(
+    claims = EnvelopeClaims(
         snapshot_id=secrets.token_hex(16),
         cluster_id=cluster_id,
         scope_type="route_policy",

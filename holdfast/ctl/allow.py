@@ -8,7 +8,7 @@ import click
 
 from holdfast.ctl import output
 from holdfast.ctl.join_file import facts_for_nodes, join_file_options, new_file, write
-from holdfast.ctl.socket import Asked, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 
 
 @click.group()
@@ -24,7 +24,7 @@ def allow() -> None:
 @join_file_options
 @asks_the_coordinator
 def add(
-    asked: Asked,
+    asked: CoordinatorClient,
     node_id: str,
     join_file: Path | None,
     join_urls: tuple[str, ...],
@@ -50,13 +50,13 @@ def add(
     asked.say(answer, f"allowed: {node_id} as {answer['kind']} at {answer['site_id']}; next: {next_step}")
 
 
-def _entered(asked: Asked, node_id: str, given: Mapping[str, object]) -> dict[str, Any]:
+def _entered(asked: CoordinatorClient, node_id: str, given: Mapping[str, object]) -> dict[str, Any]:
     return asked.post("allowlist", node_id, body={name: value for name, value in given.items() if value is not None})
 
 
 @allow.command("list")
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
+def list_(asked: CoordinatorClient) -> None:
     """Who may join."""
     asked.show(asked.get("allowlist"), _render)
 
@@ -65,7 +65,7 @@ def list_(asked: Asked) -> None:
 @click.argument("node_id")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def remove(asked: Asked, node_id: str, yes: bool) -> None:
+def remove(asked: CoordinatorClient, node_id: str, yes: bool) -> None:
     """Take an entry back. A member stays one."""
     confirm(f"Take {node_id} off the allowlist?", yes=yes)
     asked.say(asked.delete("allowlist", node_id), f"no longer allowed: {node_id}")

@@ -7,7 +7,7 @@ import click
 
 from coordinator.declared.resources import InvalidResources
 from holdfast.ctl import declared_files, output
-from holdfast.ctl.socket import DIFFERENT, REFUSED, Asked, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.socket import DIFFERENT, REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
 from holdfast.terminal.shown import say
 
 FILES_HELP = "A directory of YAML files, or one file; again for further ones."
@@ -21,7 +21,9 @@ FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 @click.option("--dry-run", is_flag=True, help="Show what would change, by the same code, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def apply(asked: Asked, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool) -> None:
+def apply(
+    asked: CoordinatorClient, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool
+) -> None:
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
@@ -58,7 +60,7 @@ def _outcome(done: dict[str, Any]) -> str:
 @click.option("--node", "node_id", help="Without files: for this node alone.")
 @click.option("--exit-code", is_flag=True, help=f"Exit with {DIFFERENT} where there is a difference.")
 @asks_the_coordinator
-def diff(asked: Asked, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
+def diff(asked: CoordinatorClient, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
     """How files differ from what is declared; without files, how that differs from what is published."""
     if places:
         body = {

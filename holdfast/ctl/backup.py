@@ -47,7 +47,7 @@ def backup(**given: Any) -> None:  # noqa: ANN401 - the options
         raise click.UsageError("--keep needs --to with a directory")
     from coordinator.setup import backup as backups  # noqa: PLC0415 - the database's library: no other command waits for it
 
-    wanted = backups.Wanted(
+    wanted = backups.BackupRequest(
         configuration.load(given["path"]), given["path"].absolute(), given["to"].absolute(),
         not given["without_keys"], given["keep"],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast.ctl import output
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
 from holdfast.ctl.signing import ca_passphrase, passphrase_option
-from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 
@@ -25,7 +25,7 @@ def coordinators() -> None:
 
 @coordinators.command("list")
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
+def list_(asked: CoordinatorClient) -> None:
     """Which there are: a join is bound to the certificate of one, a token is signed by the key of one."""
     asked.show(asked.get("coordinators"), _render)
 
@@ -54,7 +54,7 @@ def add(name: str, **given: object) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def remove(asked: Asked, name: str, yes: bool) -> None:
+def remove(asked: CoordinatorClient, name: str, yes: bool) -> None:
     """Forget one that is gone: the join tokens that it has signed count no more."""
     confirm(f"Forget the coordinator {name} and its join tokens?", yes=yes)
     asked.say(asked.delete("coordinators", name), f"removed: {name}")

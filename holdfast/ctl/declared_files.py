@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coordinator.base.refusal import bounded
 from coordinator.declared import yaml_source
-from coordinator.declared.resources import InvalidResources, Problem
+from coordinator.declared.resources import DeclaredProblem, InvalidResources
 
 SUFFIXES = (".yaml", ".yml")
 MAX_FILE_BYTES = 16 << 20
@@ -31,7 +31,7 @@ class _Unreadable(Exception):
 
 def read(places: Iterable[Path]) -> dict[str, str]:
     """File name -> text, of files and directories, as problems will name them; InvalidResources with all of them."""
-    problems: list[Problem] = []
+    problems: list[DeclaredProblem] = []
     texts: dict[str, str] = {}
     for place in places:
         for path in _files(place, problems):
@@ -44,7 +44,7 @@ def read(places: Iterable[Path]) -> dict[str, str]:
     return texts
 
 
-def _files(path: Path, problems: list[Problem], around: Sequence[os.stat_result] = ()) -> Iterator[Path]:
+def _files(path: Path, problems: list[DeclaredProblem], around: Sequence[os.stat_result] = ()) -> Iterator[Path]:
     """The files that a place stands for; `around`: the directories that it was reached through."""
     try:
         found = _looked_at(path)
@@ -105,7 +105,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _Unreadable("is not UTF-8", "save it as UTF-8", line) from None
-    except yaml_source.Unreadable as error:  # a request of JSON does not carry it
+    except yaml_source.UnreadableYaml as error:  # a request of JSON does not carry it
         raise _Unreadable(error.message, error.remedy, error.line) from None
     return text
 
@@ -125,6 +125,6 @@ def _refused(error: OSError) -> _Unreadable:
     return _Unreadable(f"cannot be read: {error.strerror}", "let this user read it, or move it elsewhere")
 
 
-def _problem(path: Path, error: _Unreadable) -> Problem:
+def _problem(path: Path, error: _Unreadable) -> DeclaredProblem:
     shown, message = (bounded(each, 4_096) for each in (str(path), error.message))  # names are any bytes
-    return Problem(shown, error.line, FILE, message, error.remedy)
+    return DeclaredProblem(shown, error.line, FILE, message, error.remedy)

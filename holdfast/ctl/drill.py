@@ -11,7 +11,7 @@ from coordinator.base.refusal import Refused
 from coordinator.declared.resources import InvalidResources
 from holdfast.ctl import output
 from holdfast.ctl.apply import FILES_HELP, read
-from holdfast.ctl.socket import NOT_FOUND, REFUSED, Asked, Failed, asks_the_coordinator
+from holdfast.ctl.socket import NOT_FOUND, REFUSED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal import durations
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.durations import in_words
@@ -41,7 +41,7 @@ def drill() -> None:
               help=f"By these files alone, as if published now; no coordinator is asked. {FILES_HELP}")  # fmt: skip
 @asks_the_coordinator
 def outage(
-    asked: Asked, lasts_s: int, node_ids: tuple[str, ...], restart_s: int | None, places: tuple[Path, ...]
+    asked: CoordinatorClient, lasts_s: int, node_ids: tuple[str, ...], restart_s: int | None, places: tuple[Path, ...]
 ) -> None:
     """What each NODE stops, when and why, in an outage of SPAN (72h, 3d, 90min) that begins now.
 
@@ -61,7 +61,7 @@ def outage(
 def _by_files(
     places: tuple[Path, ...], lasts_s: int, restart_s: int | None, node_ids: tuple[str, ...]
 ) -> dict[str, Any]:
-    from coordinator.base.settings import Settings  # noqa: PLC0415 - as above
+    from coordinator.base.settings import CoordinatorSettings  # noqa: PLC0415 - as above
     from coordinator.declared import foresight, resources  # noqa: PLC0415 - as above
     from coordinator.declared.model import Model  # noqa: PLC0415 - as above
     from coordinator.fleet import drill as drills  # noqa: PLC0415 - as above
@@ -73,7 +73,7 @@ def _by_files(
         cluster_id = foresight.cluster_id_of(found.values())
         resources.check(declared, {}, cluster_id)
         span = Outage(int(wall_clock()), lasts_s, restart_s)
-        nodes = drills.declared(Model(cluster_id, found), span, node_ids, Settings())
+        nodes = drills.declared(Model(cluster_id, found), span, node_ids, CoordinatorSettings())
     except InvalidResources as invalid:
         first = f"{invalid.code}: {len(invalid.problems)} problems"
         raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.client import unix_seconds
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 from holdfast.terminal.durations import until
 from holdfast.terminal.shown import say
 from snapshot.ending import Urgency, short
@@ -29,7 +29,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str) -> int:
               help="What ends in this time counts as due: 30d, 12h, 2w.")  # fmt: skip
 @click.option("--all", "whole", is_flag=True, help="Each node's certificate in a line of its own.")
 @asks_the_coordinator
-def due(asked: Asked, within: int, whole: bool) -> None:
+def due(asked: CoordinatorClient, within: int, whole: bool) -> None:
     """Everything that ends: when, what happens then, and the command that renews it.
 
     Due is what ends within that time, and what has a third of its lifetime left or less. What renews itself is due only

@@ -11,7 +11,7 @@ from typing import Protocol
 import httpx
 
 from snapshot.identifiers import is_endpoint
-from wire.contexts import Identity, alert_of, authority_context, is_tls
+from wire.contexts import TlsIdentity, alert_of, authority_context, is_tls
 
 CONNECT_S = 5.0
 LONG_S = 600.0  # an apply of everything, or a tree of files
@@ -22,7 +22,7 @@ class UnusablePlaceError(Exception):
     """A place that cannot be asked, with the remedy; nothing was sent."""
 
 
-class Place(Protocol):
+class AdminEndpoint(Protocol):
     def client(self) -> httpx.Client:
         """UnusablePlaceError for files that do not serve."""
 
@@ -81,7 +81,7 @@ class Afar:
 
     def _context(self) -> ssl.SSLContext:
         try:
-            return authority_context(self.ca, Identity(self.certificate, self.key))
+            return authority_context(self.ca, TlsIdentity(self.certificate, self.key))
         except OSError as error:  # ssl's own errors, too
             files = f"{self.ca}, {self.certificate}, {self.key}"
             detail = alert_of(error) if isinstance(error, ssl.SSLError) else str(error.strerror)

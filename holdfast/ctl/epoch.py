@@ -3,7 +3,7 @@
 import click
 
 from holdfast.ctl.signing import Signing, bundle_options, carry_out
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 
 
 @click.group()
@@ -13,7 +13,7 @@ def epoch() -> None:
 
 @epoch.command()
 @asks_the_coordinator
-def show(asked: Asked) -> None:
+def show(asked: CoordinatorClient) -> None:
     """The present epoch."""
     answer = asked.get("status")
     asked.say({"authority_epoch": answer["authority_epoch"]}, str(answer["authority_epoch"]))
@@ -23,7 +23,7 @@ def show(asked: Asked) -> None:
 @click.option("--to", type=click.IntRange(2), help="[default: the next one]")
 @bundle_options
 @asks_the_coordinator
-def raise_(asked: Asked, to: int | None, signing: Signing) -> None:
+def raise_(asked: CoordinatorClient, to: int | None, signing: Signing) -> None:
     """Publish everything anew under a higher epoch.
 
     For a database that was put back, and for a stolen config key that has run the versions up: what nodes hold of the

@@ -9,7 +9,7 @@ import click
 
 from holdfast.ctl import output
 from holdfast.ctl.apply import FILES_HELP, read
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 from holdfast.terminal.shown import say, say_json
 
 Fact = tuple[str, object]
@@ -43,7 +43,7 @@ STANDS = {
               help=f"Name the file and line of each source, too. {FILES_HELP}")  # fmt: skip
 @asks_the_coordinator
 def explain(
-    asked: Asked, node_id: str, scope: str | None, section: str | None, most: int, places: tuple[Path, ...]
+    asked: CoordinatorClient, node_id: str, scope: str | None, section: str | None, most: int, places: tuple[Path, ...]
 ) -> None:
     """Why a node is told what it is told: per scope who grants it, what is published, what is about to change.
 

@@ -8,7 +8,7 @@ import click
 
 from holdfast.ctl import due, output
 from holdfast.ctl.selection import selects_nodes
-from holdfast.ctl.socket import DIFFERENT, UNANSWERED, Asked, Failed, asks_the_coordinator
+from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.shown import say
 
 PAGE = 1_000  # stragglers in one answer
@@ -20,13 +20,13 @@ EVERY_S = 0.5
 @click.option("--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
               help="First wait until it can publish; exit 1 if it cannot by then, 3 without an answer.")  # fmt: skip
 @asks_the_coordinator
-def status(asked: Asked, wait_s: float | None) -> None:
+def status(asked: CoordinatorClient, wait_s: float | None) -> None:
     """The coordinator: its cluster, its state, its trust bundle, how publishing goes."""
     answer = asked.get("status") if wait_s is None else _awaited(asked, wait_s)
     asked.show(answer, _render_status)
 
 
-def _awaited(asked: Asked, wait_s: float) -> dict[str, Any]:
+def _awaited(asked: CoordinatorClient, wait_s: float) -> dict[str, Any]:
     """The status, once nothing holds publishing back."""
     deadline = time.monotonic() + wait_s
     while True:
@@ -38,7 +38,7 @@ def _awaited(asked: Asked, wait_s: float) -> dict[str, Any]:
         time.sleep(EVERY_S)
 
 
-def _looked_up(asked: Asked) -> tuple[dict[str, Any], Failed | None]:
+def _looked_up(asked: CoordinatorClient) -> tuple[dict[str, Any], Failed | None]:
     """The status, and why it is not good yet. Whoever does not answer may still come."""
     try:
         answer = asked.get("status")
@@ -54,7 +54,7 @@ def _looked_up(asked: Asked) -> tuple[dict[str, Any], Failed | None]:
 @selects_nodes
 @click.option("--watch", is_flag=True, help="Show it anew every few seconds, until Ctrl-C.")
 @asks_the_coordinator
-def fleet(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | None, watch: bool) -> None:
+def fleet(asked: CoordinatorClient, site: str | None, labels: tuple[str, ...], state: str | None, watch: bool) -> None:
     """The nodes: states, versions, lag, and who is behind and why, one by one.
 
     Exit status 1 where a node does not hold what it should.
@@ -72,7 +72,7 @@ def fleet(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | 
         raise SystemExit(DIFFERENT)
 
 
-def _whole(asked: Asked, which: Mapping[str, object]) -> dict[str, Any]:
+def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> dict[str, Any]:
     """With every straggler: they are told by pages, and the fleet goes on meanwhile."""
     answer = asked.get("fleet", most=PAGE, **which)
     page = answer["stragglers"]
@@ -90,7 +90,7 @@ def _whole(asked: Asked, which: Mapping[str, object]) -> dict[str, Any]:
 @click.option("--action", help="Only this action, as `revoke` or `trust_bundle.add`.")
 @click.option("--before", type=click.IntRange(1), help="Page on from this entry.")
 @asks_the_coordinator
-def audit(asked: Asked, most: int, action: str | None, before: int | None) -> None:
+def audit(asked: CoordinatorClient, most: int, action: str | None, before: int | None) -> None:
     """Who changed what and when, the newest first."""
     asked.show(asked.get("audit", most=most, action=action, before=before), _render_audit)
 

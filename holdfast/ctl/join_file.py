@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import click
 
-from holdfast.ctl.socket import REFUSED, Asked, Failed
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed
 from wire.invitation import FORMAT, BadInvitationError, Invitation
 
 _PATH = click.Path(path_type=Path)
@@ -43,7 +43,7 @@ def new_file(path: Path) -> Iterator[IO[str]]:
         raise
 
 
-def facts_for_nodes(asked: Asked, join_urls: tuple[str, ...], node_ca: Path | None) -> dict[str, Any]:
+def facts_for_nodes(asked: CoordinatorClient, join_urls: tuple[str, ...], node_ca: Path | None) -> dict[str, Any]:
     """Of the coordinator, and in place of what it cannot know, of the operator."""
     facts = asked.get("invitation")
     if join_urls:

@@ -6,7 +6,7 @@ import click
 
 from holdfast.ctl import node, output
 from holdfast.ctl.selection import selects_nodes
-from holdfast.ctl.socket import Asked, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 
 LATEST = 10  # events of one node, beside all the rest
 
@@ -19,7 +19,7 @@ def nodes() -> None:
 @nodes.command("list")
 @selects_nodes
 @asks_the_coordinator
-def list_(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | None) -> None:
+def list_(asked: CoordinatorClient, site: str | None, labels: tuple[str, ...], state: str | None) -> None:
     """Every member, revoked ones too: how it is, which agent it runs, what it does not hold yet."""
     found = list(asked.pages("nodes", site=site, label=labels, state=state))
     asked.show({"nodes": found}, _render_all)
@@ -28,7 +28,7 @@ def list_(asked: Asked, site: str | None, labels: tuple[str, ...], state: str | 
 @nodes.command()
 @click.argument("node_id")
 @asks_the_coordinator
-def show(asked: Asked, node_id: str) -> None:
+def show(asked: CoordinatorClient, node_id: str) -> None:
     """One member: what it is, what it holds, what it was like of late, and what it told last."""
     answer = {**asked.get("nodes", node_id), **asked.get("nodes", node_id, "events", most=LATEST)}
     asked.show(answer, node.render)
@@ -38,7 +38,7 @@ def show(asked: Asked, node_id: str) -> None:
 @click.argument("node_id")
 @click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True)
 @asks_the_coordinator
-def events(asked: Asked, node_id: str, most: int) -> None:
+def events(asked: CoordinatorClient, node_id: str, most: int) -> None:
     """What a node has told of itself, the newest first: state changes, activations, refusals and their reasons."""
     asked.show(asked.get("nodes", node_id, "events", most=most), _render_events)
 
@@ -47,7 +47,7 @@ def events(asked: Asked, node_id: str, most: int) -> None:
 @click.argument("node_id")
 @click.argument("scope")
 @asks_the_coordinator
-def versions(asked: Asked, node_id: str, scope: str) -> None:
+def versions(asked: CoordinatorClient, node_id: str, scope: str) -> None:
     """The versions of a scope that were ever published for a node: what `recover` can go back to."""
     asked.show(asked.get("nodes", node_id, "versions", scope), _render_versions)
 
@@ -57,7 +57,7 @@ def versions(asked: Asked, node_id: str, scope: str) -> None:
 @click.option("--reason", required=True, help="For the audit log.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def remove(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
+def remove(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> None:
     """Take a node out of the cluster. Its id stays out until `nodes readmit`."""
     confirm(f"Remove the node {node_id}?", yes=yes)
     answer = asked.post("nodes", node_id, "remove", body={"reason": reason})
@@ -73,7 +73,7 @@ def remove(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def readmit(asked: Asked, node_id: str, yes: bool, **given: str | None) -> None:
+def readmit(asked: CoordinatorClient, node_id: str, yes: bool, **given: str | None) -> None:
     """Let a node that was removed or revoked join again, with a new token."""
     confirm(f"Let {node_id} join again?", yes=yes)
     body = {name: value for name, value in given.items() if value is not None}

@@ -38,7 +38,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class OperatorCommands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
         with usage_shown():
             return super().invoke(ctx)
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=OperatorCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="holdfastctl", message="%(prog)s %(version)s")
 @click.option("--url", metavar="https://HOST:PORT", envvar="HOLDFAST_ADMIN_URL",
               help="The admin listener of a coordinator elsewhere.")  # fmt: skip

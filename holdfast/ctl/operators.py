@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from holdfast.ctl import output
-from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
@@ -53,7 +53,7 @@ def key(name: str, out: Path, days: int, as_json: bool) -> None:
               help="The certificate that `operators key` has made (PEM).")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def add(asked: Asked, name: str, certificate: Path, yes: bool) -> None:
+def add(asked: CoordinatorClient, name: str, certificate: Path, yes: bool) -> None:
     """Let an operator in. What they change is in the audit log under their name."""
     try:
         der = pem_to_der(certificate.read_bytes())
@@ -67,7 +67,7 @@ def add(asked: Asked, name: str, certificate: Path, yes: bool) -> None:
 
 @operators.command("list")
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
+def list_(asked: CoordinatorClient) -> None:
     """Who may come in, and until when."""
     asked.show(asked.get("operators"), _render)
 
@@ -76,7 +76,7 @@ def list_(asked: Asked) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def remove(asked: Asked, name: str, yes: bool) -> None:
+def remove(asked: CoordinatorClient, name: str, yes: bool) -> None:
     """Shut an operator out, at once; open connections end."""
     confirm(f"Shut {name} out?", yes=yes)
     asked.say(asked.delete("operators", name), f"removed: {name}")

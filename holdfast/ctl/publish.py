@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 
 
 @click.command()
@@ -12,7 +12,7 @@ from holdfast.ctl.socket import Asked, asks_the_coordinator
     "--to", type=click.Path(path_type=Path), required=True, help="A directory that the coordinator may write."
 )
 @asks_the_coordinator
-def publish(asked: Asked, to: Path) -> None:
+def publish(asked: CoordinatorClient, to: Path) -> None:
     """Bring a directory up to what is published now. Nodes verify what they take from there like all else."""
     answer = asked.post("publish", body={"to": str(to.absolute())})
     asked.say(answer, f"{to}: {answer['new']} new, {answer['unchanged']} unchanged, {answer['removed']} removed")

@@ -3,7 +3,7 @@
 import click
 
 from holdfast.ctl.signing import Signing, carry_out, root_key_options
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 
 
 @click.command()
@@ -12,7 +12,7 @@ from holdfast.ctl.socket import Asked, asks_the_coordinator
 @click.option("--to", "version", type=click.IntRange(1), required=True, help="A version that was published before.")
 @root_key_options
 @asks_the_coordinator
-def recover(asked: Asked, node_id: str, scope: str, version: int, signing: Signing) -> None:
+def recover(asked: CoordinatorClient, node_id: str, scope: str, version: int, signing: Signing) -> None:
     """Let NODE_ID go back to an earlier version of SCOPE. Root keys sign it; `nodes versions` lists what there was.
 
     The version given up never returns: what is declared next gets a higher one.

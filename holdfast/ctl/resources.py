@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from holdfast.ctl import output
-from holdfast.ctl.socket import Asked, asks_the_coordinator
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 from holdfast.terminal.shown import say
 
 # Read by a person from the top: what others name stands first.
@@ -22,7 +22,7 @@ def resources() -> None:
 @resources.command("list")
 @_KIND
 @asks_the_coordinator
-def list_(asked: Asked, kind: str | None) -> None:
+def list_(asked: CoordinatorClient, kind: str | None) -> None:
     """Every resource, by kind and id, and what stands out in it."""
     found = list(asked.pages("resources", kind=kind, brief="true"))
     asked.show({"resources": found}, _render)
@@ -32,7 +32,7 @@ def list_(asked: Asked, kind: str | None) -> None:
 @click.argument("kind")
 @click.argument("id_", metavar="ID")
 @asks_the_coordinator
-def get(asked: Asked, kind: str, id_: str) -> None:
+def get(asked: CoordinatorClient, kind: str, id_: str) -> None:
     """One resource, with every member."""
     asked.show(asked.get("resources", kind, id_), lambda answer: say(*_yaml([answer])))
 
@@ -40,7 +40,7 @@ def get(asked: Asked, kind: str, id_: str) -> None:
 @resources.command()
 @_KIND
 @asks_the_coordinator
-def export(asked: Asked, kind: str | None) -> None:
+def export(asked: CoordinatorClient, kind: str | None) -> None:
     """All of it as YAML that `apply -f` takes back unchanged: to keep, to compare, to begin another cluster with."""
     found = sorted(asked.pages("resources", kind=kind, brief="true"), key=_in_order)
     asked.show({"resources": found}, lambda answer: say(*_yaml(answer["resources"])))

@@ -10,7 +10,7 @@ from coordinator.trust import trust_changes
 from holdfast.ctl import output
 from holdfast.ctl.rotate import REQUESTS, keys_directory, whole_key_id
 from holdfast.ctl.signing import Signing, bundle_options, carry_out, drafted, finish_with_key
-from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
 from snapshot.bundle import ACTIVE, CONFIG
 
 reason_option = click.option("--reason", required=True, help="For the audit log.")
@@ -26,7 +26,7 @@ def revoke() -> None:
 
 @revoke.command("list")
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
+def list_(asked: CoordinatorClient) -> None:
     """What heads revoke now. What the trust bundle revokes: `trust show`."""
     answer = asked.get("revocations")
     rows = [(name, value) for name, values in sorted(answer.items()) if isinstance(values, list) for value in values]
@@ -38,7 +38,7 @@ def list_(asked: Asked) -> None:
 @reason_option
 @yes_option
 @asks_the_coordinator
-def node(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
+def node(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> None:
     """A node: it stops its services, and gets nothing more."""
     confirm(f"Revoke the node {node_id}? It stops its services, and comes back only by `nodes readmit`.", yes=yes)
     answer = asked.post("nodes", node_id, "revoke", body={"reason": reason})
@@ -52,7 +52,7 @@ def node(asked: Asked, node_id: str, reason: str, yes: bool) -> None:
 @unknown_option
 @yes_option
 @asks_the_coordinator
-def role(asked: Asked, node_id: str, role: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+def role(asked: CoordinatorClient, node_id: str, role: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """One role of one node."""
     _revoke(asked, "role_assignments", f"{node_id}/{role}", **given)
 
@@ -63,7 +63,7 @@ def role(asked: Asked, node_id: str, role: str, **given: Any) -> None:  # noqa: 
 @unknown_option
 @yes_option
 @asks_the_coordinator
-def service(asked: Asked, service_id: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+def service(asked: CoordinatorClient, service_id: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A service, on every node."""
     _revoke(asked, "service_ids", service_id, **given)
 
@@ -74,7 +74,7 @@ def service(asked: Asked, service_id: str, **given: Any) -> None:  # noqa: ANN40
 @unknown_option
 @yes_option
 @asks_the_coordinator
-def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+def endpoint(asked: CoordinatorClient, url: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A storage endpoint or coordinator that nodes are not to ask any more."""
     _revoke(asked, "endpoints", url, **given)
 
@@ -86,7 +86,7 @@ def endpoint(asked: Asked, url: str, **given: Any) -> None:  # noqa: ANN401 - th
               help="Add a new config key in the same bundle: to this directory, or the coordinator's own.")  # fmt: skip
 @bundle_options
 @asks_the_coordinator
-def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing: Signing) -> None:
+def key(asked: CoordinatorClient, key_id: str, reason: str, new_key_to: Path | None, signing: Signing) -> None:
     """A key in wrong hands.
 
     A config key is revoked by the next heads at once, where another one can sign them, and by the next bundle. A root
@@ -110,7 +110,7 @@ def key(asked: Asked, key_id: str, reason: str, new_key_to: Path | None, signing
 @click.argument("value")
 @yes_option
 @asks_the_coordinator
-def restore(asked: Asked, category: str, value: str, yes: bool) -> None:
+def restore(asked: CoordinatorClient, category: str, value: str, yes: bool) -> None:
     """Take a revocation out of the next heads: a mistake, or one that the trust bundle carries."""
     confirm(f"No longer revoke {category} {value} in heads?", yes=yes)
     asked.say(asked.delete("revocations", category, value), f"restored: {category} {value}")
@@ -119,14 +119,16 @@ def restore(asked: Asked, category: str, value: str, yes: bool) -> None:
 _BUNDLE_FOLLOWS = "the trust bundle carries it with the next `trust export-request`"
 
 
-def _revoke(asked: Asked, category: str, value: str, *, reason: str, yes: bool, unknown: bool = False) -> None:
+def _revoke(
+    asked: CoordinatorClient, category: str, value: str, *, reason: str, yes: bool, unknown: bool = False
+) -> None:
     confirm(f"Revoke {category} {value} on every node?", yes=yes)
     body = {"category": category, "value": value, "reason": reason, **({"unknown": True} if unknown else {})}
     answer = asked.post("revocations", body=body)
     asked.say(answer, f"revoked: {category} {value}; {_BUNDLE_FOLLOWS}")
 
 
-def _by_bundle(asked: Asked, key_id: str, new_key_to: Path | None, signing: Signing) -> None:
+def _by_bundle(asked: CoordinatorClient, key_id: str, new_key_to: Path | None, signing: Signing) -> None:
     made: list[dict[str, object]] = [{"wish": "revoke", "key_id": key_id}]
     if new_key_to is None:
         carry_out(asked, signing, *REQUESTS, body={"wishes": made})

@@ -9,7 +9,7 @@ from coordinator.keys import keystore
 from coordinator.trust import trust_changes
 from holdfast.ctl import trust
 from holdfast.ctl.signing import Signing, bundle_options, carry_out, drafted, finish_with_key
-from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.shown import say
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.signature import ALGORITHMS, ED25519
@@ -22,7 +22,7 @@ def rotate() -> None:
 
 @rotate.command()
 @asks_the_coordinator
-def status(asked: Asked) -> None:
+def status(asked: CoordinatorClient) -> None:
     """Every key of the bundle, and what comes next for it and when."""
     held, versions = asked.get("keys"), asked.get("fleet")["versions"]
     more = {"directory": held["directory"], "held": held["keys"], "nodes": versions.get("trust_bundle", {})}
@@ -42,7 +42,7 @@ def status(asked: Asked) -> None:
 @bundle_options
 @asks_the_coordinator
 def add(
-    asked: Asked,
+    asked: CoordinatorClient,
     purpose: str,
     public_key: Path | None,
     new_key_to: Path | None,
@@ -70,7 +70,7 @@ def add(
 @click.option("--early", is_flag=True, help="Before the date that `rotate status` gives.")
 @bundle_options
 @asks_the_coordinator
-def retire(asked: Asked, key_id: str, early: bool, signing: Signing) -> None:
+def retire(asked: CoordinatorClient, key_id: str, early: bool, signing: Signing) -> None:
     """An old key signs no more. What it has signed stays good for the time of key rollout.
 
     Not before the date that `rotate status` gives: until then there are documents that no other key has signed. A key
@@ -86,7 +86,7 @@ def retire(asked: Asked, key_id: str, early: bool, signing: Signing) -> None:
 @click.argument("key_id")
 @bundle_options
 @asks_the_coordinator
-def remove(asked: Asked, key_id: str, signing: Signing) -> None:
+def remove(asked: CoordinatorClient, key_id: str, signing: Signing) -> None:
     """A key whose rollout is over leaves the bundle."""
     wish = {"wish": "remove", "key_id": whole_key_id(asked, key_id)}
     carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
@@ -97,7 +97,7 @@ def remove(asked: Asked, key_id: str, signing: Signing) -> None:
 @click.argument("number", type=click.IntRange(1, 16))
 @bundle_options
 @asks_the_coordinator
-def threshold(asked: Asked, purpose: str, number: int, signing: Signing) -> None:
+def threshold(asked: CoordinatorClient, purpose: str, number: int, signing: Signing) -> None:
     """How many keys of a purpose have to sign."""
     wish = {"wish": "threshold", "purpose": purpose, "number": number}
     carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
@@ -106,19 +106,19 @@ def threshold(asked: Asked, purpose: str, number: int, signing: Signing) -> None
 REQUESTS = ("trust", "requests")
 
 
-def keys_directory(asked: Asked) -> Path:
+def keys_directory(asked: CoordinatorClient) -> Path:
     """Where the coordinator looks for config keys: its own configuration says so, whichever that is."""
     return Path(asked.get("keys")["directory"])
 
 
-def _keys_directory(asked: Asked, purpose: str) -> Path:
+def _keys_directory(asked: CoordinatorClient, purpose: str) -> Path:
     if purpose == ROOT:
         remedy = "name where this one is to lie, --new-key-to DIRECTORY, or make it there and give its --public-key"
         raise Failed(f"a root key is not kept with the coordinator; {remedy}", REFUSED)
     return keys_directory(asked)
 
 
-def whole_key_id(asked: Asked, beginning: str) -> str:
+def whole_key_id(asked: CoordinatorClient, beginning: str) -> str:
     """The key of the bundle whose id begins so, with or without `sha256:`."""
     wanted = beginning.removeprefix("sha256:")
     known = [str(key["key_id"]) for key in asked.get("rotation")["keys"]]
@@ -129,7 +129,7 @@ def whole_key_id(asked: Asked, beginning: str) -> str:
     return found[0]
 
 
-def _goes_on_without(asked: Asked, key_id: str) -> None:
+def _goes_on_without(asked: CoordinatorClient, key_id: str) -> None:
     """This coordinator holds another config key that signs all that the old one does."""
     held = {each["key_id"]: each["faults"] for each in asked.get("keys")["keys"]}
     others = [faults for other, faults in held.items() if other != key_id]

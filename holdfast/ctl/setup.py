@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from coordinator.base.refusal import Refused
 from coordinator.database.database_fault import told
 from coordinator.setup import add_replica, configuration, initialise, starter
-from coordinator.setup.initialise import Made, Wanted
+from coordinator.setup.initialise import ClusterRequest, MadeCluster
 from holdfast.ctl import output
 from holdfast.ctl.signing import ca_passphrase
 from holdfast.ctl.socket import REFUSED, UNANSWERED, Failed
@@ -38,7 +38,7 @@ def add_further(given: dict[str, object]) -> None:
     _would_start(text)
     _agrees(path, text)
     source, ca = Path(str(given["source"])).absolute(), Path(str(given["ca"])).absolute() if given["ca"] else None
-    wanted = add_replica.Wanted(
+    wanted = add_replica.ReplicaRequest(
         state=state,
         source=source,
         ca=ca,
@@ -67,12 +67,12 @@ def _telling_of_the_database() -> Iterator[None]:
         raise Failed(f"the database does not answer: {told(error)}; {remedy}", UNANSWERED) from None
 
 
-def _wanted(given: dict[str, object]) -> Wanted:
+def _wanted(given: dict[str, object]) -> ClusterRequest:
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
     database_url = str(given["database_url"] or f"sqlite:///{state}/coordinator.db")
     names = ("cluster_id", "coordinator_id", "url", "roots", "threshold", "algorithm", "hosts")
     text = configuration_text(given, state, database_url)
-    return Wanted(
+    return ClusterRequest(
         state=state,
         root_keys=Path(str(given["root_keys"])).absolute(),
         database_url=database_url,
@@ -148,7 +148,7 @@ def _say(made: Any, given: dict[str, object], render: Callable[[Any], None]) -> 
         render(made)
 
 
-def _render(made: Made) -> None:
+def _render(made: MadeCluster) -> None:
     output.facts(
         [
             ("cluster", made.cluster_id),
@@ -166,7 +166,7 @@ def _render(made: Made) -> None:
     say(f"Next: systemctl start holdfast-coordinator, holdfastctl apply -f {folder}, holdfastctl allow add NODE")
 
 
-def _render_further(made: add_replica.Made) -> None:
+def _render_further(made: add_replica.AddedReplica) -> None:
     output.facts(
         [
             ("cluster", made.cluster_id),

@@ -18,7 +18,7 @@ from coordinator.keys import keystore
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import signing_requests
 from coordinator.trust.signing_requests import SigningRequest
-from holdfast.ctl.socket import REFUSED, UNCONFIRMED, Asked, Failed, confirm
+from holdfast.ctl.socket import REFUSED, UNCONFIRMED, CoordinatorClient, Failed, confirm
 from holdfast.terminal.shown import say, shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
@@ -90,12 +90,12 @@ def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
-def carry_out(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> None:
+def carry_out(asked: CoordinatorClient, signing: Signing, *segments: str, body: dict[str, object]) -> None:
     """Ask the coordinator for a request, and have it signed."""
     finish(asked, signing, drafted(asked, signing, *segments, body=body))
 
 
-def drafted(asked: Asked, signing: Signing, *segments: str, body: dict[str, object]) -> SigningRequest:
+def drafted(asked: CoordinatorClient, signing: Signing, *segments: str, body: dict[str, object]) -> SigningRequest:
     """The request, as the coordinator makes it from what stands in its database. Nothing is changed by it."""
     answer = asked.post(*segments, body=body | _as_given(signing.despite_reports))
     request = signing_requests.read(answer["request"])
@@ -110,7 +110,7 @@ def _as_given(despite_reports: bool) -> dict[str, object]:
     return {"despite_reports": True} if despite_reports else {}
 
 
-def finish(asked: Asked, signing: Signing, request: SigningRequest) -> None:
+def finish(asked: CoordinatorClient, signing: Signing, request: SigningRequest) -> None:
     """Signed by the keys at hand and brought in; or written to a file, where signatures are missing."""
     if signing.keys:
         confirm(f"Sign {request.about}?", yes=signing.yes)
@@ -122,7 +122,7 @@ def finish(asked: Asked, signing: Signing, request: SigningRequest) -> None:
 
 
 def finish_with_key(
-    asked: Asked, signing: Signing, request: SigningRequest, purpose: str, key: SigningKey, directory: Path
+    asked: CoordinatorClient, signing: Signing, request: SigningRequest, purpose: str, key: SigningKey, directory: Path
 ) -> None:
     """The same for a request that announces a new key: its private half is kept first, since a bundle must never name
     a key that nobody has. A config key is kept where the coordinator finds it: on its machine.
@@ -157,14 +157,14 @@ def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequen
     return request
 
 
-def bring_in(asked: Asked, request: SigningRequest, *, despite_reports: bool = False) -> None:
+def bring_in(asked: CoordinatorClient, request: SigningRequest, *, despite_reports: bool = False) -> None:
     """Hand the signed document to the coordinator, which judges it as a node would."""
     where = "recoveries" if request.envelope.kind == RECOVERY else "trust"
     taken = hand_in(asked, where, request.document().to_bytes(), despite_reports=despite_reports)
     asked.say(taken, f"done: {request.about}")
 
 
-def hand_in(asked: Asked, where: str, document: bytes, *, despite_reports: bool = False) -> dict[str, Any]:
+def hand_in(asked: CoordinatorClient, where: str, document: bytes, *, despite_reports: bool = False) -> dict[str, Any]:
     """A container, by the route that takes it; its answer."""
     body: dict[str, object] = {"document": base64.b64encode(document).decode()}
     return asked.post(where, body=body | _as_given(despite_reports))
@@ -221,7 +221,7 @@ def _opened(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     return keystore.find(paths, passphrases)
 
 
-def _write_away(asked: Asked, signing: Signing, request: SigningRequest) -> None:
+def _write_away(asked: CoordinatorClient, signing: Signing, request: SigningRequest) -> None:
     path = signing.request or Path(f"{request.envelope.snapshot_id[:12]}{FILE_SUFFIX}")
     write_request(path, request)
     answer = {"about": request.about, "changes": request.changes(), "request": str(path), "missing": missing(request)}

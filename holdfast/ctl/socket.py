@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from coordinator.base.refusal import Refused
 from coordinator.keys.signing_key import UnusableKeyError
-from holdfast.ctl.endpoint import Afar, Place, Socket, UnusablePlaceError
+from holdfast.ctl.endpoint import AdminEndpoint, Afar, Socket, UnusablePlaceError
 from holdfast.terminal.shown import say, say_json, shown
 from holdfast.terminal.starting import wait_for
 
@@ -48,10 +48,10 @@ class Failed(click.ClickException):
 
 
 @dataclass(frozen=True)
-class Asked:
+class CoordinatorClient:
     """One coordinator, and how its answers are shown."""
 
-    place: Place
+    place: AdminEndpoint
     as_json: bool
 
     @property
@@ -123,7 +123,7 @@ def _each(value: object) -> Sequence[object]:
 
 
 def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
-    """A command's body that is given an `Asked`."""
+    """A command's body that is given an `CoordinatorClient`."""
 
     @click.option(
         "--socket",
@@ -140,12 +140,12 @@ def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
         place = _place(click.get_current_context(), socket)
         if isinstance(place, Socket):  # whoever starts a coordinator is on its machine
             wait_for(place.path)
-        function(Asked(place, as_json), **given)
+        function(CoordinatorClient(place, as_json), **given)
 
     return wrapped
 
 
-def _place(ctx: click.Context, socket: Path) -> Place:
+def _place(ctx: click.Context, socket: Path) -> AdminEndpoint:
     """`--url` says where, unless --socket is given here and the URL comes from the environment."""
     afar: dict[str, Any] = ctx.find_root().obj or {}
     if not afar.get("url"):

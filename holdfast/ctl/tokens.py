@@ -8,7 +8,7 @@ import click
 
 from holdfast.ctl import output
 from holdfast.ctl.join_file import facts_for_nodes, join_file_options, new_file, write
-from holdfast.ctl.socket import Asked, asks_the_coordinator, confirm
+from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 from holdfast.terminal.shown import say
 
 _UNITS = {"": 1, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -40,7 +40,7 @@ def tokens() -> None:
 @join_file_options
 @asks_the_coordinator
 def create(
-    asked: Asked,
+    asked: CoordinatorClient,
     out: Path | None,
     join_file: Path | None,
     join_urls: tuple[str, ...],
@@ -72,7 +72,7 @@ def create(
 
 @tokens.command("list")
 @asks_the_coordinator
-def list_(asked: Asked) -> None:
+def list_(asked: CoordinatorClient) -> None:
     """Every token that has not been forgotten yet."""
     asked.show(asked.get("tokens"), _render)
 
@@ -81,7 +81,7 @@ def list_(asked: Asked) -> None:
 @click.argument("jti")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def revoke(asked: Asked, jti: str, yes: bool) -> None:
+def revoke(asked: CoordinatorClient, jti: str, yes: bool) -> None:
     """A token is good for nothing any more, at once."""
     confirm(f"Revoke the token {jti}?", yes=yes)
     asked.say(asked.delete("tokens", jti), f"revoked: token {jti}")

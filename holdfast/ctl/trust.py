@@ -28,7 +28,7 @@ from holdfast.ctl.signing import (
     sign,
     write_request,
 )
-from holdfast.ctl.socket import REFUSED, Asked, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import SUFFIX, ChunkParts
@@ -44,7 +44,7 @@ def trust() -> None:
 
 @trust.command()
 @asks_the_coordinator
-def show(asked: Asked) -> None:
+def show(asked: CoordinatorClient) -> None:
     """The present trust bundle; and what a node confirms that took its root keys on first use."""
     asked.show(asked.get("rotation"), render)
     if not asked.as_json:
@@ -57,7 +57,7 @@ def show(asked: Asked) -> None:
 @click.option("--restore", nargs=2, multiple=True, metavar="CATEGORY VALUE", help="No longer revoke this.")
 @bundle_options
 @asks_the_coordinator
-def export_request(asked: Asked, restore: tuple[tuple[str, str], ...], signing: Signing) -> None:
+def export_request(asked: CoordinatorClient, restore: tuple[tuple[str, str], ...], signing: Signing) -> None:
     """The next bundle without another wish: a new lifetime, and what has been revoked meanwhile.
 
     A bundle is renewed at half of its lifetime. CATEGORY: node_ids, role_assignments, service_ids or endpoints.
@@ -120,7 +120,7 @@ def _known(request: SigningRequest) -> dict[str, object]:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--despite-reports", is_flag=True, help="Members that report other bundles of that number are wrong.")
 @asks_the_coordinator
-def import_files(asked: Asked, files: tuple[Path, ...], despite_reports: bool) -> None:
+def import_files(asked: CoordinatorClient, files: tuple[Path, ...], despite_reports: bool) -> None:
     """Bring a signed request back, or bundles (.hfs) that a database from a backup does not know any more.
 
     Copies of a request that were signed on several machines are put together. Bundles are those of `trust export`; they
@@ -138,7 +138,7 @@ def import_files(asked: Asked, files: tuple[Path, ...], despite_reports: bool) -
     bring_in(asked, request, despite_reports=despite_reports)
 
 
-def _bring_bundles(asked: Asked, paths: Sequence[Path], *, despite_reports: bool) -> None:
+def _bring_bundles(asked: CoordinatorClient, paths: Sequence[Path], *, despite_reports: bool) -> None:
     """Those that are known already are passed over; of the others each is judged as its successor's base."""
     found = _by_version(paths)
     held = _held_since(asked, min(found))
@@ -162,7 +162,7 @@ def _by_version(paths: Sequence[Path]) -> dict[int, bytes]:
     return found
 
 
-def _held_since(asked: Asked, version: int) -> dict[int, bytes]:
+def _held_since(asked: CoordinatorClient, version: int) -> dict[int, bytes]:
     """What the coordinator holds of this number and later ones."""
     held: dict[int, bytes] = {}
     while batch := asked.get("trust", **{"from": max(held, default=version - 1)})["documents"]:
@@ -207,7 +207,7 @@ def new_key(
 @trust.command("export")
 @click.option("--to", type=click.Path(path_type=Path), required=True, help="A directory, made if it is not there.")
 @asks_the_coordinator
-def export(asked: Asked, to: Path) -> None:
+def export(asked: CoordinatorClient, to: Path) -> None:
     """All bundles as document files: to install the first one on a node, or for `holdfast verify`."""
     documents = [base64.b64decode(each) for each in asked.get("trust")["documents"]]
     to.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast.client import FILES, SOCKET, AgentDown, Client, Expired, HoldfastError, NotFound, Refused
+from holdfast.client import FILES, SOCKET, AgentDown, AgentRefused, Client, Expired, HoldfastError, NotFound
 from holdfast.terminal.shown import say
 from holdfast.terminal.starting import wait_for
 
@@ -52,7 +52,7 @@ def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> 
                 wait_for(socket_path)
             function(Client(socket_path, files), **given)
         except HoldfastError as error:
-            fail(f"{error.code}: {error}" if isinstance(error, Refused) else str(error), _status_of(error))
+            fail(f"{error.code}: {error}" if isinstance(error, AgentRefused) else str(error), _status_of(error))
 
     return wrapped
 

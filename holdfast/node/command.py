@@ -27,7 +27,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class NodeCommands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
         with usage_shown():
             return super().invoke(ctx)
@@ -61,7 +61,7 @@ def _drop_what_is_left(output: TextIO) -> None:
         os.close(nowhere)
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=NodeCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
 def main() -> None:
     """Look at, and steer, the configuration that this node runs on."""

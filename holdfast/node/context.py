@@ -14,7 +14,7 @@ from snapshot.container import ChunkParts
 from snapshot.envelope import KINDS, SNAPSHOT, Envelope
 from snapshot.holder import Holder, Mark, Roots
 from snapshot.identifiers import HEAD, is_hash, is_id, is_integer, is_nonce
-from snapshot.manifest import Entry, Revocations
+from snapshot.manifest import Revocations, SectionEntry
 from snapshot.reasons import Rejected
 
 CHUNK_BYTES = 256 * 1024
@@ -63,7 +63,7 @@ class HeldFile:
 
     path: Path
     envelope: Envelope
-    sections: Mapping[str, Entry]
+    sections: Mapping[str, SectionEntry]
     offsets: Mapping[str, int]
 
     @property
@@ -88,7 +88,7 @@ class HeldFile:
             return file.read(self.sections[name].size)
 
 
-def _offsets(length: int, sections: Mapping[str, Entry]) -> dict[str, int]:
+def _offsets(length: int, sections: Mapping[str, SectionEntry]) -> dict[str, int]:
     """Where each section's bytes begin, counted from the end, where the last one stops."""
     offsets, end = {}, length
     for name, entry in reversed(list(sections.items())):

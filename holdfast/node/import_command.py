@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from holdfast.client import Client, Refused
+from holdfast.client import AgentRefused, Client
 from holdfast.node.agent_options import EXITS, NO, asks_the_agent, note
 from holdfast.node.import_order import Carried, in_order
 from holdfast.terminal.shown import say
@@ -50,7 +50,7 @@ def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bo
     alone = reader is None
     try:
         outcome = _outcome(client, one, reader)
-    except Refused as refused:
+    except AgentRefused as refused:
         if refused.status != UNPROCESSABLE:
             raise
         note(*_explained(refused, "" if alone else f"{one.path}: "))
@@ -72,7 +72,7 @@ def _outcome(client: Client, one: Carried, reader: Status | None) -> Mapping[str
     try:
         with one.path.open("rb") as document:
             outcome: Mapping[str, object] = client.request("POST", "/v1/import", document, wait_s=TIMEOUT_S).value
-    except Refused as refused:
+    except AgentRefused as refused:
         if reader is None or refused.status not in (UNPROCESSABLE, CONFLICT) or refused.code not in OF_OTHERS:
             raise
         return {"outcome": "passed_over", "reason": refused.code}
@@ -91,7 +91,7 @@ def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:
     say(json.dumps({"file": str(one.path), **outcome}))  # noqa: TID251 - a report, no document
 
 
-def _explained(refused: Refused, of: str) -> Iterator[str]:
+def _explained(refused: AgentRefused, of: str) -> Iterator[str]:
     where = "" if refused.step is None else f" at step {refused.step}"
     yield f"{of}refused{where}: {refused.code}: {refused}"
     if refused.code in set(Reason):

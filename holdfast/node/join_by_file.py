@@ -18,7 +18,7 @@ import click
 from agent.config.configuration import ConfigurationError
 from agent.config.token import JoinToken
 from holdfast.node.agent_options import NO, fail, note
-from holdfast.node.join_plan import DisagreesError, Plan, plan
+from holdfast.node.join_plan import DisagreesError, JoinPlan, plan
 from holdfast.node.placing import CannotPlaceError, Placed, place
 from holdfast.terminal.clock import wall_clock
 from snapshot.identifiers import format_time
@@ -105,7 +105,7 @@ def _configuration(config: Path) -> tuple[str, int]:
         return opened.read(), stat.S_IMODE(os.fstat(descriptor).st_mode)
 
 
-def _check_authority(made: Plan, invited: Invitation) -> None:
+def _check_authority(made: JoinPlan, invited: Invitation) -> None:
     try:
         there = made.ca_file.read_text("ascii", "replace")
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _check_authority(made: Plan, invited: Invitation) -> None:
         raise DisagreesError(f"{made.ca_file} is another CA than the file's; move it away, or find out which is right")
 
 
-def _files(config: Path, mode: int, made: Plan, invited: Invitation) -> list[Placed]:
+def _files(config: Path, mode: int, made: JoinPlan, invited: Invitation) -> list[Placed]:
     """The token is the agent's alone; the configuration makes the others count, so it comes last."""
     state = made.settings.node.state_directory
     files = [Placed(made.ca_file, invited.ca, 0o644)]
@@ -141,7 +141,7 @@ def _owner(state: Path) -> tuple[int, int]:
     return account.pw_uid, account.pw_gid
 
 
-def _say(config: Path, made: Plan) -> None:
+def _say(config: Path, made: JoinPlan) -> None:
     node = made.settings.node
     note(f"{node.node_id} of {node.cluster_id}: CA in {made.ca_file}, token in {made.token_file}")
     if made.configuration is not None:

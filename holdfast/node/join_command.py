@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from agent.config.configuration import TOKEN_VARIABLE, ConfigurationError, Settings, load
+from agent.config.configuration import TOKEN_VARIABLE, AgentSettings, ConfigurationError, load
 from agent.config.credentials import JOIN_TOKEN, credential
 from agent.config.token import TOKEN_BYTES, BadTokenFileError, JoinToken, parse_token, read_token
 from agent.state.root_pinning import RootsNotPinnedError, check_pinned
@@ -104,7 +104,7 @@ def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
     note(f"this node is a member of {status['cluster_id']} already ({status['state']}): nothing to do")
 
 
-def _token_in_place(config: Path, settings: Settings, token_file: Path | None, *, first_use: bool) -> Path:
+def _token_in_place(config: Path, settings: AgentSettings, token_file: Path | None, *, first_use: bool) -> Path:
     kept = settings.token_files()[0]
     source = token_file or _lying_there(settings)
     found = _token(source)
@@ -120,7 +120,7 @@ def _say_json(outcome: str, status: Mapping[str, Any]) -> None:
     say(json.dumps({"outcome": outcome, **about}, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
-def _settings(config: Path) -> Settings:
+def _settings(config: Path) -> AgentSettings:
     try:
         settings = load(config)
     except ConfigurationError as error:
@@ -130,7 +130,7 @@ def _settings(config: Path) -> Settings:
     return settings
 
 
-def _look_at_roots(config: Path, settings: Settings, token: JoinToken) -> None:
+def _look_at_roots(config: Path, settings: AgentSettings, token: JoinToken) -> None:
     """What nobody has vouched for is refused, or said where the operator wants it all the same (threats D-19)."""
     try:
         check_pinned(settings.trust, token)
@@ -143,7 +143,7 @@ def _look_at_roots(config: Path, settings: Settings, token: JoinToken) -> None:
         )
 
 
-def _lying_there(settings: Settings) -> Path | None:
+def _lying_there(settings: AgentSettings) -> Path | None:
     """The first that is there of the files that the agent looks for, and of those named to this command (rules K14)."""
     named = [Path(os.environ[TOKEN_VARIABLE])] if os.environ.get(TOKEN_VARIABLE) else []
     given = credential(JOIN_TOKEN)

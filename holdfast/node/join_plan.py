@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.config.configuration import Settings, parse
+from agent.config.configuration import AgentSettings, parse
 from agent.unconfigured import ABOUT_A_NODE
 from snapshot.identifiers import is_id
 from wire.invitation import Invitation
@@ -27,17 +27,17 @@ class DisagreesError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class JoinPlan:
     """`configuration`: its new text, or None where it stays."""
 
-    settings: Settings
+    settings: AgentSettings
     token_file: Path
     ca_file: Path
     configuration: str | None = None
     pins_roots: bool = True
 
 
-def plan(path: Path, text: str, invitation: Invitation, node_id: str | None, state: Path | None) -> Plan:
+def plan(path: Path, text: str, invitation: Invitation, node_id: str | None, state: Path | None) -> JoinPlan:
     """`text`: of the configuration at `path`, empty where there is none. `node_id`: None for the node's own, or its
     host's name. DisagreesError; ConfigurationError.
     """
@@ -49,10 +49,10 @@ def plan(path: Path, text: str, invitation: Invitation, node_id: str | None, sta
     settings = parse(tomllib.loads(made))
     if settings.coordinator is None:
         raise AssertionError("the tables name a coordinator")
-    return Plan(settings, settings.token_files()[0], settings.coordinator.ca_file, made)
+    return JoinPlan(settings, settings.token_files()[0], settings.coordinator.ca_file, made)
 
 
-def _of_a_node(path: Path, settings: Settings, invitation: Invitation, node_id: str | None) -> Plan:
+def _of_a_node(path: Path, settings: AgentSettings, invitation: Invitation, node_id: str | None) -> JoinPlan:
     node = settings.node
     if settings.coordinator is None:
         raise DisagreesError(f"{path} has a manual map and no [coordinator]: such a node joins nobody")
@@ -68,7 +68,7 @@ def _of_a_node(path: Path, settings: Settings, invitation: Invitation, node_id: 
     pinned = set(settings.trust.root_key_ids)
     if pinned and pinned != set(invitation.root_key_ids):
         raise DisagreesError(f"{path} pins other root keys than the file names; find out which are right: trust show")
-    return Plan(settings, settings.token_files()[0], settings.coordinator.ca_file, pins_roots=bool(pinned))
+    return JoinPlan(settings, settings.token_files()[0], settings.coordinator.ca_file, pins_roots=bool(pinned))
 
 
 def _host_name() -> str:

@@ -18,7 +18,7 @@ from store.base.layout import Root
 from store.store import Store
 
 if TYPE_CHECKING:
-    from agent.enrolment.identity_reset import Identity
+    from agent.enrolment.identity_reset import IdentityOnDisk
 
 EXITS = """\b
 Exit status: 0 done, or nothing was left to do; 1 not confirmed, and nothing was changed;
@@ -57,7 +57,7 @@ def command(root: str, cluster: str, typed: str | None, as_json: bool) -> None:
     say(*([_json(former, is_reset=True)] if as_json else _next(former)))
 
 
-def _json(former: "Identity", *, is_reset: bool) -> str:
+def _json(former: "IdentityOnDisk", *, is_reset: bool) -> str:
     about = {"node_id": former.node_id, "certificate_sha256": former.fingerprint, "scopes": list(former.scopes)}
     return json.JSONEncoder(sort_keys=True).encode({"reset": is_reset, **about, "revoked": former.revoked})
 
@@ -88,7 +88,7 @@ def _confirm(node_id: str, typed: str | None, *, err: bool) -> None:
         raise SystemExit(1)
 
 
-def _told(former: "Identity", cluster: str) -> list[str]:
+def _told(former: "IdentityOnDisk", cluster: str) -> list[str]:
     until = f", until {format_time(former.not_after)}" if former.not_after is not None else ""
     roots = "pinned root keys" if former.is_enrolled else "no root keys, since none were pinned"
     key = "certificate (its private key is a credential)" if former.given_key else "private key and certificate"
@@ -102,7 +102,7 @@ def _told(former: "Identity", cluster: str) -> list[str]:
     ]
 
 
-def _next(former: "Identity") -> list[str]:
+def _next(former: "IdentityOnDisk") -> list[str]:
     ways = [f"holdfastctl tokens create --node {former.node_id}"]
     if former.revoked:
         ways = [f"holdfastctl nodes readmit {former.node_id}", "the next trust bundle, where it names the node", *ways]

@@ -25,7 +25,7 @@ from store.base.documents import StoredDocument
 from store.base.errors import StoreError, StoreFault
 from store.base.records import ScopeRecord
 from store.fsck.check import check
-from store.fsck.lookup import View, look
+from store.fsck.lookup import StoreLook, look
 
 
 @click.group("store")
@@ -125,7 +125,7 @@ def export_command(root: str, cluster: str, scope: str, target: Path, as_json: b
 # ---- what is printed
 
 
-def _row(view: View, record: ScopeRecord) -> dict[str, str]:
+def _row(view: StoreLook, record: ScopeRecord) -> dict[str, str]:
     active = view.reading.active(record.scope)
     notes = [
         text
@@ -145,7 +145,7 @@ def _row(view: View, record: ScopeRecord) -> dict[str, str]:
     }
 
 
-def _whole(view: View, scope: str | None, section: str | None, journal: int | None) -> dict[str, object]:
+def _whole(view: StoreLook, scope: str | None, section: str | None, journal: int | None) -> dict[str, object]:
     """What was asked for, and no more."""
     found: dict[str, object] = {}
     if journal is not None:
@@ -159,7 +159,7 @@ def _whole(view: View, scope: str | None, section: str | None, journal: int | No
     return found
 
 
-def _show(view: View, scope: str) -> None:
+def _show(view: StoreLook, scope: str) -> None:
     held = _active(view, scope)
     for name, text in _lines(view, scope, held).items():
         say(f"{name + ':':15} {text}")
@@ -167,7 +167,7 @@ def _show(view: View, scope: str) -> None:
         say(f"  {section}  {entry.size} bytes  {entry.sha256}")
 
 
-def _lines(view: View, scope: str, held: StoredDocument) -> dict[str, str]:
+def _lines(view: StoreLook, scope: str, held: StoredDocument) -> dict[str, str]:
     record = view.reading.scope(scope)
     floor = view.floors.scopes.get(scope)
     previous = view.reading.previous(scope)
@@ -190,7 +190,7 @@ def _lines(view: View, scope: str, held: StoredDocument) -> dict[str, str]:
     return lines
 
 
-def _active(view: View, scope: str) -> StoredDocument:
+def _active(view: StoreLook, scope: str) -> StoredDocument:
 
     held = view.reading.active(scope)
     if held is None:
@@ -246,7 +246,7 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
 
 
 @contextmanager
-def _look(root: str, cluster: str) -> Iterator[View]:
+def _look(root: str, cluster: str) -> Iterator[StoreLook]:
 
     path, name = entered(root, cluster)
     with look(path, name) as view:

@@ -5,7 +5,7 @@ import re
 
 import click
 
-from holdfast.client import Client, Refused
+from holdfast.client import AgentRefused, Client
 from holdfast.node.agent_options import EXITS, NO, asks_the_agent, fail
 from holdfast.terminal.shown import say
 
@@ -37,7 +37,7 @@ def confirm(client: Client, root_key_ids: tuple[str, ...], threshold: int, as_js
     asked = json.dumps({"root_key_ids": root_key_ids, "root_threshold": threshold})  # noqa: TID251 - no document
     try:
         answer = client.request("POST", "/v1/trust/confirm", asked.encode()).value
-    except Refused as refused:
+    except AgentRefused as refused:
         if refused.status == CONFLICT and refused.code == OTHER_ROOTS:
             remedy = "do not use this node: find out who answered its join, remove its state directory, join anew"
             fail(f"not confirmed: {refused}; {remedy}", NO)

@@ -24,7 +24,7 @@ COLOURS = {"verified": "green", "already_applied": "green", "pending": "yellow",
 
 
 @dataclass(frozen=True)
-class Report:
+class VerdictReport:
     """The verdict on one file, in the words of protocol.md 5."""
 
     document: str
@@ -84,17 +84,17 @@ def _loaded(path: Path) -> tuple[Holder, str]:
         raise click.UsageError(f"--context: {error}") from None
 
 
-def _judged(file: str, holder: Holder, kind: str, now: float) -> Report:
+def _judged(file: str, holder: Holder, kind: str, now: float) -> VerdictReport:
     try:
         verdict = verify(ChunkParts(chunks(Path(file)), holder.limits), holder, kind=kind, now=now)
     except Rejected as fault:
-        return Report(file, "rejected", fault.step, fault.reason, fault.expected, fault.found, fault.where)
+        return VerdictReport(file, "rejected", fault.step, fault.reason, fault.expected, fault.found, fault.where)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     return _passed(file, verdict)
 
 
-def _passed(file: str, verdict: Verdict) -> Report:
+def _passed(file: str, verdict: Verdict) -> VerdictReport:
     envelope = verdict.envelope
     facts: dict[str, object] = {
         "scope": envelope.scope,
@@ -104,15 +104,15 @@ def _passed(file: str, verdict: Verdict) -> Report:
     }
     match verdict:
         case Verified():
-            return Report(file, "verified", facts=facts | {"signers": list(verdict.signers)})
+            return VerdictReport(file, "verified", facts=facts | {"signers": list(verdict.signers)})
         case AlreadyApplied():
-            return Report(file, "already_applied", facts=facts)
+            return VerdictReport(file, "already_applied", facts=facts)
         case NotYetValid():
             facts["valid_from"] = format_time(envelope.valid_from)
-            return Report(file, "pending", 7, Reason.NOT_YET_VALID, facts=facts)
+            return VerdictReport(file, "pending", 7, Reason.NOT_YET_VALID, facts=facts)
 
 
-def _render(report: Report, now: float) -> None:
+def _render(report: VerdictReport, now: float) -> None:
     say(report.verdict.upper().replace("_", " "), fg=COLOURS[report.verdict], bold=True, nl=False)
     say(f"  {report.document}")
     for name, value in _lines(report):
@@ -120,7 +120,7 @@ def _render(report: Report, now: float) -> None:
     say(f"  {'judged at':<16}{format_time(now)}", "")
 
 
-def _lines(report: Report) -> list[tuple[str, object]]:
+def _lines(report: VerdictReport) -> list[tuple[str, object]]:
     if report.reason is not None and report.step is not None:
         explanation = EXPLANATIONS[report.reason]
         lines = [("failed", f"step {report.step}, {_statement(report.step)}"), ("reason", report.reason)]

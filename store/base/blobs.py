@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from itertools import takewhile
 
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 
 CHUNK_BYTES = 1 << 20
@@ -23,14 +23,14 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def put(transaction: Transaction, data: bytes) -> bytes:
+def put(transaction: LmdbTransaction, data: bytes) -> bytes:
     """Keep the bytes and return their digest."""
     digest = digest_of(data)
     put_known(transaction, digest, data)
     return digest
 
 
-def put_known(transaction: Transaction, digest: bytes, data: bytes) -> None:
+def put_known(transaction: LmdbTransaction, digest: bytes, data: bytes) -> None:
     """Keep bytes whose digest was computed already. A copy that is damaged is written again."""
     if transaction.put_blobs is not None:
         transaction.put_blobs.add(digest)
@@ -44,7 +44,7 @@ def put_known(transaction: Transaction, digest: bytes, data: bytes) -> None:
             transaction.put(_TABLE, digest + _INDEX.pack(index), data[start : start + CHUNK_BYTES])
 
 
-def get(transaction: Transaction, digest: bytes) -> bytes:
+def get(transaction: LmdbTransaction, digest: bytes) -> bytes:
     """The bytes, hashed; StoreError not_found, or store_corrupt: bytes with a wrong hash are never handed out."""
     data = transaction.get(_TABLE, digest)
     if data is None:
@@ -56,12 +56,12 @@ def get(transaction: Transaction, digest: bytes) -> bytes:
     return data
 
 
-def has(transaction: Transaction, digest: bytes) -> bool:
+def has(transaction: LmdbTransaction, digest: bytes) -> bool:
     """Whether it is there; its bytes are not looked at."""
     return next(_keys(transaction, digest), None) is not None
 
 
-def is_whole(transaction: Transaction, digest: bytes) -> bool:
+def is_whole(transaction: LmdbTransaction, digest: bytes) -> bool:
     """Whether its bytes are what its hash says."""
     try:
         get(transaction, digest)
@@ -70,12 +70,12 @@ def is_whole(transaction: Transaction, digest: bytes) -> bool:
     return True
 
 
-def remove(transaction: Transaction, digest: bytes) -> None:
+def remove(transaction: LmdbTransaction, digest: bytes) -> None:
     for key in list(_keys(transaction, digest)):
         transaction.delete(_TABLE, key)
 
 
-def digests(transaction: Transaction, after: bytes = b"") -> Iterator[bytes]:
+def digests(transaction: LmdbTransaction, after: bytes = b"") -> Iterator[bytes]:
     """The digest of each blob, in order, from the first that is not below `after`; chunks count once."""
     last = None
     for key in transaction.keys(_TABLE, after):
@@ -85,10 +85,10 @@ def digests(transaction: Transaction, after: bytes = b"") -> Iterator[bytes]:
         last = digest
 
 
-def _stored(transaction: Transaction, digest: bytes) -> bytes | None:
+def _stored(transaction: LmdbTransaction, digest: bytes) -> bytes | None:
     values = [value for _, value in transaction.items(_TABLE, prefix=digest)]
     return b"".join(values) if values else None
 
 
-def _keys(transaction: Transaction, digest: bytes) -> Iterator[bytes]:
+def _keys(transaction: LmdbTransaction, digest: bytes) -> Iterator[bytes]:
     return takewhile(lambda key: key.startswith(digest), transaction.keys(_TABLE, digest))

@@ -14,10 +14,10 @@ from snapshot import manifest as manifests
 from snapshot.envelope import INCREMENT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.limits import MIB, Limits
-from snapshot.manifest import Change, Entry
+from snapshot.manifest import SectionChange, SectionEntry
 from snapshot.reasons import Rejected
 from store.base import blobs, meta
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.records import DocumentRecord, MetaRecord, ScopeRecord, name_of, pack, scope_key, unpack
 
@@ -37,7 +37,7 @@ class StoredDocument:
     fetch: Fetch
 
     @classmethod
-    def of(cls, record: DocumentRecord, fetch: Fetch, state: Mapping[str, Entry]) -> Self:
+    def of(cls, record: DocumentRecord, fetch: Fetch, state: Mapping[str, SectionEntry]) -> Self:
         """A document whose full state is at hand and need not be parsed."""
         held = cls(record, blobs.digest_of(record.envelope), fetch)
         vars(held)["sections"] = state
@@ -95,14 +95,14 @@ class StoredDocument:
         return self.fetch(self.record.state)
 
     @cached_property
-    def sections(self) -> Mapping[str, Entry]:
+    def sections(self) -> Mapping[str, SectionEntry]:
         """The full state: every section's hash and size. A head has none."""
         return {} if self.kind == HEAD else state_of(self.state_bytes, self.scope)
 
     @property
-    def sections_at_hand(self) -> Mapping[str, Entry] | None:
+    def sections_at_hand(self) -> Mapping[str, SectionEntry] | None:
         """The same if they have been read; nothing is read for it."""
-        found: Mapping[str, Entry] | None = vars(self).get("sections")
+        found: Mapping[str, SectionEntry] | None = vars(self).get("sections")
         return found
 
     def read(self, name: str) -> bytes:
@@ -130,10 +130,10 @@ class HashedDocument(StoredDocument):
         return entry is not None and entry.sha256 == sha256
 
 
-class Reading:
+class StoreReading:
     """One read transaction, seen as scopes and documents. Use it inside its block, on one thread."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: LmdbTransaction) -> None:
         self._transaction = transaction
         self._meta = meta.read(transaction)
 
@@ -185,7 +185,7 @@ def is_lost(record: ScopeRecord) -> bool:
     return record.active != record.accepted
 
 
-def document(transaction: Transaction, digest: bytes, fetch: Fetch) -> StoredDocument:
+def document(transaction: LmdbTransaction, digest: bytes, fetch: Fetch) -> StoredDocument:
     """The document of an envelope's digest; store_corrupt when its record is missing or damaged."""
     data = transaction.get("snapshots", digest)
     if data is None:
@@ -193,18 +193,18 @@ def document(transaction: Transaction, digest: bytes, fetch: Fetch) -> StoredDoc
     return StoredDocument(unpack(DocumentRecord, data), digest, fetch)
 
 
-def put_document(transaction: Transaction, record: DocumentRecord) -> bytes:
+def put_document(transaction: LmdbTransaction, record: DocumentRecord) -> bytes:
     digest = blobs.digest_of(record.envelope)
     transaction.put("snapshots", digest, pack(record))
     return digest
 
 
-def scope_record(transaction: Transaction, scope: str) -> ScopeRecord | None:
+def scope_record(transaction: LmdbTransaction, scope: str) -> ScopeRecord | None:
     data = transaction.get("scopes", scope_key(scope))
     return None if data is None else unpack(ScopeRecord, data)
 
 
-def scope_records(transaction: Transaction) -> Iterator[ScopeRecord]:
+def scope_records(transaction: LmdbTransaction) -> Iterator[ScopeRecord]:
     """The records that can be read; a damaged one is the business of the start and of `check`."""
     for _, data in transaction.items("scopes"):
         try:
@@ -213,21 +213,21 @@ def scope_records(transaction: Transaction) -> Iterator[ScopeRecord]:
             continue
 
 
-def put_scope(transaction: Transaction, record: ScopeRecord) -> None:
+def put_scope(transaction: LmdbTransaction, record: ScopeRecord) -> None:
     transaction.put("scopes", scope_key(record.scope), pack(record))
 
 
-def state_of(data: bytes, what: str) -> dict[str, Entry]:
+def state_of(data: bytes, what: str) -> dict[str, SectionEntry]:
     return known_good(lambda: manifests.parse_state(data, _READ_LIMITS), what)
 
 
-def changes_of(data: bytes, what: str) -> dict[str, Change]:
+def changes_of(data: bytes, what: str) -> dict[str, SectionChange]:
     return known_good(lambda: manifests.parse_changes(data, _READ_LIMITS), what)
 
 
 def state_after(
     record_kind: str, manifest: bytes, base: StoredDocument | None, what: str
-) -> tuple[dict[str, Entry], bytes]:
+) -> tuple[dict[str, SectionEntry], bytes]:
     """The full state that a manifest leads to, and its canonical bytes; for a head no sections."""
     if record_kind == HEAD:
         return {}, manifest

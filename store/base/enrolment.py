@@ -50,7 +50,7 @@ def read(identity: Path) -> Enrolment | None:
     try:
         found = sealed.read(MAGIC, identity / FILE)
         return None if found is None else Enrolment(**found[1])  # type: ignore[arg-type]
-    except (sealed.Unreadable, TypeError) as error:
+    except (sealed.UnreadableFile, TypeError) as error:
         raise StoreError(StoreFault.STORE_CORRUPT, f"{identity / FILE}: {error}") from error
 
 

@@ -56,7 +56,7 @@ FLAGS: dict[str, Any] = {
 }
 
 
-class Room(Enum):
+class WriteRoom(Enum):
     """What a write is for, and so how full it may leave the store (rules L35).
 
     Whoever signs scopes can fill `SCOPES`, and nothing else: the head and the trust bundle that take his key away
@@ -126,18 +126,18 @@ class Environment:
         self.lmdb.reader_check()
 
     @contextlib.contextmanager
-    def read(self) -> Iterator["Transaction"]:
+    def read(self) -> Iterator["LmdbTransaction"]:
         try:
             transaction = self._begin(write=False)
             try:
-                yield Transaction(transaction, self.databases, self.put_blobs)
+                yield LmdbTransaction(transaction, self.databases, self.put_blobs)
             finally:
                 transaction.abort()
         except lmdb.Error as error:
             raise refusal(error) from error
 
     @contextlib.contextmanager
-    def write(self, room: Room = Room.REPAIR) -> Iterator["Transaction"]:
+    def write(self, room: WriteRoom = WriteRoom.REPAIR) -> Iterator["LmdbTransaction"]:
         """What the block puts is durable when it ends, or nothing is and StoreError says why."""
         if self._writer == threading.get_ident():
             raise RuntimeError("a write transaction inside another one would hang for ever (rules M3)")
@@ -152,14 +152,18 @@ class Environment:
             finally:
                 self._writer = None
 
-    def _most_bytes(self, room: Room) -> int | None:
-        return {Room.SCOPES: self.map_bytes, Room.REPAIR: self.map_bytes + REPAIR_BYTES, Room.GARBAGE: None}[room]
+    def _most_bytes(self, room: WriteRoom) -> int | None:
+        return {
+            WriteRoom.SCOPES: self.map_bytes,
+            WriteRoom.REPAIR: self.map_bytes + REPAIR_BYTES,
+            WriteRoom.GARBAGE: None,
+        }[room]
 
     @contextlib.contextmanager
-    def _transaction(self, most_bytes: int | None) -> Iterator["Transaction"]:
+    def _transaction(self, most_bytes: int | None) -> Iterator["LmdbTransaction"]:
         transaction = self._begin(write=True)
         try:
-            yield Transaction(transaction, self.databases, self.put_blobs, most_bytes)
+            yield LmdbTransaction(transaction, self.databases, self.put_blobs, most_bytes)
         except BaseException:
             transaction.abort()
             raise
@@ -194,7 +198,7 @@ class Environment:
             return transaction.used_bytes() / self.map_bytes
 
 
-class Transaction:
+class LmdbTransaction:
     """One LMDB transaction and the names of its databases."""
 
     __slots__ = ("_databases", "_most_bytes", "lmdb", "put_blobs")

@@ -38,7 +38,7 @@ class ScopeFloor:
 
 
 @dataclass(frozen=True)
-class Activating:
+class ActivatingScope:
     """What of an activation is in no pending slot: who signed, when it was judged, which nonce it spends."""
 
     scope: str
@@ -60,7 +60,7 @@ class FloorRecord:
     time_floor: TimeFloor | None = None
     used_nonces: frozenset[str] = frozenset()
     scopes: Mapping[str, ScopeFloor] = field(default_factory=dict)
-    activating: tuple[Activating, ...] = ()
+    activating: tuple[ActivatingScope, ...] = ()
 
     def merge(self, other: Self) -> Self:
         """The higher of both, member by member; what is being activated is the later record's."""
@@ -154,14 +154,14 @@ def read_records(directory: Path, cluster_id: str) -> tuple[dict[str, FloorRecor
             found = sealed.read(MAGIC, directory / name)
             if found is not None:
                 records[name] = _of_cluster(from_payload(*found), cluster_id)
-        except sealed.Unreadable as error:
+        except sealed.UnreadableFile as error:
             faults.append(f"floors/{name}: {error}")
     return records, faults
 
 
 def _of_cluster(record: FloorRecord, cluster_id: str) -> FloorRecord:
     if record.cluster_id != cluster_id:
-        raise sealed.Unreadable("of another cluster")
+        raise sealed.UnreadableFile("of another cluster")
     return record
 
 
@@ -198,7 +198,7 @@ def from_payload(sequence: int, payload: dict[str, object]) -> FloorRecord:
     try:
         return _from_payload(sequence, payload)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise sealed.Unreadable(f"of another shape: {error!r}") from error
+        raise sealed.UnreadableFile(f"of another shape: {error!r}") from error
 
 
 def _from_payload(sequence: int, payload: dict) -> FloorRecord:  # type: ignore[type-arg]
@@ -244,7 +244,7 @@ def _mark(payload: Mapping[str, object]) -> Mark:
     return Mark(epoch, version, str(payload["content_hash"]))
 
 
-def _activating_payload(entry: Activating) -> dict[str, object]:
+def _activating_payload(entry: ActivatingScope) -> dict[str, object]:
     return {
         "envelope_hash": entry.envelope_hash,
         "judged_at_ms": int(entry.judged_at * 1000),
@@ -254,11 +254,11 @@ def _activating_payload(entry: Activating) -> dict[str, object]:
     }
 
 
-def _activating(payload: Mapping[str, object]) -> Activating:
+def _activating(payload: Mapping[str, object]) -> ActivatingScope:
     signers, judged = payload["signers"], payload["judged_at_ms"]
     if not isinstance(signers, Iterable) or not isinstance(judged, int):
         raise TypeError("signers are a list, judged_at_ms is an integer")
-    return Activating(
+    return ActivatingScope(
         str(payload["scope"]),
         str(payload["envelope_hash"]),
         tuple(map(str, signers)),

@@ -12,7 +12,7 @@ from itertools import islice
 
 from snapshot.reasons import safe_text
 from store.base import meta
-from store.base.environment import Environment, Transaction
+from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.records import pack, unpack
 
@@ -83,7 +83,7 @@ def key_of(sequence: int) -> bytes:
     return _KEY.pack(sequence)
 
 
-def append(transaction: Transaction, event: str, at: float, scope: str = "", detail: str = "") -> int:
+def append(transaction: LmdbTransaction, event: str, at: float, scope: str = "", detail: str = "") -> int:
     """Number and keep an event; text is escaped and cut to 256 characters (threats D-59)."""
     present = meta.read(transaction)
     sequence = present.next_event
@@ -99,13 +99,13 @@ def append(transaction: Transaction, event: str, at: float, scope: str = "", det
     return sequence
 
 
-def events(transaction: Transaction, after: int = 0) -> Iterator[Event]:
+def events(transaction: LmdbTransaction, after: int = 0) -> Iterator[Event]:
     """The events with a number above `after`, oldest first."""
     for _, data in transaction.items(_TABLE, after=_KEY.pack(after + 1)):
         yield unpack(Event, data)
 
 
-def acknowledge(transaction: Transaction, sequence: int) -> None:
+def acknowledge(transaction: LmdbTransaction, sequence: int) -> None:
     """Everything up to `sequence` has arrived. It never goes back, and never beyond what was written."""
     present = meta.read(transaction)
     reached = min(sequence, present.next_event - 1)
@@ -113,7 +113,7 @@ def acknowledge(transaction: Transaction, sequence: int) -> None:
         meta.change(transaction, acknowledged_event=reached)
 
 
-def _beyond_bound(transaction: Transaction) -> list[bytes]:
+def _beyond_bound(transaction: LmdbTransaction) -> list[bytes]:
     surplus = transaction.count(_TABLE) - MOST_EVENTS
     keys = transaction.keys(_TABLE)
     return [next(keys) for _ in range(surplus)]

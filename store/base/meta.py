@@ -4,7 +4,7 @@ import secrets
 from dataclasses import replace
 
 from store.base import floors, sealed
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import FloorRecord
 from store.base.migration import FORMAT
@@ -15,7 +15,7 @@ _FORMAT = b"format"
 _FLOOR = b"floor"
 
 
-def create(transaction: Transaction, cluster_id: str, generation: int) -> MetaRecord:
+def create(transaction: LmdbTransaction, cluster_id: str, generation: int) -> MetaRecord:
     """A new store: a new incarnation; the generation goes on from `generation`, so that no reader sees it fall."""
     meta = MetaRecord(cluster_id, secrets.token_hex(16), generation)
     transaction.put("meta", _FORMAT, pack_value(FORMAT))
@@ -23,25 +23,25 @@ def create(transaction: Transaction, cluster_id: str, generation: int) -> MetaRe
     return meta
 
 
-def read(transaction: Transaction) -> MetaRecord:
+def read(transaction: LmdbTransaction) -> MetaRecord:
     data = transaction.get("meta", _META)
     if data is None:
         raise StoreError(StoreFault.STORE_CORRUPT, "the store's own record is missing")
     return unpack(MetaRecord, data)
 
 
-def write(transaction: Transaction, meta: MetaRecord) -> None:
+def write(transaction: LmdbTransaction, meta: MetaRecord) -> None:
     transaction.put("meta", _META, pack(meta))
 
 
-def change(transaction: Transaction, **changes: object) -> MetaRecord:
+def change(transaction: LmdbTransaction, **changes: object) -> MetaRecord:
     """Read, replace, write."""
     meta = replace(read(transaction), **changes)  # type: ignore[arg-type]
     write(transaction, meta)
     return meta
 
 
-def read_format(transaction: Transaction) -> int:
+def read_format(transaction: LmdbTransaction) -> int:
     """The format that the store was written in; 0 for an environment in which nothing was written yet."""
     data = transaction.get("meta", _FORMAT)
     found = 0 if data is None else unpack_value(data)
@@ -50,21 +50,21 @@ def read_format(transaction: Transaction) -> int:
     return found
 
 
-def write_format(transaction: Transaction, found: int) -> None:
+def write_format(transaction: LmdbTransaction, found: int) -> None:
     transaction.put("meta", _FORMAT, pack_value(found))
 
 
-def write_floor(transaction: Transaction, record: FloorRecord) -> None:
+def write_floor(transaction: LmdbTransaction, record: FloorRecord) -> None:
     """The copy of the floors that the store itself keeps (threats D-24)."""
     transaction.put("meta", _FLOOR, pack_value(floors.to_payload(record)))
 
 
-def read_floor(transaction: Transaction, cluster_id: str) -> FloorRecord:
+def read_floor(transaction: LmdbTransaction, cluster_id: str) -> FloorRecord:
     """The copy; nothing at all where there is none, or none that can be read."""
     data = transaction.get("meta", _FLOOR)
     try:
         value = None if data is None else unpack_value(data)
         found = floors.from_payload(0, value) if isinstance(value, dict) else None
-    except (StoreError, sealed.Unreadable):
+    except (StoreError, sealed.UnreadableFile):
         found = None
     return found if found is not None and found.cluster_id == cluster_id else FloorRecord(cluster_id)

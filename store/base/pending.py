@@ -18,14 +18,14 @@ from snapshot.container import End, ManifestRead, Opening, SectionRead
 from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store.base import blobs, meta
-from store.base.environment import Environment, Room, Transaction
+from store.base.environment import Environment, LmdbTransaction, WriteRoom
 from store.base.errors import StoreError, StoreFault
 from store.base.records import PendingRecord, name_of, pack, scope_key, unpack
 
 if TYPE_CHECKING:
     from snapshot.verify import Verified
 
-Write = Callable[[Callable[[Transaction], None], Room], None]  # a change, made in one transaction
+Write = Callable[[Callable[[LmdbTransaction], None], WriteRoom], None]  # a change, made in one transaction
 
 FLUSH_BYTES = 4 << 20
 MOST_SLOTS = 1024
@@ -42,7 +42,7 @@ _RECEIVING, _WAITING = b"receiving/", b"waiting/"
 
 
 @dataclass(frozen=True)
-class Held:
+class SlotContent:
     """What a slot holds, for lists and reports."""
 
     scope: str
@@ -145,10 +145,10 @@ class Pending:
         self._written()
 
     @property
-    def _room(self) -> Room:
-        return Room.REPAIR if self.record.repair else Room.SCOPES
+    def _room(self) -> WriteRoom:
+        return WriteRoom.REPAIR if self.record.repair else WriteRoom.SCOPES
 
-    def _put(self, transaction: Transaction) -> None:
+    def _put(self, transaction: LmdbTransaction) -> None:
         """Put what is unflushed; `_written` follows once the transaction is committed."""
         self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
         if self._manifest:
@@ -160,7 +160,7 @@ class Pending:
         record = self._with_what_was_unflushed()
         transaction.put(_TABLE, _SLOT.pack(self._reserved) + _HEADER, pack(record))
 
-    def _put_rows(self, transaction: Transaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
+    def _put_rows(self, transaction: LmdbTransaction, kind: bytes, first: int, rows: Sequence[Blob]) -> None:
         for index, (digest, data) in enumerate(rows, first):
             blobs.put_known(transaction, digest, data)
             transaction.put(_TABLE, _row(self._reserved, kind, index), digest)
@@ -213,7 +213,7 @@ class Pending:
         self._write(self._put_in_waiting, self._room)
         self._written()
 
-    def _put_in_waiting(self, transaction: Transaction) -> None:
+    def _put_in_waiting(self, transaction: LmdbTransaction) -> None:
         self._put(transaction)
         before = transaction.get(_TABLE, _WAITING + scope_key(self.scope))
         if before is not None and before != _SLOT.pack(self._reserved):
@@ -223,7 +223,7 @@ class Pending:
         transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self._reserved))
         _release(transaction, _RECEIVING, self.scope, self._reserved)
 
-    def _refuse_too_many(self, transaction: Transaction) -> None:
+    def _refuse_too_many(self, transaction: LmdbTransaction) -> None:
         waiting = [record for _, record in _headers(transaction, _WAITING) if record.scope != self.scope]
         most_bytes = self._environment.map_bytes // WAITING_SHARE
         if len(waiting) >= MOST_WAITING:
@@ -235,7 +235,7 @@ class Pending:
         """Forget it: refused, or no longer wanted. Its bytes go with the garbage."""
         self._unflushed, slot = _Unflushed(), self.slot
         if slot is not None:
-            self._write(lambda transaction: discard(transaction, self.scope, slot), Room.REPAIR)
+            self._write(lambda transaction: discard(transaction, self.scope, slot), WriteRoom.REPAIR)
 
 
 class PendingParts:
@@ -298,7 +298,7 @@ def waiting(environment: Environment) -> dict[str, Waiting]:
         }
 
 
-def begin(transaction: Transaction, record: PendingRecord) -> int:
+def begin(transaction: LmdbTransaction, record: PendingRecord) -> int:
     """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
     receiving = _RECEIVING + scope_key(record.scope)
     before = transaction.get(_TABLE, receiving)
@@ -314,22 +314,22 @@ def begin(transaction: Transaction, record: PendingRecord) -> int:
     return slot
 
 
-def headers(transaction: Transaction) -> Iterator[tuple[int, PendingRecord]]:
+def headers(transaction: LmdbTransaction) -> Iterator[tuple[int, PendingRecord]]:
     """Every slot, in use or waiting."""
     for prefix in (_RECEIVING, _WAITING):
         yield from _headers(transaction, prefix)
 
 
-def _headers(transaction: Transaction, prefix: bytes) -> Iterator[tuple[int, PendingRecord]]:
+def _headers(transaction: LmdbTransaction, prefix: bytes) -> Iterator[tuple[int, PendingRecord]]:
     for _, slot in transaction.items(_TABLE, prefix):
         data = transaction.get(_TABLE, slot + _HEADER)
         if data is not None:
             yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
 
 
-def held(transaction: Transaction) -> list[Held]:
+def held(transaction: LmdbTransaction) -> list[SlotContent]:
     return [
-        Held(
+        SlotContent(
             record.scope,
             name_of(blobs.digest_of(record.envelope)) if record.envelope else "",
             record.sealed,
@@ -340,7 +340,7 @@ def held(transaction: Transaction) -> list[Held]:
     ]
 
 
-def digests(transaction: Transaction, slot: int, record: PendingRecord) -> Iterator[bytes]:
+def digests(transaction: LmdbTransaction, slot: int, record: PendingRecord) -> Iterator[bytes]:
     """Every blob that a slot refers to."""
     if record.manifest:
         yield record.manifest
@@ -349,25 +349,25 @@ def digests(transaction: Transaction, slot: int, record: PendingRecord) -> Itera
             yield digest
 
 
-def forget(transaction: Transaction, slot: int) -> None:
+def forget(transaction: LmdbTransaction, slot: int) -> None:
     """The header goes; the rows follow with the garbage, in bounded steps."""
     transaction.delete(_TABLE, _SLOT.pack(slot) + _HEADER)
 
 
-def discard(transaction: Transaction, scope: str, slot: int) -> None:
+def discard(transaction: LmdbTransaction, scope: str, slot: int) -> None:
     forget(transaction, slot)
     _release(transaction, _RECEIVING, scope, slot)
     _release(transaction, _WAITING, scope, slot)
 
 
-def discard_promoted(transaction: Transaction, scope: str, envelope: bytes) -> None:
+def discard_promoted(transaction: LmdbTransaction, scope: str, envelope: bytes) -> None:
     """The slot of a document that is active now; `envelope` is the digest of its envelope."""
     found = find(transaction, scope, envelope)
     if found is not None:
         discard(transaction, scope, found[0])
 
 
-def find(transaction: Transaction, scope: str, envelope: bytes) -> tuple[int, PendingRecord] | None:
+def find(transaction: LmdbTransaction, scope: str, envelope: bytes) -> tuple[int, PendingRecord] | None:
     """The slot of that scope whose envelope has that digest."""
     for slot, record in headers(transaction):
         if record.scope == scope and record.envelope and blobs.digest_of(record.envelope) == envelope:
@@ -375,14 +375,14 @@ def find(transaction: Transaction, scope: str, envelope: bytes) -> tuple[int, Pe
     return None
 
 
-def discard_scope(transaction: Transaction, scope: str) -> None:
+def discard_scope(transaction: LmdbTransaction, scope: str) -> None:
     """All slots of a scope."""
     for slot, record in list(headers(transaction)):
         if record.scope == scope:
             discard(transaction, scope, slot)
 
 
-def damaged(transaction: Transaction) -> Iterator[bytes]:
+def damaged(transaction: LmdbTransaction) -> Iterator[bytes]:
     """The keys of slots whose header cannot be read, or which refer to a blob that is not there."""
     for prefix in (_RECEIVING, _WAITING):
         for key, slot in list(transaction.items(_TABLE, prefix)):
@@ -393,7 +393,7 @@ def damaged(transaction: Transaction) -> Iterator[bytes]:
                     yield slot + _HEADER
 
 
-def _is_whole(transaction: Transaction, slot: bytes, data: bytes) -> bool:
+def _is_whole(transaction: LmdbTransaction, slot: bytes, data: bytes) -> bool:
     try:
         record = unpack(PendingRecord, data)
     except StoreError:
@@ -401,7 +401,7 @@ def _is_whole(transaction: Transaction, slot: bytes, data: bytes) -> bool:
     return all(blobs.has(transaction, digest) for digest in digests(transaction, _SLOT.unpack(slot)[0], record))
 
 
-def orphan_rows(transaction: Transaction, most: int) -> list[bytes]:
+def orphan_rows(transaction: LmdbTransaction, most: int) -> list[bytes]:
     """Rows of slots that were forgotten, at most `most` of them."""
     known = {_SLOT.pack(slot) for slot, _ in headers(transaction)}
     names = (_RECEIVING, _WAITING)
@@ -418,7 +418,7 @@ def _row(slot: int, kind: bytes, index: int) -> bytes:
     return _SLOT.pack(slot) + kind + _ROW.pack(index)
 
 
-def _release(transaction: Transaction, prefix: bytes, scope: str, slot: int) -> None:
+def _release(transaction: LmdbTransaction, prefix: bytes, scope: str, slot: int) -> None:
     if transaction.get(_TABLE, prefix + scope_key(scope)) == _SLOT.pack(slot):
         transaction.delete(_TABLE, prefix + scope_key(scope))
 

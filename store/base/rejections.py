@@ -11,7 +11,7 @@ from snapshot.container import Opening
 from snapshot.reasons import safe_text
 from store.base import journal, meta
 from store.base.documents import scope_record
-from store.base.environment import Environment, Room, Transaction
+from store.base.environment import Environment, LmdbTransaction, WriteRoom
 from store.base.journal import Happened
 from store.base.records import DocumentRecord, Evidence, Rejection, pack, scope_key, unpack
 
@@ -45,7 +45,7 @@ class Rejections:
 
     def keep_evidence(self, scope: str, refused: Opening, manifest: bytes, at: float) -> None:
         """Another document of the accepted version: both are kept, the last 8 times (rules X16)."""
-        with self._environment.write(Room.SCOPES) as transaction:
+        with self._environment.write(WriteRoom.SCOPES) as transaction:
             present = scope_record(transaction, scope)
             accepted = transaction.get("snapshots", present.accepted) if present and present.accepted else None
             held = unpack(DocumentRecord, accepted) if accepted else None
@@ -67,7 +67,7 @@ class Rejections:
             return list(evidence(transaction))
 
 
-def record(transaction: Transaction, rejection: Rejection) -> None:
+def record(transaction: LmdbTransaction, rejection: Rejection) -> None:
     """Keep one refusal. The scope's own records are not touched: active, mark and trust stay byte for byte."""
     bounded = _since(transaction, rejection)
     count = meta.read(transaction).rejections
@@ -79,7 +79,7 @@ def record(transaction: Transaction, rejection: Rejection) -> None:
     journal.append(transaction, Happened.REJECTED, bounded.at, bounded.scope, text)
 
 
-def _since(transaction: Transaction, rejection: Rejection) -> Rejection:
+def _since(transaction: LmdbTransaction, rejection: Rejection) -> Rejection:
     """With what is active, and the time at which the same content was refused first in its place."""
     present = scope_record(transaction, rejection.scope)
     running = present.content_hash if present is not None and present.active is not None else ""
@@ -94,14 +94,14 @@ def _contents(rejection: Rejection) -> tuple[str, str]:
     return rejection.content_hash, rejection.running
 
 
-def ring(transaction: Transaction) -> list[Rejection]:
+def ring(transaction: LmdbTransaction) -> list[Rejection]:
     """The last refusals, oldest first."""
     count = meta.read(transaction).rejections
     found = (transaction.get(_TABLE, RING_PREFIX + _SLOT.pack(n % RING)) for n in range(max(0, count - RING), count))
     return [unpack(Rejection, data) for data in found if data is not None]
 
 
-def last(transaction: Transaction, scope: str) -> Rejection | None:
+def last(transaction: LmdbTransaction, scope: str) -> Rejection | None:
     """The last refusal in a scope, from its own record, else from the ring."""
     data = transaction.get(_TABLE, LAST_PREFIX + scope_key(scope))
     if data is not None:
@@ -109,13 +109,13 @@ def last(transaction: Transaction, scope: str) -> Rejection | None:
     return next((entry for entry in reversed(ring(transaction)) if entry.scope == scope), None)
 
 
-def keep_evidence(transaction: Transaction, evidence: Evidence) -> None:
+def keep_evidence(transaction: LmdbTransaction, evidence: Evidence) -> None:
     count = meta.read(transaction).evidence
     transaction.put(_TABLE, EVIDENCE_PREFIX + _SLOT.pack(count % EVIDENCE_RING), pack(evidence))
     meta.change(transaction, evidence=count + 1)
     journal.append(transaction, Happened.VERSION_CONFLICT, evidence.at, evidence.scope)
 
 
-def evidence(transaction: Transaction) -> Iterator[Evidence]:
+def evidence(transaction: LmdbTransaction) -> Iterator[Evidence]:
     for _, data in transaction.items(_TABLE, EVIDENCE_PREFIX):
         yield unpack(Evidence, data)

@@ -14,7 +14,7 @@ _DIGEST = hashlib.sha256().digest_size
 MAX_BYTES = 16 << 20
 
 
-class Unreadable(ValueError):
+class UnreadableFile(ValueError):
     """A sealed file that is not what was written: cut, flipped, of another kind."""
 
 
@@ -29,18 +29,18 @@ def unseal(magic: bytes, data: bytes) -> tuple[int, dict[str, object]]:
     start = len(magic) + _HEADER.size
     record, digest = data[:-_DIGEST], data[-_DIGEST:]
     if not data.startswith(magic) or len(data) < start + _DIGEST:
-        raise Unreadable("cut short, or of another kind")
+        raise UnreadableFile("cut short, or of another kind")
     if not hmac.compare_digest(hashlib.sha256(record).digest(), digest):
-        raise Unreadable("checksum does not match")
+        raise UnreadableFile("checksum does not match")
     sequence, length = _HEADER.unpack_from(record, len(magic))
     if length != len(record) - start:
-        raise Unreadable("length does not match")
+        raise UnreadableFile("length does not match")
     try:
         payload = loads(record[start:])
     except NotCanonical as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableFile(str(error)) from error
     if not isinstance(payload, dict):
-        raise Unreadable("not an object")
+        raise UnreadableFile("not an object")
     return sequence, payload
 
 
@@ -51,9 +51,9 @@ def read(magic: bytes, path: Path) -> tuple[int, dict[str, object]] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableFile(str(error)) from error
     with os.fdopen(descriptor, "rb") as file:
         try:
             return unseal(magic, file.read(MAX_BYTES))
         except OSError as error:
-            raise Unreadable(str(error)) from error
+            raise UnreadableFile(str(error)) from error

@@ -6,7 +6,7 @@ Nothing here gives authority: no code reads a role, a key or a policy from a tab
 from collections.abc import Iterator
 from enum import StrEnum
 
-from store.base.environment import Environment, Transaction
+from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.records import pack_value, unpack_value
 
@@ -61,7 +61,7 @@ class Table:
             for key, _ in list(transaction.items(self._database, self._prefix)):
                 transaction.delete(self._database, key)
 
-    def _items(self, transaction: Transaction) -> Iterator[tuple[str, object]]:
+    def _items(self, transaction: LmdbTransaction) -> Iterator[tuple[str, object]]:
         for key, data in transaction.items(self._database, self._prefix):
             yield key[len(self._prefix) :].decode(), unpack_value(data)
 

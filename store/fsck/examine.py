@@ -10,7 +10,7 @@ from functools import partial
 
 from store.base import blobs, meta, pending, rejections, trust
 from store.base.documents import StoredDocument, document
-from store.base.environment import DATABASES, Transaction
+from store.base.environment import DATABASES, LmdbTransaction
 from store.base.errors import StoreError
 from store.base.floors import FloorRecord, ScopeFloor
 from store.base.journal import MOST_EVENTS, Event
@@ -30,7 +30,7 @@ from store.fsck.walk import ends
 
 
 @dataclass(frozen=True)
-class Fault:
+class ExamineFault:
     """`code` is stable; `where` names the thing, `detail` says what is wrong with it."""
 
     code: str
@@ -41,18 +41,20 @@ class Fault:
         return f"{self.code}: {self.where}: {self.detail}"
 
 
-def examine(transaction: Transaction, cluster_id: str, floors: FloorRecord | None = None) -> Iterator[Fault]:
+def examine(transaction: LmdbTransaction, cluster_id: str, floors: FloorRecord | None = None) -> Iterator[ExamineFault]:
     """Every fault inside the environment; with `floors` also those between the two."""
     for name in DATABASES:
         if not ends(transaction, name):
-            yield Fault("store_corrupt", name, "more entries than it counts")
+            yield ExamineFault("store_corrupt", name, "more entries than it counts")
     for digest in blobs.digests(transaction):
         if not blobs.is_whole(transaction, digest):
-            yield Fault("blob_damaged", digest.hex(), "other bytes than its hash says")
+            yield ExamineFault("blob_damaged", digest.hex(), "other bytes than its hash says")
     yield from examine_records(transaction, cluster_id, floors)
 
 
-def examine_records(transaction: Transaction, cluster_id: str, floors: FloorRecord | None = None) -> Iterator[Fault]:
+def examine_records(
+    transaction: LmdbTransaction, cluster_id: str, floors: FloorRecord | None = None
+) -> Iterator[ExamineFault]:
     """The same without the bytes of sections."""
     yield from _own_record(transaction, cluster_id)
     yield from _documents(transaction)
@@ -62,45 +64,45 @@ def examine_records(transaction: Transaction, cluster_id: str, floors: FloorReco
     yield from _records(transaction)
 
 
-def _own_record(transaction: Transaction, cluster_id: str) -> Iterator[Fault]:
+def _own_record(transaction: LmdbTransaction, cluster_id: str) -> Iterator[ExamineFault]:
     try:
         own, found = meta.read(transaction), meta.read_format(transaction)
     except StoreError as error:
-        yield Fault("record_damaged", "meta", error.detail)
+        yield ExamineFault("record_damaged", "meta", error.detail)
         return
     if own.cluster_id != cluster_id:
-        yield Fault("other_cluster", "meta", f"the store is of {own.cluster_id}")
+        yield ExamineFault("other_cluster", "meta", f"the store is of {own.cluster_id}")
     if found != FORMAT:
-        yield Fault("other_format", "meta", f"format {found}, we know {FORMAT}")
+        yield ExamineFault("other_format", "meta", f"format {found}, we know {FORMAT}")
 
 
-def _documents(transaction: Transaction) -> Iterator[Fault]:
+def _documents(transaction: LmdbTransaction) -> Iterator[ExamineFault]:
     for key, data in transaction.items("snapshots"):
         try:
             held = StoredDocument(unpack(DocumentRecord, data), key, partial(blobs.get, transaction))
             if blobs.digest_of(held.record.envelope) != key:
-                yield Fault("document_damaged", name_of(key), "another envelope than its hash says")
+                yield ExamineFault("document_damaged", name_of(key), "another envelope than its hash says")
             if held.content_hash != held.envelope.state_hash:
-                yield Fault("document_damaged", name_of(key), "another state than its envelope says")
+                yield ExamineFault("document_damaged", name_of(key), "another state than its envelope says")
         except StoreError as error:
-            yield Fault("document_damaged", name_of(key), error.detail)
+            yield ExamineFault("document_damaged", name_of(key), error.detail)
 
 
-def _scopes(transaction: Transaction, floors: FloorRecord | None) -> Iterator[Fault]:
+def _scopes(transaction: LmdbTransaction, floors: FloorRecord | None) -> Iterator[ExamineFault]:
     for key, data in transaction.items("scopes"):
         try:
             record = unpack(ScopeRecord, data)
         except StoreError as error:
-            yield Fault("record_damaged", f"scope {key.hex()}", error.detail)
+            yield ExamineFault("record_damaged", f"scope {key.hex()}", error.detail)
             continue
         if scope_key(record.scope) != key:
-            yield Fault("record_damaged", f"scope {record.scope}", "under another scope's key")
+            yield ExamineFault("record_damaged", f"scope {record.scope}", "under another scope's key")
         yield from _pointers(transaction, record)
         if floors is not None:
             yield from _floor(record, floors.scopes.get(record.scope))
 
 
-def _pointers(transaction: Transaction, record: ScopeRecord) -> Iterator[Fault]:
+def _pointers(transaction: LmdbTransaction, record: ScopeRecord) -> Iterator[ExamineFault]:
     for name, digest in (("active", record.active), ("previous", record.previous)):
         if digest is None:
             continue
@@ -108,49 +110,52 @@ def _pointers(transaction: Transaction, record: ScopeRecord) -> Iterator[Fault]:
         try:
             held = document(transaction, digest, partial(blobs.get, transaction))
             yield from (
-                Fault("document_incomplete", where, lack) for lack in missing(held, partial(blobs.has, transaction))
+                ExamineFault("document_incomplete", where, lack)
+                for lack in missing(held, partial(blobs.has, transaction))
             )
             if held.scope != record.scope or held.envelope.scope != record.scope:
-                yield Fault("pointer_wrong", where, f"a document of {held.scope}")
+                yield ExamineFault("pointer_wrong", where, f"a document of {held.scope}")
             if held.version > record.order:
-                yield Fault("pointer_wrong", where, f"{held.version} is above the mark {record.order}")
+                yield ExamineFault("pointer_wrong", where, f"{held.version} is above the mark {record.order}")
         except StoreError as error:
-            yield Fault("document_damaged", where, error.detail)
+            yield ExamineFault("document_damaged", where, error.detail)
 
 
-def _floor(record: ScopeRecord, floor: ScopeFloor | None) -> Iterator[Fault]:
+def _floor(record: ScopeRecord, floor: ScopeFloor | None) -> Iterator[ExamineFault]:
     """Ahead is lawful in the middle of an activation; behind is not, at any time."""
     if record.mark is not None and (floor is None or floor.order < record.order):
-        yield Fault("floor_behind", record.scope, f"below the mark {record.order}")
+        yield ExamineFault("floor_behind", record.scope, f"below the mark {record.order}")
 
 
-def _slots(transaction: Transaction) -> Iterator[Fault]:
+def _slots(transaction: LmdbTransaction) -> Iterator[ExamineFault]:
     try:
         for slot, record in pending.headers(transaction):
             for digest in pending.digests(transaction, slot, record):
                 if not blobs.has(transaction, digest):
-                    yield Fault("slot_incomplete", f"{record.scope} slot {slot}", f"blob {digest.hex()} is missing")
+                    yield ExamineFault(
+                        "slot_incomplete", f"{record.scope} slot {slot}", f"blob {digest.hex()} is missing"
+                    )
     except StoreError as error:
-        yield Fault("record_damaged", "pending", error.detail)
+        yield ExamineFault("record_damaged", "pending", error.detail)
 
 
-def _journal(transaction: Transaction) -> Iterator[Fault]:
+def _journal(transaction: LmdbTransaction) -> Iterator[ExamineFault]:
     before = None
     for key, data in transaction.items("journal"):
         number = int.from_bytes(key, "big")
         if before is not None and number != before + 1:
-            yield Fault("journal_gap", f"event {number}", f"follows {before}")
+            yield ExamineFault("journal_gap", f"event {number}", f"follows {before}")
         before = number
         try:
             if unpack(Event, data).sequence != number:
-                yield Fault("record_damaged", f"event {number}", "another number inside")
+                yield ExamineFault("record_damaged", f"event {number}", "another number inside")
         except StoreError as error:
-            yield Fault("record_damaged", f"event {number}", error.detail)
+            yield ExamineFault("record_damaged", f"event {number}", error.detail)
     if transaction.count("journal") > MOST_EVENTS:
-        yield Fault("journal_bound", "journal", f"more than {MOST_EVENTS} events")
+        yield ExamineFault("journal_bound", "journal", f"more than {MOST_EVENTS} events")
 
 
-def _records(transaction: Transaction) -> Iterator[Fault]:
+def _records(transaction: LmdbTransaction) -> Iterator[ExamineFault]:
     """Whatever else is kept can be read."""
     kinds = (
         ("updates", rejections.RING_PREFIX, Rejection),
@@ -163,4 +168,4 @@ def _records(transaction: Transaction) -> Iterator[Fault]:
             try:
                 unpack(kind, data)
             except StoreError as error:
-                yield Fault("record_damaged", f"{database} {key!r}"[:128], error.detail)
+                yield ExamineFault("record_damaged", f"{database} {key!r}"[:128], error.detail)

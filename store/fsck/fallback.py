@@ -6,13 +6,13 @@ from functools import partial
 
 from store.base import blobs, journal, meta
 from store.base.documents import StoredDocument, document, put_scope, scope_record, scope_records
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError
 from store.base.journal import Happened
 from store.base.records import ScopeRecord
 
 
-def fall_back(transaction: Transaction, scope: str, now: float, cause: str) -> Happened | None:
+def fall_back(transaction: LmdbTransaction, scope: str, now: float, cause: str) -> Happened | None:
     """Previous serves if it is whole, unexpired and of the mark's epoch, else nothing does. The mark stays.
 
     None when nothing was active. That previous verifies is for the caller's start check, as for any active.
@@ -40,7 +40,7 @@ def fall_back(transaction: Transaction, scope: str, now: float, cause: str) -> H
     return happened
 
 
-def leave_damaged(transaction: Transaction, damaged: Collection[bytes], now: float) -> dict[str, Happened]:
+def leave_damaged(transaction: LmdbTransaction, damaged: Collection[bytes], now: float) -> dict[str, Happened]:
     """Take every scope off documents that are damaged or refer to a damaged blob; the blobs go, to come anew."""
     happened = {}
     for record in list(scope_records(transaction)):
@@ -58,7 +58,7 @@ def leave_damaged(transaction: Transaction, damaged: Collection[bytes], now: flo
     return happened
 
 
-def fault_of(transaction: Transaction, digest: bytes, damaged: Collection[bytes] = ()) -> str:
+def fault_of(transaction: LmdbTransaction, digest: bytes, damaged: Collection[bytes] = ()) -> str:
     """Why the document cannot be served, in words; empty when it can. Blobs in `damaged` count as missing."""
     try:
         held = document(transaction, digest, partial(blobs.get, transaction))
@@ -81,13 +81,13 @@ def missing(held: StoredDocument, present: Callable[[bytes], bool]) -> Iterator[
             yield f"section {name} is damaged"
 
 
-def _damage(transaction: Transaction, record: ScopeRecord | None, damaged: Collection[bytes]) -> str | None:
+def _damage(transaction: LmdbTransaction, record: ScopeRecord | None, damaged: Collection[bytes]) -> str | None:
     if record is None or record.active is None:
         return None
     return fault_of(transaction, record.active, damaged) or None
 
 
-def _serviceable_previous(transaction: Transaction, record: ScopeRecord, now: float) -> StoredDocument | None:
+def _serviceable_previous(transaction: LmdbTransaction, record: ScopeRecord, now: float) -> StoredDocument | None:
     if record.previous is None or fault_of(transaction, record.previous):
         return None
     held = document(transaction, record.previous, partial(blobs.get, transaction))
@@ -95,7 +95,7 @@ def _serviceable_previous(transaction: Transaction, record: ScopeRecord, now: fl
     return held if same_epoch and now < held.envelope.expires_at else None
 
 
-def _drop_damaged_previous(transaction: Transaction, scope: str, damaged: Collection[bytes]) -> None:
+def _drop_damaged_previous(transaction: LmdbTransaction, scope: str, damaged: Collection[bytes]) -> None:
     record = scope_record(transaction, scope)
     if record is not None and record.previous is not None and fault_of(transaction, record.previous, damaged):
         put_scope(transaction, replace(record, previous=None))

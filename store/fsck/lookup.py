@@ -12,26 +12,26 @@ from pathlib import Path
 from store.base import journal, rejections
 from store.base import pending as slots
 from store.base.disk import Disk
-from store.base.documents import Reading
-from store.base.environment import Environment, Transaction
+from store.base.documents import StoreReading
+from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import FloorRecord
 from store.base.journal import Event
 from store.base.layout import Root
-from store.base.pending import Held
+from store.base.pending import SlotContent
 from store.base.records import Rejection
 from store.fsck.check import MAPS_BADLY, check, merged_floors
 
 
 @dataclass(frozen=True)
-class View:
+class StoreLook:
     """What one look sees, inside its block."""
 
-    reading: Reading
+    reading: StoreReading
     floors: FloorRecord
-    _transaction: Transaction
+    _transaction: LmdbTransaction
 
-    def pending(self) -> list[Held]:
+    def pending(self) -> list[SlotContent]:
         return slots.held(self._transaction)
 
     def events(self, most: int) -> list[Event]:
@@ -44,7 +44,7 @@ class View:
 
 
 @contextlib.contextmanager
-def look(root: Path, cluster_id: str) -> Iterator[View]:
+def look(root: Path, cluster_id: str) -> Iterator[StoreLook]:
     """The store of a cluster. StoreError: bad_permissions, not_found, store_corrupt (nothing is mapped then)."""
     paths = Root.look(root).paths(cluster_id)
     if not (paths.store / "data.mdb").exists():
@@ -55,6 +55,6 @@ def look(root: Path, cluster_id: str) -> Iterator[View]:
     environment = Environment(paths.store, Disk(), readonly=True)
     try:
         with environment.read() as transaction:
-            yield View(Reading(transaction), merged_floors(paths.floors, cluster_id), transaction)
+            yield StoreLook(StoreReading(transaction), merged_floors(paths.floors, cluster_id), transaction)
     finally:
         environment.close()

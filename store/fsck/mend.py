@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from store.base import blobs, meta, pending
 from store.base.documents import StoredDocument
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError
 from store.base.journal import Event, Happened, key_of
 from store.base.records import DocumentRecord, ScopeRecord, pack, scope_key, unpack, unpack_value
@@ -16,7 +16,7 @@ from store.base.records import DocumentRecord, ScopeRecord, pack, scope_key, unp
 _SEALED = ("snapshots", "scopes", "trust", "updates", "peers", "routes", "services", "health")
 
 
-def mend(transaction: Transaction, now: float) -> int:
+def mend(transaction: LmdbTransaction, now: float) -> int:
     """Remove every record that is damaged or under a key that is not its own; how many there were."""
     rows = [(database, key) for database in _SEALED for key in _unreadable(transaction, database)]
     for database, key in rows:
@@ -24,7 +24,7 @@ def mend(transaction: Transaction, now: float) -> int:
     return len(rows) + _mend_slots(transaction) + _mend_journal(transaction, now)
 
 
-def _unreadable(transaction: Transaction, database: str) -> list[bytes]:
+def _unreadable(transaction: LmdbTransaction, database: str) -> list[bytes]:
     return [key for key, data in transaction.items(database) if not _is_good(database, key, data)]
 
 
@@ -42,7 +42,7 @@ def _is_good(database: str, key: bytes, data: bytes) -> bool:
     return True
 
 
-def _mend_slots(transaction: Transaction) -> int:
+def _mend_slots(transaction: LmdbTransaction) -> int:
     """A slot that cannot be read or lacks a blob goes; what it held is fetched again."""
     damaged = list(pending.damaged(transaction))
     for key in damaged:
@@ -50,7 +50,7 @@ def _mend_slots(transaction: Transaction) -> int:
     return len(damaged)
 
 
-def _mend_journal(transaction: Transaction, now: float) -> int:
+def _mend_journal(transaction: LmdbTransaction, now: float) -> int:
     """Numbers stay without a gap: in place of an event that is lost stands that it is."""
     wrong = [key for key, data in transaction.items("journal") if not _is_event(key, data)]
     for key in wrong:

@@ -12,7 +12,7 @@ from pathlib import Path
 import lmdb
 
 from store.base import meta
-from store.base.environment import Transaction
+from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError
 from store.base.migration import FORMAT
 from store.fsck import child
@@ -62,12 +62,12 @@ def _records(store: Path, blobs: int, damaged: Sequence[str]) -> Findings:
     try:
         databases = databases_of(environment)
         with environment.begin() as reading:
-            return _read(Transaction(reading, databases), blobs, damaged)
+            return _read(LmdbTransaction(reading, databases), blobs, damaged)
     finally:
         environment.close()
 
 
-def _read(transaction: Transaction, blobs: int, damaged: Sequence[str]) -> Findings:
+def _read(transaction: LmdbTransaction, blobs: int, damaged: Sequence[str]) -> Findings:
     found = meta.read_format(transaction)
     if found != FORMAT:  # its records are another version's: migrated, or refused
         return Findings(format=found)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from store.base import blobs
-from store.base.environment import Environment, Transaction
+from store.base.environment import Environment, LmdbTransaction
 from store.base.errors import StoreError
 from store.base.journal import Happened
 from store.fsck.fallback import leave_damaged
@@ -40,7 +40,7 @@ class Scrubber:
         self._position = b"" if done else seen[-1] + b"\xff\xff\xff\xff"
         return Scrubbed(len(seen), len(damaged), happened, done)
 
-    def _look(self, transaction: Transaction, most: int) -> tuple[list[bytes], list[bytes], bool]:
+    def _look(self, transaction: LmdbTransaction, most: int) -> tuple[list[bytes], list[bytes], bool]:
         """The digests of a step, those of damaged blobs among them, and whether these were the last."""
         seen: list[bytes] = []
         damaged: list[bytes] = []

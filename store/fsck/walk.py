@@ -9,7 +9,7 @@ from pathlib import Path
 import lmdb
 
 from store.base import blobs
-from store.base.environment import DATABASES, MAP_BYTES, MAX_DATABASES, Databases, Raw, Transaction
+from store.base.environment import DATABASES, MAP_BYTES, MAX_DATABASES, Databases, LmdbTransaction, Raw
 from store.base.errors import StoreError
 from store.fsck.metapage import inspect
 from store.fsck.pages import PageFaultError, require_sound
@@ -25,7 +25,7 @@ def run(path: str) -> dict[str, object]:
         return {"fault": str(error)[:256]}
 
 
-def ends(transaction: Transaction, database: str) -> bool:
+def ends(transaction: LmdbTransaction, database: str) -> bool:
     """Read a database; damage can make its pages a ring, so it may not have more entries than it counts."""
     most, touched = transaction.count(database), 0
     for seen, (_, value) in enumerate(transaction.items(database)):
@@ -52,12 +52,12 @@ def _walk(path: str) -> dict[str, object]:
         return {"fault": "a database is missing"}
     databases = databases_of(environment)
     with environment.begin() as reading:
-        found = _read(Transaction(reading, databases))
+        found = _read(LmdbTransaction(reading, databases))
     _try_a_write(environment, databases)
     return found
 
 
-def _read(transaction: Transaction) -> dict[str, object]:
+def _read(transaction: LmdbTransaction) -> dict[str, object]:
     for name in DATABASES:
         if not ends(transaction, name):
             return {"fault": f"{name}: more entries than it counts"}

@@ -11,8 +11,8 @@ from agent.enrolment import start
 from agent.local import local
 from agent.local.local import Local
 from agent.sources.source import Source
-from agent.state.node import Node
-from agent.update.admission import Asked, Candidate
+from agent.state.node import RunningNode
+from agent.update.admission import AskedDocument, Candidate
 from agent.upstream import Upstream
 from snapshot.identifiers import HEAD
 from store.base.disk import Disk
@@ -27,7 +27,7 @@ class Bench:
     """`lab` has the coordinator, which runs, the clock and the settings."""
 
     lab: Lab
-    node: Node
+    node: RunningNode
     inside: Local
     outside: Upstream
     disk: Disk
@@ -53,7 +53,7 @@ class Bench:
         """A document, by the update's own path."""
         envelope = document.envelope
         scope = HEAD if envelope.kind == HEAD else envelope.scope
-        asked = Asked(envelope.kind, "bench", scope)
+        asked = AskedDocument(envelope.kind, "bench", scope)
         admission = self.outside.update.admission
         verdict = await admission.receive(Chunks(document.to_bytes()), asked, self.node.holder())
         assert isinstance(verdict, Candidate), verdict

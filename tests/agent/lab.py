@@ -16,10 +16,10 @@ from agent.files.projection import Projection
 from agent.local.local_api import LocalApi
 from agent.local.watching import Watching
 from agent.services.publishing import Publishing
-from agent.services.services import Service, Services
+from agent.services.services import LocalService, Services
 from agent.state.view import Views
 from snapshot.container import ChunkParts
-from snapshot.degraded import Answer, Facts, HeldScope, Question
+from snapshot.degraded import GateAnswer, GateFacts, HeldScope, Question
 from snapshot.manifest import ScopeVersion
 from snapshot.verify import verify
 from store.base.tables import Name
@@ -58,13 +58,13 @@ class Periphery:
     refresh_required: list[str] = field(default_factory=list)
     rollback_check: str = "confirmed"
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
-    given: Facts = field(default_factory=lambda: Facts(head_expires_at=NOW + 1800))
+    given: GateFacts = field(default_factory=lambda: GateFacts(head_expires_at=NOW + 1800))
     revoked: bool = False
     of_head: Collection[str] | None = None
     of_head_wanted: Mapping[str, ScopeVersion] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access.of_group(0))
     files_for: str | None = None
-    services: tuple[Service, ...] = ()
+    services: tuple[LocalService, ...] = ()
     settle_s: float = 0.0
     taken: list[bytes] = field(default_factory=list)
     roots: set[str] = field(default_factory=set)
@@ -119,7 +119,7 @@ class Periphery:
         self._looked += 1
         return self._looked
 
-    def gate_facts(self) -> Facts:
+    def gate_facts(self) -> GateFacts:
         return self.given
 
     def listed(self) -> Collection[str] | None:
@@ -128,11 +128,11 @@ class Periphery:
     def wanted(self) -> Mapping[str, ScopeVersion]:
         return self.of_head_wanted
 
-    async def known_running(self, question: Question, facts: Facts) -> frozenset[str]:
+    async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """`test_running` has how that is known."""
         return facts.running
 
-    def decided(self, question: Question, answer: Answer, uid: int, now: float) -> None:
+    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """`test_decisions` has what becomes of it."""
 
     def report(self) -> Mapping[str, object]:
@@ -188,28 +188,28 @@ async def serving(periphery: Periphery) -> AsyncIterator[Periphery]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GateAnswer:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     @classmethod
-    def parse(cls, raw: bytes) -> "Answer":
+    def parse(cls, raw: bytes) -> "GateAnswer":
         head, _, body = raw.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines)
         return cls(int(first.split()[1]), {name.lower(): value for name, value in headers.items()}, body)
 
 
-async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> Answer:
+async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> GateAnswer:
     """One answer, over a connection of its own."""
     lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return Answer.parse(await once(periphery.socket, "\r\n".join([*lines, "", ""]).encode() + body))
+    return GateAnswer.parse(await once(periphery.socket, "\r\n".join([*lines, "", ""]).encode() + body))
 
 
 def held(expires_at: int = NOW + DAY, epoch: int = 1, **more: object) -> HeldScope:
     return HeldScope(expires_at, epoch, **more)
 
 
-__all__ = ["DAY", "NOW", "SCOPE", "Answer", "Cluster", "Node", "Periphery", "ask", "held", "serving"]
+__all__ = ["DAY", "NOW", "SCOPE", "Cluster", "GateAnswer", "Node", "Periphery", "ask", "held", "serving"]

@@ -4,13 +4,13 @@ import pytest
 import trio
 
 from agent.local.decisions import MOST
-from snapshot.degraded import Answer, Mode, Question
+from snapshot.degraded import GateAnswer, Mode, Question
 from tests.agent.bench import bench
 
 SESSION = Question("open_session", "service_assignment", "web")
-NO = Answer(False, "not_in_policy", Mode.DEGRADED)
+NO = GateAnswer(False, "not_in_policy", Mode.DEGRADED)
 FORBIDDEN = Question("rotate_trust_root")
-NEVER = Answer(False, "forbidden_in_degraded", Mode.DEGRADED)
+NEVER = GateAnswer(False, "forbidden_in_degraded", Mode.DEGRADED)
 
 
 @pytest.fixture
@@ -45,13 +45,15 @@ async def test_a_decision_is_written_down_once_an_outage(made):
         "service_assignment", "no, not_in_policy: open_session web, asked by uid 33, degraded",
     )  # fmt: skip
     assert second.detail == "no, forbidden_in_degraded: rotate_trust_root, asked by uid 0, degraded"
-    note(SESSION, Answer(True, "ok", Mode.DEGRADED, int(now) + 60), 33, now)
+    note(SESSION, GateAnswer(True, "ok", Mode.DEGRADED, int(now) + 60), 33, now)
     assert len(await decided(made)) == 3, "another answer is another decision"
 
 
 async def test_under_a_fresh_head_nothing_is_noted(made):
-    made.inside.front.decided(SESSION, Answer(True, "ok", Mode.NORMAL), 33, made.node.now())
-    made.inside.front.decided(Question("dance"), Answer(False, "unknown_action", Mode.DEGRADED), 33, made.node.now())
+    made.inside.front.decided(SESSION, GateAnswer(True, "ok", Mode.NORMAL), 33, made.node.now())
+    made.inside.front.decided(
+        Question("dance"), GateAnswer(False, "unknown_action", Mode.DEGRADED), 33, made.node.now()
+    )
     assert await decided(made) == []
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent.state.plan import plan
 from agent.update.admission import Candidate
-from agent.update.fetching import Outcome
+from agent.update.fetching import FetchOutcome
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped
@@ -67,7 +67,7 @@ async def test_a_bad_document_blames_its_source_and_is_asked_for_elsewhere(made,
     """rules S28, threats D-48: a coordinator's head is needed all the same, so it does not rest for it"""
     made.server.snapshot({"routes": {"south": {}}}, ROUTES)
     made.server.spoil = lambda path, data: flipped(data, 8 * (len(data) - 2)) if "documents" in path else data
-    assert await obtain(made) is Outcome.LATER
+    assert await obtain(made) is FetchOutcome.LATER
     assert made.node.store.rejections.last(ROUTES).reason == "content_mismatch"
     assert made.coordinator.is_rested
     assert "content_mismatch" in made.coordinator.error
@@ -92,7 +92,7 @@ async def test_a_bad_increment_of_the_only_coordinator_is_followed_by_its_whole(
 async def test_what_was_signed_and_is_refused_is_given_up(made, mock_clock):
     """rules S52, S53: no source can mend it"""
     made.server.snapshot({"routes": {"password": "swordfish"}}, ROUTES)
-    assert await obtain(made) is Outcome.GIVEN_UP
+    assert await obtain(made) is FetchOutcome.GIVEN_UP
     assert made.node.store.rejections.last(ROUTES).reason == "raw_secret"
     assert made.node.counters.of("alarms") == 1
     assert "swordfish" not in made.node.store.rejections.last(ROUTES).detail
@@ -102,7 +102,7 @@ async def test_what_waits_for_its_time_is_settled(made, mock_clock):
     """rules X26"""
     start = int(made.node.now()) + HOUR
     made.server.snapshot({"routes": {"later": {}}}, ROUTES, valid_from=start)
-    assert await obtain(made) is Outcome.SETTLED
+    assert await obtain(made) is FetchOutcome.SETTLED
     assert made.node.store.waiting()[ROUTES].until == start
 
 
@@ -112,7 +112,7 @@ async def test_below_what_was_accepted_only_a_recovery_leads(made, mock_clock):
     newer = made.server.snapshot({"routes": {"south": {}}}, ROUTES)
     await made.take(newer)
     made.server.cluster.published[ROUTES] = old
-    assert await obtain(made) is Outcome.GIVEN_UP
+    assert await obtain(made) is FetchOutcome.GIVEN_UP
     assert asked(made) == ["recoveries"]
     assert made.node.store.rejections.last(ROUTES).reason == "rollback"
     made.server.publish(made.server.cluster.recovery(old))
@@ -138,5 +138,5 @@ async def test_nobody_answers(made, mock_clock):
     """rules S64: later; the source rests"""
     made.server.snapshot({"routes": {"south": {}}}, ROUTES)
     made.server.down = True
-    assert await obtain(made) is Outcome.LATER
+    assert await obtain(made) is FetchOutcome.LATER
     assert not made.coordinator.is_rested

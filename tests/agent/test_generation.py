@@ -5,7 +5,7 @@ import threading
 import trio
 
 from agent.base.generation import NOTHING_YET, Generation, following
-from store.watch import Change, Watch
+from store.watch import GenerationChange, Watch
 
 
 async def test_it_follows_the_store_from_the_writers_thread():
@@ -16,12 +16,12 @@ async def test_it_follows_the_store_from_the_writers_thread():
 
         def write() -> None:
             for number in (4, 4, 7, 5):
-                watch.tell(Change(number, ("route_policy",)))
+                watch.tell(GenerationChange(number, ("route_policy",)))
 
         threading.Thread(target=write).start()
         with trio.fail_after(60):
             assert await generation.wait_above(6) == 7
-    watch.tell(Change(8, ()))
+    watch.tell(GenerationChange(8, ()))
     await trio.lowlevel.checkpoint()
     assert generation.value == 7
 
@@ -37,7 +37,7 @@ async def test_a_store_that_outlives_the_loop_disturbs_nobody():
         trio.run(main)
 
     await trio.to_thread.run_sync(in_a_loop_of_its_own)
-    watch.tell(Change(1, ()))
+    watch.tell(GenerationChange(1, ()))
     assert generation.value == 0
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.base.guarded_clock import SKEW_S, Outage, Reading, Regression, guard
+from agent.base.guarded_clock import SKEW_S, ClockReading, OutageClock, Regression, guard
 from store.base.timefloor import Boot, TimeFloor
 
 NOW = 1_800_000_000.0
@@ -12,7 +12,7 @@ since_then = st.integers(0, 8 * 10**9).map(lambda eighths: eighths / 8)  # exact
 
 
 def reading(wall=NOW, elapsed=100.0, boot="b", synchronised=True):
-    return Reading(wall, Boot(boot, elapsed), synchronised)
+    return ClockReading(wall, Boot(boot, elapsed), synchronised)
 
 
 def floor(time=NOW, elapsed=100.0, boot="b"):
@@ -59,7 +59,7 @@ def test_a_check_in_puts_up_with_the_gap_until_the_clock_goes_back_again():
 
 def test_an_outage_is_timed_by_the_boot_clock():
     """rules J38, S57: wall jumps neither stretch nor shorten it"""
-    outage = Outage()
+    outage = OutageClock()
     assert outage.expired_for_s("h", NOW + 50, guard(reading(NOW, 100), None)) == 0
     assert outage.expired_for_s("h", NOW + 50, guard(reading(NOW + 60, 160), None)) == 10
     assert outage.expired_for_s("h", NOW + 50, guard(reading(NOW + 10**6, 170), None)) == 20, "jumped ahead"
@@ -68,13 +68,13 @@ def test_an_outage_is_timed_by_the_boot_clock():
 
 def test_an_outage_that_begins_with_a_jump_begins_at_nothing():
     """rules A19, J38"""
-    outage = Outage()
+    outage = OutageClock()
     outage.expired_for_s("h", NOW + 1800, guard(reading(NOW, 100), None))
     assert outage.expired_for_s("h", NOW + 1800, guard(reading(NOW + 10**6, 101), None)) == 0
 
 
 def test_an_outage_ends_with_a_fresh_head_and_a_new_head_is_timed_anew():
-    outage = Outage()
+    outage = OutageClock()
     assert outage.expired_for_s("a", NOW - 100, guard(reading(NOW, 100), None)) == 100
     assert outage.expired_for_s("b", NOW + 10, guard(reading(NOW, 100), None)) == 0
     assert outage.running is None
@@ -83,18 +83,18 @@ def test_an_outage_ends_with_a_fresh_head_and_a_new_head_is_timed_anew():
 
 def test_an_outage_goes_on_across_a_reboot_by_the_guarded_clock():
     """rules J38: the boot clock knows nothing of the time between"""
-    outage = Outage()
+    outage = OutageClock()
     outage.expired_for_s("h", NOW - 100, guard(reading(NOW, 100), None))
-    kept = Outage(running=outage.running)
+    kept = OutageClock(running=outage.running)
     assert kept.expired_for_s("h", NOW - 100, guard(reading(NOW + 900, 5, boot="next"), None)) == 1000
 
 
 def test_an_outage_without_a_head_is_timed_from_when_that_was_seen():
     """rules S57: a head that was lost to damage leaves no outage without an end"""
-    outage = Outage()
+    outage = OutageClock()
     assert outage.expired_for_s("", None, guard(reading(NOW, 100), None)) == 0
     assert outage.expired_for_s("", None, guard(reading(NOW + 60, 160), None)) == 60
-    kept = Outage(running=outage.running)
+    kept = OutageClock(running=outage.running)
     assert kept.expired_for_s("", None, guard(reading(NOW + 900, 5, boot="next"), None)) == 900
     assert kept.expired_for_s("h", NOW + 1000, guard(reading(NOW + 901, 6, boot="next"), None)) == 0
     assert kept.running is None
@@ -102,13 +102,13 @@ def test_an_outage_without_a_head_is_timed_from_when_that_was_seen():
 
 def test_an_outage_goes_on_when_its_head_is_lost():
     """rules S57: nor does the loss begin it anew"""
-    outage = Outage()
+    outage = OutageClock()
     assert outage.expired_for_s("h", NOW - 100, guard(reading(NOW, 100), None)) == 100
     assert outage.expired_for_s("", None, guard(reading(NOW + 60, 160), None)) == 160
 
 
 def test_suspend_counts():
     """rules J38; threats D-22: the boot clock runs on"""
-    outage = Outage()
+    outage = OutageClock()
     outage.expired_for_s("h", NOW + 10, guard(reading(NOW, 0), None))
     assert outage.expired_for_s("h", NOW + 10, guard(reading(NOW + 7210, 7210), None)) == 7200

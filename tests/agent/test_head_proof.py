@@ -13,11 +13,11 @@ from agent.update.refresh import Refresh
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import ROUTES, lab
 from wire.backoff import BackOff
-from wire.client import Answer, Client, HttpsConnector
-from wire.contexts import Identity
+from wire.client import HttpClient, HttpsConnector, Reply
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 
-ASKING = Answer(204, {"holdfast-prove": "head"}, "")
+ASKING = Reply(204, {"holdfast-prove": "head"}, "")
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_only_an_answer_without_news_asks(one, mock_clock):
         for other in (
             replace(ASKING, status=200),
             replace(ASKING, headers={"holdfast-prove": "all"}),
-            Answer(204, {}, ""),
+            Reply(204, {}, ""),
         ):
             assert not refresh.showing.is_asked(other, coordinator)
 
@@ -130,7 +130,7 @@ async def test_only_an_answer_without_news_asks(one, mock_clock):
 async def mirror_of(one) -> AsyncIterator[tuple[Refresh, Source]]:
     """The lab's server as a storage endpoint, and the task that would follow heads there."""
     file = one.node.store.paths.identity / "node.pem"
-    client = Client(HttpsConnector.to_authority(one.server.ca_file, Identity(file, file)))
+    client = HttpClient(HttpsConnector.to_authority(one.server.ca_file, TlsIdentity(file, file)))
     endpoint = Endpoint.parse(f"https://127.0.0.1:{one.server.fleet_port}", configured=True)
     source = Source(Kind.STORAGE, endpoint, client, BackOff(lambda low, high: high))
     yield Refresh(one.node, None, None, Showing(one.node)), source

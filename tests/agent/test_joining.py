@@ -7,7 +7,7 @@ import time
 import pytest
 import trio
 
-from agent.config.configuration import Settings, TrustTable
+from agent.config.configuration import AgentSettings, TrustTable
 from holdfast.client import unix_seconds
 from holdfast.node.status_screen import problems_of
 from snapshot import canonical
@@ -16,7 +16,7 @@ from tests.fakes.cluster import CLUSTER_ID, HOUR, Cluster, Trusted, key
 from tests.fakes.coordinator_server import BARE_TOKEN, TOKEN, token_naming
 from tests.journeys.lab import lab, put_token
 from wire.certificate import is_proven, make_authority, make_identity, prove
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.messages import JoinGrant
 from wire.request import JSON
 
@@ -147,7 +147,7 @@ async def test_a_token_file_that_says_first_use(one, mock_clock):
 
 
 async def confirm(one, named, threshold):
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     body = canonical.dumps({"root_key_ids": list(named), "root_threshold": threshold})
     call = Call("POST", "/v1/trust/confirm", headers=[JSON], body=body)
     try:
@@ -214,7 +214,7 @@ async def test_an_attackers_first_answer_is_found_out_by_comparing(tmp_path, moc
 
 
 async def unconfirmed_in_metrics(one):
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     try:
         answer = await client.fetch(one.settings.local.socket_path, Call("GET", "/metrics"))
     finally:
@@ -389,7 +389,7 @@ async def test_a_token_file_that_others_can_read_is_refused(one, mock_clock):
 async def test_a_refused_token_makes_room_for_another(one, mock_clock, monkeypatch):
     """rules K14: of several places the first whose token was not refused yet"""
     put_token(one.folder / "first", REFUSED_TOKEN)
-    monkeypatch.setattr(Settings, "token_files", lambda _: (one.folder / "first", one.folder / "join.token"))
+    monkeypatch.setattr(AgentSettings, "token_files", lambda _: (one.folder / "first", one.folder / "join.token"))
     async with one.agent():
         await one.settled()
         assert one.node.counters.of("joins_failed") == 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state import node_state
-from agent.state.node_state import CLOSED, Facts, State, assess, changes_at, degraded_since, gate_facts
+from agent.state.node_state import CLOSED, NodeFacts, State, assess, changes_at, degraded_since, gate_facts
 from snapshot import degraded
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, Policy
@@ -18,9 +18,9 @@ SCOPES = {
     name: HeldScope(expires_at=int(NOW) + 1000, authority_epoch=1)
     for name in ("node_bootstrap", "trust_bundle", POLICY_SCOPE, "route_policy")
 }
-FRESH = degraded.Facts(head_expires_at=int(NOW) + 100, scopes=SCOPES, policy=POLICY)
+FRESH = degraded.GateFacts(head_expires_at=int(NOW) + 100, scopes=SCOPES, policy=POLICY)
 STALE = replace(FRESH, head_expires_at=int(NOW) - 10, head_expired_for_s=10.0)
-MEMBER = Facts(
+MEMBER = NodeFacts(
     member=True,
     bootstrap_accepted=True,
     head_accepted=True,
@@ -44,9 +44,9 @@ def expired(facts, *scopes):
 
 TABLE = [
     # rules A2, A3
-    (Facts(), State.UNENROLLED, "not_enrolled"),
-    (Facts(joining=True), State.JOINING, "joining"),
-    (Facts(joining=True, refusal="wrong_site"), State.UNENROLLED, "wrong_site"),
+    (NodeFacts(), State.UNENROLLED, "not_enrolled"),
+    (NodeFacts(joining=True), State.JOINING, "joining"),
+    (NodeFacts(joining=True, refusal="wrong_site"), State.UNENROLLED, "wrong_site"),
     # rules A4, K27
     (replace(MEMBER, bootstrap_accepted=False), State.WAITING, "no_bootstrap"),
     (replace(MEMBER, other_cluster=True), State.WAITING, "token_of_another_cluster"),

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from agent.services.notifiers import NOT_RUNNING, Command, RequestedVerb, Verb, Watching
+from agent.services.notifiers import NOT_RUNNING, Command, NotifierWatch, RequestedVerb, Verb
 from agent.services.services import Notified
 
 
@@ -89,4 +89,4 @@ async def test_a_command_is_told_whom_and_what():
 
 
 async def test_who_watches_needs_no_telling():
-    assert (await Watching().tell("web", 1)).ok
+    assert (await NotifierWatch().tell("web", 1)).ok

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state.held_state import Holdings
-from agent.state.plan import FIRST, Wanted, plan
+from agent.state.plan import FIRST, WantedScope, plan
 from agent.state.view import View
 from snapshot.holder import Holder, Mark
 from snapshot.manifest import Head, Revocations, ScopeVersion
-from store.store import Standing
+from store.store import HolderState
 
 HASHES = {version: "sha256:" + f"{version:064x}" for version in range(20)}
 
@@ -27,7 +27,7 @@ def document(version, epoch=1):
 def holdings(listing, active=(), marks=None, lost=(), *, returned=None, floor_lost=False, bundle=None):
     active = dict(active)
     found = {name: Mark(*one.version, one.content_hash) for name, one in active.items()} | (marks or {})
-    kept = Standing(1, found, active, (), frozenset(), frozenset(lost), returned or {})
+    kept = HolderState(1, found, active, (), frozenset(), frozenset(lost), returned or {})
     holder = Holder("c", "n", bundle=SimpleNamespace(version=bundle) if bundle else None)
     head = None if listing is None else Head(1, 15, Revocations(), dict(listing))
     scopes = dict.fromkeys(active)
@@ -45,7 +45,7 @@ def test_what_is_held_is_not_asked_for():
 def test_an_increment_starts_at_the_active_version():
     """rules S25"""
     (wanted,) = plan(holdings({"route_policy": listed(3)}, {"route_policy": document(2)})).wanted
-    assert wanted == Wanted("route_policy", listed(3), base=2)
+    assert wanted == WantedScope("route_policy", listed(3), base=2)
 
 
 def test_the_whole_is_asked_for_where_no_increment_can_do():
@@ -70,7 +70,7 @@ def test_what_a_recovery_led_to_needs_no_second_one_once_it_is_lost():
     """rules S87: exactly that, and only where it was lost"""
     marks, back = {"route_policy": Mark(1, 5, "h")}, {"route_policy": Mark(1, 2, HASHES[2])}
     lost = holdings({"route_policy": listed(2)}, marks=marks, lost=["route_policy"], returned=back)
-    assert plan(lost).wanted == (Wanted("route_policy", listed(2)),)
+    assert plan(lost).wanted == (WantedScope("route_policy", listed(2)),)
     other = holdings({"route_policy": listed(1)}, marks=marks, lost=["route_policy"], returned=back)
     assert plan(other).wanted[0].below
 
@@ -111,7 +111,7 @@ def test_what_establishes_roles_comes_before_the_rest(scopes):
 
 def test_only_what_was_listed_meets_it():
     """rules S86"""
-    wanted = Wanted("route_policy", listed(3))
+    wanted = WantedScope("route_policy", listed(3))
     good = SimpleNamespace(version=(1, 3), state_hash=HASHES[3])
     assert wanted.is_met_by(good)
     for changed in ({"version": (1, 2)}, {"version": (2, 3)}, {"state_hash": HASHES[4]}):

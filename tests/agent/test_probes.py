@@ -9,7 +9,7 @@ import structlog.testing
 import trio
 import trio.testing
 
-from agent.local.probes import CAP_S, FLOOR_S, Probes
+from agent.local.probes import CAP_S, FLOOR_S, ProbeListener
 from tests.fakes.ports import held_port
 from wire.backoff import BackOff
 
@@ -39,7 +39,7 @@ async def test_a_taken_port_is_said_once_tried_with_a_floor_and_a_cap_and_had_wh
     taken = held_port()
     taken.listen()
     port = taken.getsockname()[1]
-    probes = Probes(f"127.0.0.1:{port}", Answers(), Counted(most, 5.0, CAP_S))
+    probes = ProbeListener(f"127.0.0.1:{port}", Answers(), Counted(most, 5.0, CAP_S))
     with structlog.testing.capture_logs() as logs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(probes.run)
@@ -62,7 +62,7 @@ async def test_it_is_never_asked_faster_than_its_floor() -> None:
 
 
 async def test_without_an_address_there_is_nothing_to_serve() -> None:
-    await Probes(None, Answers()).run()
+    await ProbeListener(None, Answers()).run()
 
 
 async def test_a_name_that_others_lead_here_is_not_answered() -> None:
@@ -70,7 +70,7 @@ async def test_a_name_that_others_lead_here_is_not_answered() -> None:
     with held_port() as free:
         port = free.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Probes(f"127.0.0.1:{port}", Answers()).run)
+        nursery.start_soon(ProbeListener(f"127.0.0.1:{port}", Answers()).run)
         assert await status_for(port, "evil.example") == 421
         for host in ("127.0.0.1", "localhost", "[::1]"):
             assert await status_for(port, f"{host}:{port}") == 404, "no route is made here, and it is looked for"

@@ -19,7 +19,7 @@ from agent.access.access import Access, AccessRule
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.projection import ProjectedScope, Projection, folder_of
-from snapshot.manifest import Entry
+from snapshot.manifest import SectionEntry
 from tests.citations import ROOT
 
 NOW = 1_900_000_000
@@ -27,7 +27,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other 
 
 
 def scope(name: str, sections: dict[str, bytes], version: int = 1, **changes: object) -> ProjectedScope:
-    entries = {key: Entry(hashlib.sha256(data).hexdigest(), len(data)) for key, data in sections.items()}
+    entries = {key: SectionEntry(hashlib.sha256(data).hexdigest(), len(data)) for key, data in sections.items()}
     content_hash = "sha256:" + hashlib.sha256(repr(entries).encode()).hexdigest()
     given = {"expires_at": NOW + 60, "grade": "fresh", "read": sections.__getitem__}
     return ProjectedScope(name, 1, version, content_hash, sections=entries, **(given | changes))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.services.refused_scopes import expired_scopes, refused_scopes, warnings
-from snapshot.degraded import Facts, HeldScope
+from snapshot.degraded import GateFacts, HeldScope
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from store.base.records import Rejection
@@ -81,7 +81,7 @@ def test_a_scope_that_never_was_active(periphery):
 
 def test_what_has_expired():
     scopes = {name: HeldScope(expires_at=int(NOW) + left, authority_epoch=1) for name, left in (("a", 0), ("b", 1))}
-    assert expired_scopes(Facts(scopes=scopes), NOW) == ["a"]
+    assert expired_scopes(GateFacts(scopes=scopes), NOW) == ["a"]
 
 
 async def test_readiness_and_status_and_metrics(api):
@@ -101,7 +101,7 @@ async def test_readiness_and_status_and_metrics(api):
 
     api.at = NOW + 8 * DAY
     over = {ROUTES: HeldScope(expires_at=int(NOW) + 7 * DAY, authority_epoch=1)}
-    api.given = Facts(head_expires_at=int(api.at) + 1800, scopes=over)
+    api.given = GateFacts(head_expires_at=int(api.at) + 1800, scopes=over)
     ready = await ask(api, "/probe/readiness")
     said = json.loads(ready.body)
     assert (ready.status, said["cause"], said["expired"]) == (503, "scope_expired", [ROUTES])

@@ -8,15 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.state.plan import Wanted
-from agent.update.retry_schedule import AGAIN_S, HOUR_S, MOST_EACH, PACE, Cause, PutOffs, Why
+from agent.state.plan import WantedScope
+from agent.update.retry_schedule import AGAIN_S, HOUR_S, MOST_EACH, PACE, PutOffs, RetryKey, Why
 from snapshot.manifest import ScopeVersion
 from tests.fakes.cluster import Cluster
 from wire.backoff import LEAST_S
 
 HASH = "sha256:" + "0" * 64
-ROUTES = Cause("route_policy", (1, 1), HASH)
-NEWER = Cause("route_policy", (1, 2), HASH)
+ROUTES = RetryKey("route_policy", (1, 1), HASH)
+NEWER = RetryKey("route_policy", (1, 2), HASH)
 
 
 class Time:
@@ -39,8 +39,8 @@ def test_a_refused_one_rests_and_another_is_asked_for():
     puts.put_off(ROUTES, Why.VERIFIER)
     assert puts.holds(ROUTES)
     assert not puts.holds(NEWER), "another version is another matter, also with the same content"
-    assert not puts.holds(Cause("route_policy", (1, 1), "sha256:" + "1" * 64))
-    assert not puts.holds(Cause("qos_policy", (1, 1), HASH))
+    assert not puts.holds(RetryKey("route_policy", (1, 1), "sha256:" + "1" * 64))
+    assert not puts.holds(RetryKey("qos_policy", (1, 1), HASH))
     time.now += puts.left_s(ROUTES)
     assert not puts.holds(ROUTES)
 
@@ -53,7 +53,11 @@ def test_an_increment_and_the_whole_are_one_cause():
     sections = cluster.states["route_policy"].sections
     whole = cluster.snapshot(sections, config_version=increment.config_version, snapshot_id="another").envelope
     listed = ScopeVersion(*whole.version, whole.state_hash, whole.snapshot_id)
-    assert Cause.of_document(increment) == Cause.of_document(whole) == Cause.of(Wanted("route_policy", listed))
+    assert (
+        RetryKey.of_document(increment)
+        == RetryKey.of_document(whole)
+        == RetryKey.of(WantedScope("route_policy", listed))
+    )
 
 
 def test_what_nobody_gives_is_asked_for_ever_less_often():
@@ -136,14 +140,14 @@ def test_what_waits_for_its_time_is_not_asked_for_before():
 
 def test_a_head_that_goes_to_and_fro_tries_nothing_anew():
     puts, time = put_offs()
-    causes = [Cause("route_policy", (1, number), HASH) for number in range(MOST_EACH)]
+    causes = [RetryKey("route_policy", (1, number), HASH) for number in range(MOST_EACH)]
     for cause in causes:
         puts.put_off(cause, Why.VALIDATOR)
         time.now += 60
     assert all(puts.holds(cause) for cause in causes)
 
 
-CAUSES = [Cause(scope, (1, version), HASH) for scope in ("route_policy", "qos_policy") for version in range(25)]
+CAUSES = [RetryKey(scope, (1, version), HASH) for scope in ("route_policy", "qos_policy") for version in range(25)]
 
 
 class Schedule(RuleBasedStateMachine):
@@ -154,9 +158,9 @@ class Schedule(RuleBasedStateMachine):
         self.time = Time()
         self.share = 0.0
         self.puts = PutOffs(lambda low, high: low + self.share * (high - low), self.time)
-        self.tried: dict[Cause, float] = {}
+        self.tried: dict[RetryKey, float] = {}
         self.listed = CAUSES[0]
-        self.kept_out: dict[Cause, int] = {}  # and how many others of its scope were tried since
+        self.kept_out: dict[RetryKey, int] = {}  # and how many others of its scope were tried since
 
     @rule(cause=st.sampled_from(CAUSES))
     def head_lists(self, cause):

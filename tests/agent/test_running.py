@@ -8,7 +8,7 @@ import trio
 
 from agent.services.running import LOOK_EVERY_S
 from agent.services.unit_states import UnitState
-from agent.state.sights import KEPT_S, MOST, PREFIX, Sight
+from agent.state.sights import KEPT_S, MOST, PREFIX, SeenRunning
 from snapshot.degraded import Question, may
 from snapshot.identifiers import format_time
 from store.base.tables import Name
@@ -267,10 +267,10 @@ async def test_a_command_that_tells_it_well_shows_it(assigned, mock_clock):
 async def test_what_was_not_seen_for_a_day_before_the_outage_counts_no_more(assigned, mock_clock):
     async with watched(assigned, {"web.service": UnitState(False)}) as (made, running, _):
         now = made.node.now()
-        made.node.learnt.sights["db"] = Sight(now - 3 * DAY, now - KEPT_S - HOUR)
+        made.node.learnt.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S - HOUR)
         await trio.sleep(HOUR)
         assert await reason(made, running, "db") == "not_seen_running"
-        made.node.learnt.sights["db"] = Sight(now - 3 * DAY, now - KEPT_S + HOUR)
+        made.node.learnt.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S + HOUR)
         assert await reason(made, running, "db") == "ok"
 
 

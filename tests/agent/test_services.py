@@ -8,8 +8,8 @@ import trio
 from structlog.testing import capture_logs
 
 from agent.services.notifiers import Told
-from agent.services.services import Service, ready_for
-from snapshot.degraded import Facts
+from agent.services.services import LocalService, ready_for
+from snapshot.degraded import GateFacts
 from snapshot.grants import Policy
 from tests.agent.lab import DAY, NOW, Inline, Periphery, held, serving
 
@@ -38,7 +38,7 @@ class Listener:
 
 
 def with_service(periphery: Periphery, listener: Listener, *scopes: str, settle_s: float = 0.05) -> Periphery:
-    service = Service("web", scopes or ("route_policy",), listener)
+    service = LocalService("web", scopes or ("route_policy",), listener)
     return replace(periphery, services=(service,), settle_s=settle_s)
 
 
@@ -156,19 +156,19 @@ async def test_it_is_told_again_until_it_takes_it(periphery, autojump_clock):
 @pytest.mark.parametrize(
     ("scopes", "facts", "now", "expected"),
     [
-        (("route_policy",), Facts(head_expires_at=NOW + 60), NOW, (True, "ok")),
-        (("route_policy/*",), Facts(head_expires_at=NOW + 60), NOW, (True, "ok")),
-        (("qos_policy",), Facts(head_expires_at=NOW + 60), NOW, (False, "scope_missing")),
-        (("route_policy", "qos_policy/*"), Facts(head_expires_at=NOW + 60), NOW, (False, "scope_missing")),
-        (("route_policy",), Facts(head_expires_at=NOW + 60), NOW + 8 * DAY, (False, "scope_expired")),
-        (("route_policy",), Facts(cause="revoked"), NOW, (False, "revoked")),
-        (("route_policy",), Facts(head_expires_at=NOW), NOW, (False, "no_degraded_policy")),
+        (("route_policy",), GateFacts(head_expires_at=NOW + 60), NOW, (True, "ok")),
+        (("route_policy/*",), GateFacts(head_expires_at=NOW + 60), NOW, (True, "ok")),
+        (("qos_policy",), GateFacts(head_expires_at=NOW + 60), NOW, (False, "scope_missing")),
+        (("route_policy", "qos_policy/*"), GateFacts(head_expires_at=NOW + 60), NOW, (False, "scope_missing")),
+        (("route_policy",), GateFacts(head_expires_at=NOW + 60), NOW + 8 * DAY, (False, "scope_expired")),
+        (("route_policy",), GateFacts(cause="revoked"), NOW, (False, "revoked")),
+        (("route_policy",), GateFacts(head_expires_at=NOW), NOW, (False, "no_degraded_policy")),
     ],
 )
 def test_ready_for(periphery, scopes, facts, now, expected):
     """rules A11, X24, L22: its scopes, and what the state lets it do; never ready while it cannot run."""
     periphery.route(1, {"routes": {}})
-    assert ready_for(Service("web", scopes, Listener()), periphery.views.all(), facts, now) == expected
+    assert ready_for(LocalService("web", scopes, Listener()), periphery.views.all(), facts, now) == expected
 
 
 WEB, DB = "service_assignment/web", "service_assignment/db"
@@ -189,19 +189,19 @@ WEB, DB = "service_assignment/web", "service_assignment/db"
 def test_who_follows_every_service_needs_those_that_the_head_lists(periphery, scopes, listed, expected):
     """rules A11: no service at all is well, one that is listed and is not here is missing."""
     periphery.route(1, {"routes": {}})
-    view, facts = periphery.views.all(), Facts(head_expires_at=NOW + 60)
+    view, facts = periphery.views.all(), GateFacts(head_expires_at=NOW + 60)
     held = {WEB: view.scopes["route_policy"]} if WEB in listed else {}
-    answer = ready_for(Service("web", scopes, Listener()), replace(view, scopes=held), facts, NOW, listed)
+    answer = ready_for(LocalService("web", scopes, Listener()), replace(view, scopes=held), facts, NOW, listed)
     assert answer == expected
 
 
 def test_ready_for_in_degraded_mode_as_the_policy_allows(periphery):
     """rules A11."""
     periphery.route(1, {"routes": {}})
-    service, view = Service("web", ("route_policy",), Listener()), periphery.views.all()
+    service, view = LocalService("web", ("route_policy",), Listener()), periphery.views.all()
     for allow, expected in (({"continue_services"}, (True, "ok")), ({"report_degraded"}, (False, "not_in_policy"))):
         policy = Policy(frozenset(allow), 3600, 60, 60, False)
-        facts = Facts(head_expires_at=NOW, policy=policy, scopes={"degraded_mode_policy": held()})
+        facts = GateFacts(head_expires_at=NOW, policy=policy, scopes={"degraded_mode_policy": held()})
         assert ready_for(service, view, facts, NOW) == expected
 
 

@@ -12,15 +12,15 @@ import pytest
 import trio
 
 from agent.access.access import Access, AccessRule
-from agent.access.sight import Sight
+from agent.access.sight import CallerSight
 from agent.files.file_access import FileAccess, FilesFor
 from agent.files.generations import Permissions
 from agent.files.projection import folder_of
-from agent.services.notifiers import Watching
-from agent.services.services import Notified, Service
+from agent.services.notifiers import NotifierWatch
+from agent.services.services import LocalService, Notified
 from snapshot.manifest import ScopeVersion
 from store.base.records import Rejection
-from tests.agent.lab import DAY, NOW, Answer, ask, held, serving
+from tests.agent.lab import DAY, NOW, GateAnswer, ask, held, serving
 from tests.citations import ROOT
 from tests.store.cluster import NODE
 from tests.wire.lab import running, tcp_listener
@@ -103,7 +103,7 @@ print(json.dumps(found))
 @pytest.fixture
 def node_of_two_services(periphery, public_folder):
     """With a service of each, and a refusal in every scope that the head lists."""
-    services = tuple(Service(one.partition("/")[2], (one, ROUTES), Watching()) for one in (WEB, DB))
+    services = tuple(LocalService(one.partition("/")[2], (one, ROUTES), NotifierWatch()) for one in (WEB, DB))
     made = replace(periphery, folder=public_folder, access=Access(RULES), files_for="scope", services=services)
     public_folder.chmod(0o755)
     for scope in sorted(OURS):
@@ -191,12 +191,12 @@ async def test_what_has_expired_is_for_the_same_on_every_way(node_of_two_service
     assert named(" ".join(ready["warnings"])) == OURS
 
 
-async def over_tcp(made, path: str) -> Answer:
+async def over_tcp(made, path: str) -> GateAnswer:
     server = Server("probes", Routes(*made.api.probe_routes()), PlainTransport(), REMOTE)
     listener, port = await tcp_listener()
     async with running(server, listener), await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
-        return Answer.parse(b"".join([piece async for piece in stream]))
+        return GateAnswer.parse(b"".join([piece async for piece in stream]))
 
 
 @pytest.mark.parametrize("restricted", [True, False])
@@ -218,9 +218,9 @@ async def test_over_tcp_names_are_shown_only_while_there_is_no_access_table(node
 def test_nobody_in_particular_sees_nothing():
     """threats U06."""
     everything = Access((AccessRule(gids=frozenset({OVERFLOW_UID}), scopes=("*",)),))
-    sight = Sight(everything, UnixPeer(OVERFLOW_UID, frozenset({OVERFLOW_UID}), 1))
+    sight = CallerSight(everything, UnixPeer(OVERFLOW_UID, frozenset({OVERFLOW_UID}), 1))
     assert not sight.sees_all and not sight.sees(ROUTES)
-    assert not Sight(everything, AnonymousPeer("127.0.0.1")).sees(ROUTES)
+    assert not CallerSight(everything, AnonymousPeer("127.0.0.1")).sees(ROUTES)
 
 
 @pytest.mark.parametrize(

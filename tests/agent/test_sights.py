@@ -2,27 +2,27 @@
 
 from dataclasses import asdict
 
-from agent.state.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, Sight, from_rows, seen_again
+from agent.state.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, SeenRunning, from_rows, seen_again
 
 NOW = 1_900_000_000.0
 
 
 def test_it_is_seen_again_and_since_when_stays():
     first = seen_again(None, NOW)
-    assert first == Sight(NOW, NOW)
-    assert seen_again(first, NOW + 60, "node_runtime") == Sight(NOW, NOW + 60, "node_runtime")
+    assert first == SeenRunning(NOW, NOW)
+    assert seen_again(first, NOW + 60, "node_runtime") == SeenRunning(NOW, NOW + 60, "node_runtime")
     assert seen_again(first, NOW + KEPT_S + 1).since == NOW + KEPT_S + 1, "after a long gap it begins anew"
 
 
 def test_not_every_minute_is_written():
-    written = Sight(NOW, NOW)
-    assert Sight(NOW, NOW).is_worth_writing(None)
-    assert not Sight(NOW, NOW + WRITTEN_EVERY_S - 1).is_worth_writing(written)
-    assert Sight(NOW, NOW + WRITTEN_EVERY_S).is_worth_writing(written)
-    assert Sight(NOW, NOW, "node_runtime").is_worth_writing(written)
+    written = SeenRunning(NOW, NOW)
+    assert SeenRunning(NOW, NOW).is_worth_writing(None)
+    assert not SeenRunning(NOW, NOW + WRITTEN_EVERY_S - 1).is_worth_writing(written)
+    assert SeenRunning(NOW, NOW + WRITTEN_EVERY_S).is_worth_writing(written)
+    assert SeenRunning(NOW, NOW, "node_runtime").is_worth_writing(written)
 
 
 def test_the_stores_rows():
-    sight = Sight(NOW - 5, NOW, "node_runtime")
+    sight = SeenRunning(NOW - 5, NOW, "node_runtime")
     rows = {PREFIX + "web": asdict(sight), "other/row": {"since": 1}, PREFIX + "odd": 7}
     assert from_rows(rows) == {"web": sight}

@@ -12,7 +12,7 @@ from tests.journeys.lab import POLICY, lab
 from wire.backoff import LEAST_S
 from wire.certificate import make_identity
 from wire.client import ClientError, ClientFault
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 
 STORAGE, PEERS = "storage_directory", "peer_directory"
 ENDPOINTS = {"s1": {"url": "https://storage-1.example:8443"}, "s2": {"url": "https://storage-2.example:8443"}}
@@ -32,7 +32,7 @@ async def one(tmp_path, mock_clock):
 
 def sources(one):
     file = one.node.store.paths.identity / "node.pem"
-    return Sources(one.node, Identity(file, file), lambda low, high: high)
+    return Sources(one.node, TlsIdentity(file, file), lambda low, high: high)
 
 
 def shown(found):

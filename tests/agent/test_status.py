@@ -4,7 +4,7 @@ import pytest
 import structlog.testing
 import trio
 
-from agent.report.status import LOOK_EVERY_S, Status
+from agent.report.status import LOOK_EVERY_S, StatusKeeper
 from agent.state.health_rows import OUTAGE_ROW
 from store.base.tables import Name
 from tests.agent.bench import bench
@@ -35,7 +35,7 @@ def changes(made):
 async def test_a_change_of_state_is_written_down_once(made, mock_clock):
     """rules A13: time, from, to, reason"""
     told = Listening()
-    status = Status(made.node, told)
+    status = StatusKeeper(made.node, told)
     news = made.node.news.value
     await status.look()
     await status.look()
@@ -55,9 +55,9 @@ async def test_a_node_that_is_no_member_is_told_what_to_do(one, mock_clock):
     told = Listening()
     async with bench(one) as made:
         with structlog.testing.capture_logs() as logged:
-            await Status(made.node, told).look()
+            await StatusKeeper(made.node, told).look()
             await made.settle()
-            await Status(made.node, told).look()
+            await StatusKeeper(made.node, told).look()
     first, last = told.said
     assert first.startswith("unenrolled not_enrolled: ") and "holdfast join" in first
     assert last == "active"
@@ -72,7 +72,7 @@ async def test_time_alone_changes_the_state_when_it_is_due(made, mock_clock):
     told = Listening()
     expires_at = made.node.holdings.head_expires_at
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Status(made.node, told).run)
+        nursery.start_soon(StatusKeeper(made.node, told).run)
         await trio.sleep(expires_at - made.node.now() - 1)
         assert told.said == ["active"]
         await trio.sleep(1.1)
@@ -86,7 +86,7 @@ async def test_a_wall_clock_that_jumps_is_noticed_soon(made, mock_clock):
     """rules A18"""
     told = Listening()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Status(made.node, told).run)
+        nursery.start_soon(StatusKeeper(made.node, told).run)
         await trio.sleep(1)
         made.lab.clock.wall_offset_s = -2 * HOUR
         await trio.sleep(LOOK_EVERY_S + 1)
@@ -97,7 +97,7 @@ async def test_a_wall_clock_that_jumps_is_noticed_soon(made, mock_clock):
 async def test_an_outage_outlives_the_process(made, mock_clock):
     """rules J38: kept while it lasts, forgotten when it is over"""
     health = made.node.store.table(Name.HEALTH)
-    status = Status(made.node, Listening())
+    status = StatusKeeper(made.node, Listening())
     await status.look()
     assert health.get(OUTAGE_ROW) is None
     await trio.sleep(HOUR)

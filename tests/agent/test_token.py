@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config.token import TOKEN_BYTES, BadTokenFileError, JoinToken, Pins, find_tokens, read_token
+from agent.config.token import TOKEN_BYTES, BadTokenFileError, JoinToken, RootPins, find_tokens, read_token
 
 
 def put(file, content=b"abc.def.ghi\n", mode=0o600):
@@ -97,7 +97,7 @@ KEY_A, KEY_B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 def test_the_roots_that_a_token_names(named, threshold):
     """threats D-19"""
     claims = json.dumps({"root_key_ids": named, "root_threshold": threshold}).encode()
-    assert saying(claims).pins == Pins(frozenset(named), threshold)
+    assert saying(claims).pins == RootPins(frozenset(named), threshold)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from holdfast.node.status_screen import problems_of
 from snapshot import canonical
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 
 ROUTES, QOS = "route_policy", "qos_policy"
 
 
 async def handed_in(one, document):
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     try:
         call = Call("POST", "/v1/import", body=document.to_bytes())
         answer = await client.fetch(one.settings.local.socket_path, call)
@@ -70,7 +70,7 @@ async def test_what_is_no_document_is_refused(tmp_path, mock_clock):
     async with lab(tmp_path, mock_clock) as one:
         async with one.agent():
             await one.settled()
-            client = Client(UnixConnector())
+            client = HttpClient(UnixConnector())
             for body in (b"", b"\x94", b"{}", b"\x00" * 5000):
                 with pytest.raises(ClientError, match="422"):
                     await client.fetch(one.settings.local.socket_path, Call("POST", "/v1/import", body=body))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Claims
+from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot import envelope, manifest
@@ -63,7 +63,7 @@ class Bundles:
         sections = signer.trust_bundle_sections(
             records, root_threshold=len(self.roots), config_threshold=1, authority_epoch=self.epoch
         )
-        made = signer.snapshot(Claims(**{**given, **claims}), sections, roots or self.roots).to_bytes()
+        made = signer.snapshot(EnvelopeClaims(**{**given, **claims}), sections, roots or self.roots).to_bytes()
         self.first = self.first or made
         return made
 

@@ -18,9 +18,9 @@ from coordinator.database.database import Database
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys import certificates, nonces, tokens
 from coordinator.membership import admission, membership
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.membership.membership import Grant
-from coordinator.membership.proof import JoinRequest, Verifier
+from coordinator.membership.proof import ProvenRequest, Verifier
 from snapshot import canonical
 from snapshot.signature import pae
 
@@ -100,10 +100,10 @@ class Candidate:
         now: float = NOW,
         connection: str | None = None,
         **other: object,
-    ) -> JoinRequest:
+    ) -> ProvenRequest:
         verifier = verifier or Verifier(NONCE_KEY, frozenset({SERVER}))
         body = self.body(nonces.issue(verifier.nonce_key, now, 60), token, **other)
-        return JoinRequest.authenticated(
+        return ProvenRequest.authenticated(
             body, self.proof(body), verifier=verifier, now=now, token=token, connection_certificate=connection
         )
 
@@ -120,7 +120,7 @@ def token_for(
 
 
 def allow(database: Database, candidate: Candidate, **entry: object) -> None:
-    admission.allow(database, Entry(candidate.node_id, candidate.kind, **entry), actor="root", now=NOW)
+    admission.allow(database, AllowlistEntry(candidate.node_id, candidate.kind, **entry), actor="root", now=NOW)
 
 
 def join(database: Database, candidate: Candidate, token: str | None = None, **options: object) -> Grant:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Claims, Document
+from coordinator.keys.signer import EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import ceremony, signing_requests
 from coordinator.trust.bundle_content import Trust
-from coordinator.trust.ceremony import Moment, PublicKey, Wish
+from coordinator.trust.ceremony import CeremonyMoment, PublicKey, Wish
 from coordinator.trust.signing_requests import Lifetime, SigningRequest
 from snapshot.bundle import CONFIG, ROOT, parse_keys
 from snapshot.container import ChunkParts
@@ -43,7 +43,9 @@ class Ceremonies:
         adds = [ceremony.Add(public(one), purpose, until) for purpose, keys in purposes.items() for one in keys]
         self.trust = ceremony.first_trust(adds, self.threshold, self.moment(first=True))
         life = self.lifetime()
-        claims = Claims("bundle-1", CLUSTER, "trust_bundle", 1, 1, life.issued_at, life.refresh_after, life.expires_at)
+        claims = EnvelopeClaims(
+            "bundle-1", CLUSTER, "trust_bundle", 1, 1, life.issued_at, life.refresh_after, life.expires_at
+        )
         made = signer.snapshot(claims, self.trust.sections(), roots[: self.threshold])
         self.containers.append(made.to_bytes())
 
@@ -52,9 +54,9 @@ class Ceremonies:
         self.keys[made.key_id] = made
         return made
 
-    def moment(self, *, first: bool = False) -> Moment:
+    def moment(self, *, first: bool = False) -> CeremonyMoment:
         present = None if first else self.trust
-        return Moment(CLUSTER, self.now, ROLLOUT_S, present, frozenset(self.former))
+        return CeremonyMoment(CLUSTER, self.now, ROLLOUT_S, present, frozenset(self.former))
 
     def lifetime(self) -> Lifetime:
         return Lifetime(self.now, self.now + LIFETIME_S)
@@ -125,11 +127,13 @@ class Ceremonies:
             holder = Holder(CLUSTER, "n1", roles=holder.roles, bundle=verdict.bundle, marks=marks)
         return holder
 
-    def snapshot(self, *key_ids: str, version: int = 1, epoch: int | None = None) -> Document:
+    def snapshot(self, *key_ids: str, version: int = 1, epoch: int | None = None) -> SignedDocument:
         """A document of a node's scope, signed by these keys."""
         end = self.now + 7 * DAY
         wanted = self.trust.authority_epoch if epoch is None else epoch
-        claims = Claims(f"r-{version}", CLUSTER, "route_policy", version, wanted, self.now, self.now + DAY, end, "n1")
+        claims = EnvelopeClaims(
+            f"r-{version}", CLUSTER, "route_policy", version, wanted, self.now, self.now + DAY, end, "n1"
+        )
         return signer.snapshot(claims, {"routes": {}}, [self.keys[name] for name in key_ids])
 
 

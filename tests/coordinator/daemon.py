@@ -22,8 +22,8 @@ from tests.coordinator.bundles import roots_of
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
 from wire.certificate import KeyPair, fingerprint, make_identity, prove
-from wire.client import Answer, Call, Client, ClientError, Deadlines, HttpsConnector, UnixConnector
-from wire.contexts import Identity
+from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector, Reply, UnixConnector
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 from wire.messages import JoinGrant, JoinNonce, JoinRequest, TrustList
 
@@ -38,8 +38,8 @@ class Running:
     founded: Founded
     daemon: Daemon
     ports: Ports
-    operator: Client[Path] = field(default_factory=lambda: Client(UnixConnector(), PATIENT))
-    clients: list[Client[Endpoint]] = field(default_factory=list)
+    operator: HttpClient[Path] = field(default_factory=lambda: HttpClient(UnixConnector(), PATIENT))
+    clients: list[HttpClient[Endpoint]] = field(default_factory=list)
 
     @property
     def fleet(self) -> Endpoint:
@@ -116,12 +116,12 @@ class TlsNode:
         self.pair = self.pair or make_identity(self.node_id, self.at.founded.now)
         folder = self.at.founded.folder / f"node-{self.node_id}-{fingerprint(self.pair.der)[7:15]}"
         folder.mkdir(exist_ok=True)
-        self.identity = Identity(folder / "node.crt", folder / "node.key")
+        self.identity = TlsIdentity(folder / "node.crt", folder / "node.key")
         self.identity.certificate.write_bytes(self.pair.certificate_pem)
         self.identity.key.write_bytes(self.pair.key_pem)
         authority = self.at.founded.folder / "ca.pem"
-        self.stranger = Client(HttpsConnector.to_authority(authority), PATIENT)
-        self.client = Client(HttpsConnector.to_authority(authority, self.identity), PATIENT)
+        self.stranger = HttpClient(HttpsConnector.to_authority(authority), PATIENT)
+        self.client = HttpClient(HttpsConnector.to_authority(authority, self.identity), PATIENT)
         self.at.clients += [self.stranger, self.client]
 
     async def join(self, token: str | None, *, over: "TlsNode | None" = None, **other: object) -> JoinGrant:
@@ -146,14 +146,14 @@ class TlsNode:
         self.grant = JoinGrant.parse(given.body)
         return self.grant
 
-    async def head(self, generation: int = 0, epoch: int = 0, wait: int = 0) -> Answer:
+    async def head(self, generation: int = 0, epoch: int = 0, wait: int = 0) -> Reply:
         target = f"/v1/head?generation={generation}&epoch={epoch}&wait={wait}"
         return await self.get(target, wait_s=wait)
 
-    async def get(self, target: str, wait_s: float = 0, headers: tuple = ()) -> Answer:
+    async def get(self, target: str, wait_s: float = 0, headers: tuple = ()) -> Reply:
         return await self.client.fetch(self.at.fleet, Call("GET", target, headers, wait_s=wait_s, limit=64 << 20))
 
-    async def increment(self, scope: str, base: int) -> Answer:
+    async def increment(self, scope: str, base: int) -> Reply:
         return await self.get(f"/v1/increments/{quote(scope, safe='')}?base={base}")
 
     async def report(self, body: bytes) -> dict:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from coordinator.database.documents import Entry
+from coordinator.database.documents import HeadEntry
 from coordinator.reports import heartbeat_form, heartbeats
-from coordinator.reports.heartbeat_form import Heartbeat
-from coordinator.reports.report_merge import Answer
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from coordinator.reports.report_merge import RecordedAnswer
 from snapshot import canonical
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
@@ -22,7 +22,7 @@ class Picky:
     node_id: str = "node-a"
     refuses: set[str] = field(default_factory=set)
     reason: str = "validator_refused"
-    active: dict[str, Entry] = field(default_factory=dict)
+    active: dict[str, HeadEntry] = field(default_factory=dict)
     expires: dict[str, int] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -48,18 +48,18 @@ class Picky:
     def version(self, scope: str) -> int:
         return self.active[scope].config_version
 
-    def heartbeat(self, **other: object) -> Heartbeat:
+    def heartbeat(self, **other: object) -> ReceivedHeartbeat:
         body = reports.value(self.node_id, **{"journal": [], **other})
         body["scopes"] = {scope: self._scope(scope) for scope in self.active.keys() | self.last.keys()}
         return heartbeat_form.parse(canonical.dumps(body))
 
-    def report(self, **other: object) -> Answer:
+    def report(self, **other: object) -> RecordedAnswer:
         return heartbeats.record(self.press.database, [self.heartbeat(**other)], now=self.press.now)[0]
 
-    def _is_new(self, scope: str, entry: Entry) -> bool:
+    def _is_new(self, scope: str, entry: HeadEntry) -> bool:
         return scope not in self.active or self.active[scope].content_hash != entry.content_hash
 
-    def _refuse(self, scope: str, entry: Entry) -> dict[str, object]:
+    def _refuse(self, scope: str, entry: HeadEntry) -> dict[str, object]:
         self.times += 1
         self.sequence += 1
         at = format_time(int(self.press.now))

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 
 from coordinator.database.database import Database
-from coordinator.database.documents import Document, Entry
+from coordinator.database.documents import Document, HeadEntry
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Basis, Publication
 from tests.coordinator.candidates import NOW
@@ -30,8 +30,8 @@ def document(scope: str, version: int, *sections: bytes, subject: str = "node-a"
     return Document(subject=subject, scope=scope, config_version=version, sections=sections, **{**values, **other})
 
 
-def entry(document: Document) -> Entry:
-    return Entry(document.authority_epoch, document.config_version, document.content_hash, document.snapshot_id)
+def entry(document: Document) -> HeadEntry:
+    return HeadEntry(document.authority_epoch, document.config_version, document.content_hash, document.snapshot_id)
 
 
 def publication(

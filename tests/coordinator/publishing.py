@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import documents
 from coordinator.database.database import Database
-from coordinator.database.documents import Document, Entry
+from coordinator.database.documents import Document, HeadEntry
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, declarations, heads
 from coordinator.publishing.backlog import Backlog, Batch
@@ -60,7 +60,7 @@ class Press:
 
     database: Database
     now: float = NOW
-    settings: Settings = field(default_factory=Settings)
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     bundles: Bundles = field(default_factory=Bundles)
     kept: Backlog = field(default_factory=Backlog)
 
@@ -81,7 +81,7 @@ class Press:
     def add_bundle(self, **changes: object) -> None:
         trust_import.add_trust_bundle(self.database, self.bundles.next(**changes), actor="root", now=self.now)
 
-    def apply(self, text: str, **flags: object) -> declarations.Plan:
+    def apply(self, text: str, **flags: object) -> declarations.ApplyPlan:
         return declarations.apply(self.database, {"state.yaml": text}, actor="root", now=self.now, **flags)
 
     def due(self) -> list[str]:
@@ -102,7 +102,7 @@ class Press:
             self.kept.done(each.publication.node_id)
         return batch
 
-    def listing(self, node_id: str = "node-a") -> dict[str, Entry]:
+    def listing(self, node_id: str = "node-a") -> dict[str, HeadEntry]:
         with self.database.read() as transaction:
             return documents.listing(transaction, node_id)
 

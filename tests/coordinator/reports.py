@@ -1,7 +1,7 @@
 """Heartbeats as a node sends them (protocol 3)."""
 
 from coordinator.reports import heartbeat_form
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from snapshot import canonical
 
 
@@ -49,7 +49,7 @@ def body(*arguments: object, **other: object) -> bytes:
     return canonical.dumps(value(*arguments, **other))
 
 
-def heartbeat(*arguments: object, **other: object) -> Heartbeat:
+def heartbeat(*arguments: object, **other: object) -> ReceivedHeartbeat:
     return heartbeat_form.parse(body(*arguments, **other))
 
 

@@ -10,7 +10,7 @@ from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import clear_up, note_in, plain_file, together
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.setup import initialise
-from coordinator.setup.initialise import NOTE, Wanted
+from coordinator.setup.initialise import NOTE, ClusterRequest
 from snapshot.bundle import CONFIG
 from tests.coordinator.test_initialise import NOW
 
@@ -40,9 +40,9 @@ def etc(public_folder: Path) -> Path:
 
 
 @pytest.fixture
-def wanted(state: Path, etc: Path, public_folder: Path) -> Wanted:
+def wanted(state: Path, etc: Path, public_folder: Path) -> ClusterRequest:
     """What `holdfastctl init` makes of its options there."""
-    return Wanted(
+    return ClusterRequest(
         "prod", "coord-1", "https://coord.example:7443", f"sqlite:///{state}/coordinator.db", state,
         public_folder / "roots", configuration=(etc / "coordinator.toml", "text"), notes=etc,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def swap(directory: Path, target: Path) -> None:
     os.chown(directory, SERVICE, SERVICE, follow_symlinks=False)
 
 
-def initialise_it(wanted: Wanted) -> initialise.Made:
+def initialise_it(wanted: ClusterRequest) -> initialise.MadeCluster:
     return initialise.initialise(wanted, actor="uid:0", now=NOW)
 
 
@@ -99,7 +99,7 @@ def test_a_ring_of_links_is_refused(public_folder: Path) -> None:
         raise AssertionError("unreachable")
 
 
-def test_init_gives_the_service_what_is_its_own_and_keeps_the_rest(wanted: Wanted) -> None:
+def test_init_gives_the_service_what_is_its_own_and_keeps_the_rest(wanted: ClusterRequest) -> None:
     made = initialise_it(wanted)
     assert owners(wanted.state) == {SERVICE}
     assert owners(wanted.root_keys) == {0}
@@ -108,7 +108,7 @@ def test_init_gives_the_service_what_is_its_own_and_keeps_the_rest(wanted: Wante
 
 
 @pytest.mark.parametrize("name", ["keys", "tls"])
-def test_init_writes_nothing_where_the_services_link_leads(wanted: Wanted, etc: Path, name: str) -> None:
+def test_init_writes_nothing_where_the_services_link_leads(wanted: ClusterRequest, etc: Path, name: str) -> None:
     """The service would have root make or give away files in a directory of its choice."""
     (etc / "ca.pem").rename(etc / "root.pem")  # nothing is in the way of what would be written
     before = content(etc)
@@ -122,7 +122,7 @@ def test_init_writes_nothing_where_the_services_link_leads(wanted: Wanted, etc: 
 
 
 @pytest.mark.parametrize("end", ["", ".lock"])
-def test_init_opens_no_database_where_the_services_link_leads(wanted: Wanted, etc: Path, end: str) -> None:
+def test_init_opens_no_database_where_the_services_link_leads(wanted: ClusterRequest, etc: Path, end: str) -> None:
     before, link = content(etc), wanted.state / f"coordinator.db{end}"
     link.symlink_to(etc / "ca.pem")
     with pytest.raises(OSError):
@@ -184,7 +184,7 @@ def test_what_root_removes_it_removes_as_the_directorys_owner(
     assert content(etc) == {**before, NOTE: (note.read_bytes(), 0)}
 
 
-def test_a_note_of_the_service_is_not_even_read(wanted: Wanted, etc: Path) -> None:
+def test_a_note_of_the_service_is_not_even_read(wanted: ClusterRequest, etc: Path) -> None:
     planted = wanted.state / NOTE
     planted.write_text(f"{etc / 'ca.pem'}\nend")
     os.chown(planted, SERVICE, SERVICE)
@@ -206,7 +206,7 @@ def test_a_hard_link_is_not_given_away(state: Path, etc: Path) -> None:
     assert kept.lstat().st_uid == SERVICE and b"PRIVATE" in kept.read_bytes()
 
 
-def test_interrupted_root_leaves_nothing_of_the_services_or_its_own(wanted: Wanted) -> None:
+def test_interrupted_root_leaves_nothing_of_the_services_or_its_own(wanted: ClusterRequest) -> None:
     """rules J34: the note in root's directory names both, and each goes as its owner's"""
     (wanted.state / "tls").mkdir(mode=0o500)  # the files of `keys` and the root keys come before it
     os.chown(wanted.state / "tls", SERVICE, SERVICE)

@@ -18,7 +18,7 @@ from coordinator.keys import keystore, server_certificate
 from coordinator.keys.signing_key import UnusableKeyError
 from coordinator.membership import replicas
 from coordinator.setup import add_replica, initialise
-from coordinator.setup.add_replica import Wanted
+from coordinator.setup.add_replica import ReplicaRequest
 from tests.coordinator.test_initialise import DIED, NOW, dies_at, tree
 from tests.coordinator.test_initialise import wanted as first_wanted
 from wire.certificate import Certificate, fingerprint, pem_to_der
@@ -27,7 +27,7 @@ _numbers = count()
 
 
 @pytest.fixture
-def shared(tmp_path: Path, postgresql_url: str) -> Iterator[initialise.Wanted]:
+def shared(tmp_path: Path, postgresql_url: str) -> Iterator[initialise.ClusterRequest]:
     """A cluster of one coordinator on PostgreSQL."""
     name = f"further{next(_numbers)}"
     with psycopg.connect(postgresql_url.format("template1").replace("+psycopg", ""), autocommit=True) as connection:
@@ -39,24 +39,26 @@ def shared(tmp_path: Path, postgresql_url: str) -> Iterator[initialise.Wanted]:
 
 
 @pytest.fixture
-def wanted(shared: initialise.Wanted, tmp_path: Path) -> Wanted:
+def wanted(shared: initialise.ClusterRequest, tmp_path: Path) -> ReplicaRequest:
     file = (tmp_path / "second" / "coordinator.toml", "text")
     url = "https://second.example:7443"
-    return Wanted("coord-2", url, shared.database_url, tmp_path / "second" / "state", shared.state, ("s2",), file)
+    return ReplicaRequest(
+        "coord-2", url, shared.database_url, tmp_path / "second" / "state", shared.state, ("s2",), file
+    )
 
 
-def add(given: Wanted) -> add_replica.Made:
+def add(given: ReplicaRequest) -> add_replica.AddedReplica:
     return add_replica.add(given, actor="uid:0", now=NOW)
 
 
-def refused(given: Wanted) -> Refused:
+def refused(given: ReplicaRequest) -> Refused:
     with pytest.raises(Refused) as caught:
         add(given)
     assert caught.value.remedy or caught.value.code is Code.WRONG_CLUSTER
     return caught.value
 
 
-def known(given: Wanted) -> list[replicas.Replica]:
+def known(given: ReplicaRequest) -> list[replicas.Replica]:
     database = Database(given.database_url)
     try:
         return replicas.listed(database)
@@ -64,7 +66,7 @@ def known(given: Wanted) -> list[replicas.Replica]:
         database.close()
 
 
-def test_everything_is_there_afterwards(wanted: Wanted) -> None:
+def test_everything_is_there_afterwards(wanted: ReplicaRequest) -> None:
     """rules K26: the config keys and the CA are the cluster's, token key and certificate its own"""
     made = add(wanted)
     own, first = tree(wanted.state), tree(wanted.source)
@@ -84,7 +86,7 @@ def test_everything_is_there_afterwards(wanted: Wanted) -> None:
     ]
 
 
-def test_again_is_refused_and_changes_nothing(wanted: Wanted, tmp_path: Path) -> None:
+def test_again_is_refused_and_changes_nothing(wanted: ReplicaRequest, tmp_path: Path) -> None:
     add(wanted)
     before, entries = tree(tmp_path), known(wanted)
     elsewhere = replace(wanted, state=tmp_path / "third", configuration=None)
@@ -94,7 +96,7 @@ def test_again_is_refused_and_changes_nothing(wanted: Wanted, tmp_path: Path) ->
     add(replace(elsewhere, coordinator_id="coord-3"))
 
 
-def test_what_was_done_is_not_cleared_up_by_another(wanted: Wanted) -> None:
+def test_what_was_done_is_not_cleared_up_by_another(wanted: ReplicaRequest) -> None:
     """rules P7: killed between its last two writes, and then another one is wanted in the same place"""
     add(wanted)
     whole = tree(wanted.state)
@@ -116,7 +118,7 @@ def test_what_was_done_is_not_cleared_up_by_another(wanted: Wanted) -> None:
     ],
 )
 def test_what_is_at_odds_is_refused_before_anything_is_made(
-    wanted: Wanted, tmp_path: Path, change: dict, code: Code
+    wanted: ReplicaRequest, tmp_path: Path, change: dict, code: Code
 ) -> None:
     before, entries = tree(tmp_path), known(wanted)
     assert refused(replace(wanted, **change)).code is code
@@ -125,7 +127,7 @@ def test_what_is_at_odds_is_refused_before_anything_is_made(
 
 
 @pytest.mark.parametrize("missing", ["keys", "tls", "tls/ca-key.pem"])
-def test_what_the_copy_lacks_is_named(wanted: Wanted, tmp_path: Path, missing: str) -> None:
+def test_what_the_copy_lacks_is_named(wanted: ReplicaRequest, tmp_path: Path, missing: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(wanted.source, copy)
     shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
@@ -134,7 +136,7 @@ def test_what_the_copy_lacks_is_named(wanted: Wanted, tmp_path: Path, missing: s
     assert not wanted.state.exists()
 
 
-def test_the_cas_key_is_kept_where_it_was(wanted: Wanted, tmp_path: Path) -> None:
+def test_the_cas_key_is_kept_where_it_was(wanted: ReplicaRequest, tmp_path: Path) -> None:
     """threats D-61: under its passphrase in the copy, so here too; elsewhere, so not here"""
     copy = tmp_path / "copy"
     shutil.copytree(wanted.source, copy)
@@ -151,7 +153,7 @@ def test_the_cas_key_is_kept_where_it_was(wanted: Wanted, tmp_path: Path) -> Non
     assert sorted(path.name for path in (third.state / "tls").iterdir()) == ["ca.pem", "server-key.pem", "server.pem"]
 
 
-def test_a_config_key_that_others_may_read_is_refused(wanted: Wanted) -> None:
+def test_a_config_key_that_others_may_read_is_refused(wanted: ReplicaRequest) -> None:
     """threats D-61"""
     (key,) = (wanted.source / "keys").glob("config-*.pem")
     key.chmod(0o644)
@@ -164,13 +166,13 @@ def test_a_sqlite_file_is_one_coordinators(tmp_path: Path) -> None:
     """rules H8, P8"""
     first = first_wanted(tmp_path)
     initialise.initialise(first, actor="uid:0", now=NOW)
-    given = Wanted("coord-2", first.url, first.database_url, tmp_path / "second", first.state)
+    given = ReplicaRequest("coord-2", first.url, first.database_url, tmp_path / "second", first.state)
     found = refused(given)
     assert (found.code, "PostgreSQL" in found.remedy) == (Code.IN_USE, True)
     assert not given.state.exists()
 
 
-def test_a_database_without_a_cluster_is_refused(wanted: Wanted) -> None:
+def test_a_database_without_a_cluster_is_refused(wanted: ReplicaRequest) -> None:
     """rules J34"""
     database = Database(wanted.database_url)
     with database.change(actor="test", now=NOW) as transaction:
@@ -181,7 +183,7 @@ def test_a_database_without_a_cluster_is_refused(wanted: Wanted) -> None:
     assert not wanted.state.exists()
 
 
-def test_killed_anywhere_it_can_be_run_again(wanted: Wanted, tmp_path: Path) -> None:
+def test_killed_anywhere_it_can_be_run_again(wanted: ReplicaRequest, tmp_path: Path) -> None:
     """rules P7: it is there whole, or is made anew"""
     context = multiprocessing.get_context("fork")
     outcomes = []

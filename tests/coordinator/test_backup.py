@@ -19,7 +19,7 @@ from coordinator.database import backup_record, database_copy, schema
 from coordinator.database.database import Database
 from coordinator.run import build
 from coordinator.setup import backup
-from coordinator.setup.backup import Wanted
+from coordinator.setup.backup import BackupRequest
 from coordinator.setup.backup_archive import MANIFEST
 from tests.coordinator.founding import Founded
 from tests.coordinator.publishing import STATE
@@ -27,13 +27,13 @@ from tests.coordinator.publishing import STATE
 DAY = 86_400
 
 
-def wanted(founded: Founded, to: Path, **members: object) -> Wanted:
+def wanted(founded: Founded, to: Path, **members: object) -> BackupRequest:
     path = founded.folder / "coordinator.toml"
     path.write_text(founded.text())
-    return Wanted(founded.configuration(), path, to, **members)
+    return BackupRequest(founded.configuration(), path, to, **members)
 
 
-def made(founded: Founded, to: Path, now: float | None = None, **members: object) -> backup.Made:
+def made(founded: Founded, to: Path, now: float | None = None, **members: object) -> backup.MadeBackup:
     return backup.make(wanted(founded, to, **members), actor="uid:0", now=now or founded.now)
 
 
@@ -74,7 +74,9 @@ def test_it_is_on_record_and_its_age_is_known(founded: Founded, to: Path):
     done = made(founded, to, now=founded.now + DAY)
     database = Database(founded.url)
     with database.read() as transaction:
-        assert backup_record.newest(transaction, "coord-1") == backup_record.Record(done.file.name, founded.now + DAY)
+        assert backup_record.newest(transaction, "coord-1") == backup_record.BackupRecord(
+            done.file.name, founded.now + DAY
+        )
         assert backup_record.newest(transaction, "coord-2") is None
     database.close()
 
@@ -91,7 +93,7 @@ def test_a_credential_of_the_service_manager_is_named(founded: Founded, to: Path
     (founded.folder / "coordinator.toml").write_text(given)
     from coordinator.setup import configuration
 
-    asked = Wanted(configuration.parse(given), founded.folder / "coordinator.toml", to)
+    asked = BackupRequest(configuration.parse(given), founded.folder / "coordinator.toml", to)
     done = backup.make(asked, actor="uid:0", now=founded.now)
     assert done.manifest.left_out == ("credential:token of the service manager",)
 

@@ -2,7 +2,7 @@
 
 from coordinator.base.refusal import Refused
 from coordinator.database.member import Member
-from coordinator.reports.checkin import Comparison, Mark, compare, compare_all, judge
+from coordinator.reports.checkin import Comparison, ReportedMark, compare, compare_all, judge
 
 MEMBER = Member("node-a", "data", "default", "sha256:old", "sha256:new")
 
@@ -28,19 +28,19 @@ def test_the_order_of_a_check_in() -> None:
 
 def test_who_was_put_back() -> None:
     """rules K41, P30"""
-    ours, theirs = Mark(1, 5, "a"), Mark(1, 7, "b")
+    ours, theirs = ReportedMark(1, 5, "a"), ReportedMark(1, 7, "b")
     assert compare(ours, ours) is Comparison.EQUAL
     assert compare(theirs, ours) is compare(ours, None) is Comparison.NODE_BEHIND
     assert compare(ours, theirs) is compare(None, ours) is Comparison.NODE_AHEAD
     assert compare(ours, theirs, proven=True) is Comparison.PUT_BACK
-    assert compare(ours, Mark(1, 5, "b")) is Comparison.CONFLICT
-    assert compare(Mark(2, 1), Mark(1, 99)) is Comparison.NODE_BEHIND
+    assert compare(ours, ReportedMark(1, 5, "b")) is Comparison.CONFLICT
+    assert compare(ReportedMark(2, 1), ReportedMark(1, 99)) is Comparison.NODE_BEHIND
     assert compare(None, None) is Comparison.EQUAL
 
 
 def test_scope_by_scope() -> None:
-    records = {"a": Mark(1, 1), "b": Mark(1, 2), "c": Mark(1, 3)}
-    compared = compare_all(records, {"a": Mark(1, 1), "b": Mark(1, 1), "d": Mark(1, 1)})
+    records = {"a": ReportedMark(1, 1), "b": ReportedMark(1, 2), "c": ReportedMark(1, 3)}
+    compared = compare_all(records, {"a": ReportedMark(1, 1), "b": ReportedMark(1, 1), "d": ReportedMark(1, 1)})
     assert compared == {
         "b": Comparison.NODE_BEHIND,
         "c": Comparison.NODE_BEHIND,

@@ -9,10 +9,10 @@ from sqlalchemy.exc import DataError, OperationalError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.reports import heartbeats
-from coordinator.reports.checkin import Mark
-from coordinator.reports.collector import Collector, NotRecorded
-from coordinator.reports.heartbeat_form import Heartbeat
-from coordinator.reports.report_merge import Answer
+from coordinator.reports.checkin import ReportedMark
+from coordinator.reports.collector import HeartbeatCollector, NotRecorded
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from coordinator.reports.report_merge import RecordedAnswer
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.reports import events, heartbeat
 
@@ -30,12 +30,12 @@ class Disk:
         if self.fails:
             raise OperationalError("insert", {}, Exception("disk"))
         self.batches.append([each.node_id for each in batch])
-        return [Answer(number, 0, {"route_policy": Mark(1, 1)}, {}) for number, _ in enumerate(batch)]
+        return [RecordedAnswer(number, 0, {"route_policy": ReportedMark(1, 1)}, {}) for number, _ in enumerate(batch)]
 
 
 async def test_reports_share_a_commit_and_are_answered_after_it(autojump_clock) -> None:
     disk = Disk()
-    collector = Collector(disk.write)
+    collector = HeartbeatCollector(disk.write)
     answers: list[int] = []
 
     async def report(number: int) -> None:
@@ -57,7 +57,7 @@ async def test_reports_share_a_commit_and_are_answered_after_it(autojump_clock) 
 async def test_a_full_batch_does_not_wait(autojump_clock) -> None:
     disk = Disk()
     disk.may_write.set()
-    collector = Collector(disk.write, wait_s=1_000.0, most=4)
+    collector = HeartbeatCollector(disk.write, wait_s=1_000.0, most=4)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collector.run)
         start = trio.current_time()
@@ -74,7 +74,7 @@ async def test_a_failed_commit_acknowledges_nothing_and_the_next_goes_well(autoj
     disk = Disk()
     disk.may_write.set()
     disk.fails = True
-    collector = Collector(disk.write)
+    collector = HeartbeatCollector(disk.write)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collector.run)
         with pytest.raises(NotRecorded):
@@ -86,7 +86,7 @@ async def test_a_failed_commit_acknowledges_nothing_and_the_next_goes_well(autoj
 
 async def test_a_caller_that_goes_away_holds_nobody_up(autojump_clock) -> None:
     disk = Disk()
-    collector = Collector(disk.write)
+    collector = HeartbeatCollector(disk.write)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collector.run)
         with trio.move_on_after(1):
@@ -100,7 +100,7 @@ async def test_a_caller_that_goes_away_holds_nobody_up(autojump_clock) -> None:
 async def test_a_full_queue_makes_the_next_wait(autojump_clock) -> None:
     """What is not taken in is not forgotten either: it goes in as soon as a batch has left."""
     disk = Disk()
-    collector = Collector(disk.write, most=2, queue=3)
+    collector = HeartbeatCollector(disk.write, most=2, queue=3)
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as reports:
             for number in range(7):
@@ -127,10 +127,10 @@ async def test_one_report_does_not_cost_the_others_theirs(database, fault: dict[
     async def write(batch):
         return heartbeats.record(database, batch, now=NOW)
 
-    collector = Collector(write)
+    collector = HeartbeatCollector(write)
     outcomes: dict[str, object] = {}
 
-    async def report(one: Heartbeat) -> None:
+    async def report(one: ReceivedHeartbeat) -> None:
         try:
             outcomes[one.node_id] = (await collector.report(one)).acknowledged_event
         except Refused as refused:
@@ -161,7 +161,7 @@ async def test_a_database_that_goes_meanwhile_refuses_nobody(autojump_clock) -> 
             raise DataError("insert", {}, Exception("one of them"))
         raise OperationalError("insert", {}, Exception("gone"))
 
-    collector = Collector(write)
+    collector = HeartbeatCollector(write)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collector.run)
         async with trio.open_nursery() as reporting:
@@ -171,6 +171,6 @@ async def test_a_database_that_goes_meanwhile_refuses_nobody(autojump_clock) -> 
     assert calls == [4, 2, 1, 1, 2, 1, 1]
 
 
-async def _not_recorded(collector: Collector, node_id: str) -> None:
+async def _not_recorded(collector: HeartbeatCollector, node_id: str) -> None:
     with pytest.raises(NotRecorded):
         await collector.report(heartbeat(node_id))

@@ -7,7 +7,7 @@ from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared.resources import InvalidResources
 from coordinator.membership import admission
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from snapshot.identifiers import Scope
 from tests.coordinator.candidates import NOW, admit, contents
@@ -16,7 +16,7 @@ HOW = {"actor": "alice", "now": NOW}
 BASE = "kind: Organization\nid: acme\n---\nkind: Node\nid: node-a\nspec: {roles: [core_mesh], organizations: [acme]}\n"
 
 
-def apply(database: Database, text: str, **options) -> declarations.Plan:
+def apply(database: Database, text: str, **options) -> declarations.ApplyPlan:
     return declarations.apply(database, {"a.yaml": text}, **{**HOW, **options})
 
 
@@ -121,7 +121,7 @@ def test_a_declaration_may_not_contradict_the_catalog(cluster: Database) -> None
     assert (problem.line, problem.field) == (4, "spec.kind")
     apply(cluster, "kind: Node\nid: node-b\nspec:\n  kind: witness\n")
     with pytest.raises(Refused) as refused:
-        admission.allow(cluster, Entry("node-b", "data"), **HOW)
+        admission.allow(cluster, AllowlistEntry("node-b", "data"), **HOW)
     assert refused.value.code is Code.CONTRADICTION
 
 

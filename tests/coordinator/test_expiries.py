@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import update
 
-from coordinator.base.settings import DAY, Settings
+from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import backup_record, schema
 from coordinator.database.database import Database
 from coordinator.database.member_ends import MemberEnds
 from coordinator.membership import admission, operators
 from coordinator.runtime import expiries
-from coordinator.runtime.expiries import Replica
+from coordinator.runtime.expiries import OwnCredentials
 from snapshot.bundle import RETIRING
 from snapshot.ending import Thing, Urgency
 from tests.coordinator.bundles import Bundles
@@ -27,12 +27,12 @@ class Ends:
     """One coordinator's, of a cluster with members."""
 
     press: Press
-    settings: Settings = field(default_factory=Settings)
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
 
     def read(self, now: float = NOW) -> dict[str, list[Thing]]:
         own = Certificate.read(make_identity("coord-1", NOW).der)
         ca = Certificate.read(make_authority("ca", NOW).der)
-        replica = Replica("coord-1", [key.key_id for key in self.press.keys], own, (ca,))
+        replica = OwnCredentials("coord-1", [key.key_id for key in self.press.keys], own, (ca,))
         database = self.press.database
         found = expiries.read(database, replica, MemberEnds().read(database), self.settings, now)
         return {what: [each for each in found if each.what == what] for what in {each.what for each in found}}
@@ -129,7 +129,7 @@ def test_a_cluster_that_has_no_backup_says_so_and_one_that_has_is_quiet(ends: En
     assert (newest.name, newest.begins) == ("one.tar", NOW + 6 * DAY)
     assert newest.urgency(NOW + 7 * DAY, within_s=30 * DAY) is Urgency.FINE  # the next one is the timer's
     assert newest.urgency(NOW + 11 * DAY) is Urgency.SOON
-    ends.settings = Settings(backup_age_s=0)
+    ends.settings = CoordinatorSettings(backup_age_s=0)
     assert "backup" not in ends.read()
 
 

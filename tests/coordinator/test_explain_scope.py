@@ -3,10 +3,10 @@
 import pytest
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import documents
 from coordinator.database.database import Database
-from coordinator.declared.explain_sources import Source
+from coordinator.declared.explain_sources import DeclaredSource
 from coordinator.fleet import explain
 from coordinator.fleet.explain_scope import VALUE_BYTES, ScopeExplanation, explain_scope
 from coordinator.membership import revocation
@@ -70,7 +70,7 @@ def test_what_is_published_with_its_signer_its_value_and_its_source(press: Press
     assert section.size == len(canonical.dumps(section.value))
     (one,) = told.entries
     assert (one.section, one.entry, one.stands) == (section.name, "front", "as_declared")
-    assert one.sources == (Source("Route", "front"),)
+    assert one.sources == (DeclaredSource("Route", "front"),)
     assert told.differs == {} and told.notes == ()
 
 
@@ -106,7 +106,7 @@ def test_before_the_first_publication_what_is_declared_is_told(database: Databas
     told = asked(press, "route_policy")
     assert told.published is None and told.sections == ()
     assert standing(told) == {"front": "not_published"}
-    assert told.entries[0].sources == (Source("Route", "front"),)
+    assert told.entries[0].sources == (DeclaredSource("Route", "front"),)
     assert "nothing is published" in told.notes[0]
     assert set(told.differs.values()) == {"set"}
 
@@ -122,7 +122,7 @@ def test_what_is_declared_and_what_is_published_are_told_apart(press: Press) -> 
     by_name = {each.entry: each for each in told.entries}
     assert by_name["r0"].sources == ()
     assert by_name["r0"].because == "nothing that is declared gives it any more"
-    assert by_name["front"].sources == (Source("Route", "front"),)
+    assert by_name["front"].sources == (DeclaredSource("Route", "front"),)
     assert len(told.differs) == 3
     shown = {name: value for each in told.sections for name, value in each.value.items()}
     assert shown["front"]["match"]["hosts"] == ["www.example"]
@@ -218,7 +218,7 @@ def test_a_recovery_holds_back_what_is_declared(press: Press) -> None:
 
 
 def test_a_version_past_its_time(press: Press) -> None:
-    press.now += Settings().snapshot_lifetime_s + 1
+    press.now += CoordinatorSettings().snapshot_lifetime_s + 1
     assert "has expired" in asked(press, "route_policy").notes[0]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from coordinator.declared import views
 from coordinator.declared.affected import changed_members, changed_resources
-from coordinator.declared.explain_sources import MEMBER, Origin, Source, origins
+from coordinator.declared.explain_sources import MEMBER, DeclaredSource, ValueOrigin, origins
 from coordinator.declared.kinds import (
     Cluster,
     DegradedModePolicy,
@@ -27,7 +27,7 @@ from snapshot.identifiers import Scope, parse_scope
 from tests.coordinator.models import changes, entry, model, models
 
 
-def all_origins(state: Model) -> dict[tuple[str, Scope, str, str], Origin]:
+def all_origins(state: Model) -> dict[tuple[str, Scope, str, str], ValueOrigin]:
     """By node, scope, section and entry."""
     return {
         (node_id, scope, section, name): origin
@@ -143,7 +143,7 @@ def test_a_resource_that_is_written_otherwise_changes_entries_that_name_it_and_n
     assert differing or key == (Node.KIND, "seen")  # the witness, which nobody is told of
     if not isinstance(resource, Node):  # of whom each entry says another part
         scopes = {(node_id, scope) for node_id, scope, _, _ in differing}
-        naming = {each for each, origin in all_origins(STATE).items() if Source(*key) in origin.sources}
+        naming = {each for each, origin in all_origins(STATE).items() if DeclaredSource(*key) in origin.sources}
         assert scopes == {(node_id, scope) for node_id, scope, _, _ in naming}
 
 
@@ -165,8 +165,8 @@ def test_of_a_node_that_nobody_declared_nothing_is_made_up() -> None:
     """rules J8"""
     state = replace(STATE, members={**STATE.members, "new": entry("new")})
     found = origins(state, "new", Scope("node_runtime"))["node"]
-    assert found["roles"] == Origin("no such Node is declared (rules J8)")
-    assert found["site_id"].sources == (Source(MEMBER, "new"),)
+    assert found["roles"] == ValueOrigin("no such Node is declared (rules J8)")
+    assert found["site_id"].sources == (DeclaredSource(MEMBER, "new"),)
     assert (
         origins(Model("prod", {}, state.members), "new", Scope("node_bootstrap"))["cluster"]["coordinators"].sources
         == ()

@@ -3,10 +3,10 @@
 import pytest
 
 from coordinator.base.refusal import Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.fleet import fleet
-from coordinator.fleet.fleet import FleetMember, Report, assess, quantiles
+from coordinator.fleet.fleet import FleetMember, MemberReport, assess, quantiles
 from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from tests.coordinator import reports
@@ -14,12 +14,12 @@ from tests.coordinator.candidates import NOW, Candidate, admit, found, join, tok
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
 
-SETTINGS = Settings()
+SETTINGS = CoordinatorSettings()
 
 
-def report(node_id: str, version: int, *, seen: float = NOW, **other: object) -> Report:
+def report(node_id: str, version: int, *, seen: float = NOW, **other: object) -> MemberReport:
     values = {"state": "active", "mode": "normal", "head_grade": "fresh", "behind": False}
-    return Report(node_id, seen, active={"route_policy": (1, version)}, **{**values, **other})
+    return MemberReport(node_id, seen, active={"route_policy": (1, version)}, **{**values, **other})
 
 
 def member(node_id: str, version: int = 5, **other: object) -> FleetMember:

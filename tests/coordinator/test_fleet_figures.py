@@ -6,7 +6,7 @@ import trio.testing
 from prometheus_client.core import Metric
 
 from coordinator.base.refusal import Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.fleet import fleet
 from coordinator.membership import revocation
@@ -17,7 +17,7 @@ from tests.coordinator.candidates import NOW, Candidate, admit, found, join, tok
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
 
-SETTINGS = Settings()
+SETTINGS = CoordinatorSettings()
 
 
 @pytest.fixture

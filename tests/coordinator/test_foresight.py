@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.base.settings import DAY, Settings
+from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.declared.foresight import of_declared, warnings
 from coordinator.declared.kinds import (
     DegradedModePolicy,
@@ -17,7 +17,7 @@ from snapshot.outage import Outage
 from tests.coordinator.models import model
 
 HOUR = 3_600
-SETTINGS = Settings()
+SETTINGS = CoordinatorSettings()
 NOTHING = "3 of 3 nodes stop after 30 min (DegradedModePolicy all gives them nothing longer)"
 BOTH = (
     "2 of 3 nodes stop after 30 min (no DegradedModePolicy applies), "

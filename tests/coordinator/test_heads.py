@@ -179,13 +179,13 @@ def test_trust_bundles_come_one_after_the_other(cluster: Database) -> None:
 def test_a_readmitted_node_goes_on_from_its_generation(cluster: Database) -> None:
     """rules K32, P30: what a node may still hold is never gone below."""
     from coordinator.membership import revocation
-    from coordinator.membership.admission import Entry
+    from coordinator.membership.admission import AllowlistEntry
 
     for version in range(1, 4):
         publish(cluster, publication(basis(cluster), document("route_policy", version, bytes([version]))))
     held = basis(cluster).published
     revocation.remove_node(cluster, "node-a", reason="moved", actor="root", now=NOW)
-    revocation.readmit(cluster, Entry("node-a"), actor="root", now=NOW)
+    revocation.readmit(cluster, AllowlistEntry("node-a"), actor="root", now=NOW)
     node = Candidate("node-a")
     assert join(cluster, node, token_for(cluster)).generation > held
     not_published(cluster, publication(basis(cluster), document("route_policy", 2, b"other")))

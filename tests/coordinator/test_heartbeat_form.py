@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.state.node_state import State
 from coordinator.base.refusal import Code, Refused
-from coordinator.reports.checkin import Mark
+from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.heartbeat_form import parse
 from snapshot.degraded import Mode
 from tests.coordinator.reports import body, events, heartbeat, scope, value
@@ -24,15 +24,15 @@ def is_bad(data: bytes) -> bool:
 def test_a_report_says_what_is_active() -> None:
     """rules S30, K30"""
     report = heartbeat(journal=events(4, 5))
-    assert report.active == {"route_policy": Mark(1, 3, "sha256:" + "ab" * 32)}
-    assert (report.head, report.head_grade, report.state) == (Mark(1, 2), "fresh", "active")
+    assert report.active == {"route_policy": ReportedMark(1, 3, "sha256:" + "ab" * 32)}
+    assert (report.head, report.head_grade, report.state) == (ReportedMark(1, 2), "fresh", "active")
     assert [sequence for sequence, _ in report.journal] == [4, 5]
     assert json.loads(report.body) == value(journal=events(4, 5))
 
 
 def test_a_new_node_has_no_head_and_no_scope() -> None:
     report = heartbeat(versions={}, head=None, scopes={"node_bootstrap": scope(None)})
-    assert (report.head, report.active) == (Mark(0, 0), {})
+    assert (report.head, report.active) == (ReportedMark(0, 0), {})
 
 
 @pytest.mark.parametrize("name", sorted(value()))

@@ -18,7 +18,7 @@ from coordinator.database.database import Database
 from coordinator.keys import keystore, server_certificate, tokens
 from coordinator.publishing.publisher import container_of
 from coordinator.setup import initialise
-from coordinator.setup.initialise import NOTE, Wanted
+from coordinator.setup.initialise import NOTE, ClusterRequest
 from coordinator.trust import signing_requests
 from snapshot.bundle import CONFIG, ROOT
 from wire.certificate import Certificate, pem_to_der
@@ -27,19 +27,19 @@ NOW = 1_800_000_000.0
 DIED = 9
 
 
-def wanted(tmp_path: Path, **members: object) -> Wanted:
+def wanted(tmp_path: Path, **members: object) -> ClusterRequest:
     state = tmp_path / "state"
-    given = Wanted(
+    given = ClusterRequest(
         "prod", "coord-1", "https://coord.example:7443", f"sqlite:///{state}/coordinator.db", state, tmp_path / "roots"
     )
     return replace(given, **members)
 
 
-def run(given: Wanted) -> initialise.Made:
+def run(given: ClusterRequest) -> initialise.MadeCluster:
     return initialise.initialise(given, actor="uid:0", now=NOW)
 
 
-def refused(given: Wanted) -> Refused:
+def refused(given: ClusterRequest) -> Refused:
     with pytest.raises(Refused) as caught:
         run(given)
     assert caught.value.remedy

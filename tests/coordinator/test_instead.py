@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import audit_log, cluster_state, schema
 from coordinator.database.audit_log import AuditEntry
 from coordinator.database.database import Database
-from coordinator.database.documents import Entry
+from coordinator.database.documents import HeadEntry
 from coordinator.membership import revocation
 from coordinator.publishing.backlog import Backlog
 from coordinator.reports import refusal_records
-from coordinator.reports.refusal_records import Standing
+from coordinator.reports.refusal_records import StandingRefusal
 from coordinator.runtime import retention
 from coordinator.trust import trust_import
 from tests.coordinator.picky import WORDS, Picky
@@ -30,7 +30,7 @@ def press(database: Database) -> Press:
     return Press.founded(database, "node-a", "node-b")
 
 
-def standing(press: Press) -> list[Standing]:
+def standing(press: Press) -> list[StandingRefusal]:
     with press.database.read() as transaction:
         return refusal_records.standing(transaction)
 
@@ -271,7 +271,7 @@ def test_whatever_the_reason(press: Press, reason: str) -> None:
 
 def test_short_lifetimes(press: Press) -> None:
     """What a node has is renewed in time, however short that is."""
-    press.settings = Settings(snapshot_lifetime_s=HOUR, snapshot_refresh_s=HOUR // 2)
+    press.settings = CoordinatorSettings(snapshot_lifetime_s=HOUR, snapshot_refresh_s=HOUR // 2)
     node = refused(press)
     pass_by(press, node, 6 * HOUR)
 
@@ -293,10 +293,10 @@ def test_a_node_that_says_now_this_now_that(press: Press) -> None:
     assert press.listing()[ROUTES].config_version - before == 2
 
 
-def old_and_new(press: Press, node: Picky) -> tuple[Entry, Entry]:
+def old_and_new(press: Press, node: Picky) -> tuple[HeadEntry, HeadEntry]:
     """What it has now, and the first version with that content that was published for it."""
     table, now = schema.published, node.active[ROUTES]
     line = (table.c.node_id == "node-a") & (table.c.scope == ROUTES) & (table.c.content_hash == now.content_hash)
     with press.database.read() as transaction:
         row = transaction.row(select(table).where(line).order_by(table.c.config_version).limit(1))
-    return Entry(row.authority_epoch, row.config_version, row.content_hash, row.snapshot_id), now
+    return HeadEntry(row.authority_epoch, row.config_version, row.content_hash, row.snapshot_id), now

@@ -8,7 +8,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database.member import Member
 from coordinator.keys import tokens
 from coordinator.keys.tokens import TokenRecord
-from coordinator.membership.join import STEPS, Allowed, JoinState, decide
+from coordinator.membership.join import STEPS, AllowedPeer, JoinState, decide
 from tests.coordinator.candidates import CLUSTER, NOW, SERVER, TOKEN_KEY, Candidate
 
 KEYS = {tokens.key_id(TOKEN_KEY.public_key()): tokens.spki(TOKEN_KEY.public_key())}
@@ -22,7 +22,7 @@ def token(node_id: str | None = None, *, site: str = "default", cluster: str = C
 
 def state(claims=None, **other) -> JoinState:
     record = None if claims is None else TokenRecord(claims.jti)
-    known = {"allowed": Allowed("data", "default"), "token": record}
+    known = {"allowed": AllowedPeer("data", "default"), "token": record}
     return JoinState(CLUSTER, KEYS, frozenset({SERVER}), frozenset({"default"}), **{**known, **other})
 
 
@@ -59,9 +59,9 @@ def test_not_on_the_allowlist() -> None:
 def test_another_certificate_than_the_entry_fixes() -> None:
     """rules J5"""
     text, claims = token()
-    fixed = Allowed("data", "default", Candidate("node-c").pin)
+    fixed = AllowedPeer("data", "default", Candidate("node-c").pin)
     assert refused(NODE.request(text), state(claims, allowed=fixed)) is Code.UNAUTHORIZED_PEER
-    own = Allowed("data", "default", NODE.pin)
+    own = AllowedPeer("data", "default", NODE.pin)
     assert decide(NODE.request(text), state(claims, allowed=own), NOW).outcome == "admitted"
 
 
@@ -73,7 +73,7 @@ def test_another_kind_than_allowed() -> None:
 
 def test_a_member_asking_for_another_kind() -> None:
     """rules H-000-1, J13: the catalog's kind holds, not the allowlist's."""
-    known = state(member=member(NODE), allowed=Allowed("witness", "default"))
+    known = state(member=member(NODE), allowed=AllowedPeer("witness", "default"))
     assert refused(NODE.request(kind="witness"), known) is Code.KIND_MISMATCH
     assert decide(NODE.request(), known, NOW).outcome == "already_member"
 
@@ -136,7 +136,7 @@ def test_the_site_of_the_token() -> None:
     """rules K13, K17: the entry's site, and one that exists."""
     text, claims = token(site="elsewhere")
     assert refused(NODE.request(text), state(claims)) is Code.WRONG_SITE
-    known = replace(state(claims, allowed=Allowed("data", "elsewhere")), sites=frozenset({"default"}))
+    known = replace(state(claims, allowed=AllowedPeer("data", "elsewhere")), sites=frozenset({"default"}))
     assert refused(NODE.request(text), known) is Code.WRONG_SITE
 
 
@@ -153,10 +153,10 @@ def test_the_first_failure_wins() -> None:
         (Code.REVOKED, {}, {"tombstone": "removed"}),
         (Code.REMOVED, {}, {"tombstone": None}),
         (Code.TOKEN_REVOKED, {}, {"token": TokenRecord(claims.jti)}),
-        (Code.UNAUTHORIZED_PEER, {}, {"allowed": Allowed("data", "default")}),
+        (Code.UNAUTHORIZED_PEER, {}, {"allowed": AllowedPeer("data", "default")}),
         (Code.KIND_MISMATCH, {"kind": "data"}, {}),
         (Code.IDENTITY_CONFLICT, {}, {"certificate_owner": None}),
-        (Code.WRONG_SITE, {}, {"allowed": Allowed("data", "elsewhere"), "sites": frozenset({"elsewhere"})}),
+        (Code.WRONG_SITE, {}, {"allowed": AllowedPeer("data", "elsewhere"), "sites": frozenset({"elsewhere"})}),
     ]
     for code, asked, known in repairs:
         assert refused(NODE.request(text, **wrong), worst) is code

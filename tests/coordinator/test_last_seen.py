@@ -9,12 +9,12 @@ import trio.testing
 from sqlalchemy import event
 
 from coordinator import run
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.fleet import fleet
 from coordinator.membership import revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.reports import heartbeats
 from coordinator.reports import last_seen as seen
 from coordinator.reports.last_seen import WRITE_S, Seen
@@ -46,7 +46,7 @@ def test_who_asks_but_does_not_report_is_silent_all_the_same(database: Database)
     admit(database, "node-a")
     heartbeats.record(database, [heartbeat("node-a", {})], now=NOW)
     seen.record(database, {"node-a": NOW + 1_000})
-    now = fleet.observe(database, now=NOW + 1_010, settings=Settings())
+    now = fleet.observe(database, now=NOW + 1_010, settings=CoordinatorSettings())
     assert [(each.reason, each.seconds_since_seen) for each in now.stragglers] == [("silent", 10)]
     assert now.seconds_since_seen["max"] == 10
 
@@ -61,7 +61,7 @@ def test_of_a_node_that_was_removed_nothing_is_kept(database: Database) -> None:
     assert requests(database) == {"node-b"}
     seen.record(database, {"node-a": NOW + 14, "node-b": NOW + 20, "nobody": NOW})
     assert requests(database) == {"node-b"}
-    revocation.readmit(database, Entry("node-a"), actor="root", now=NOW + 30)
+    revocation.readmit(database, AllowlistEntry("node-a"), actor="root", now=NOW + 30)
     admit(database, "node-a")
     assert last_seen(database) == {"node-a": None, "node-b": NOW + 20}
 

@@ -11,7 +11,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, schema
 from coordinator.database.database import Database
 from coordinator.membership import admission, membership, revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
 from tests.coordinator.candidates import (
@@ -293,21 +293,21 @@ def test_a_join_touches_its_peers(cluster: Database) -> None:
 def test_the_allowlist_never_contradicts_the_catalog(cluster: Database) -> None:
     """rules H-000-1, J17"""
     admit(cluster, "node-a")
-    entry = Entry("node-a", "witness")
+    entry = AllowlistEntry("node-a", "witness")
     assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is Code.CONTRADICTION
-    assert admission.allowed(cluster) == [Entry("node-a", "data")]
+    assert admission.allowed(cluster) == [AllowlistEntry("node-a", "data")]
 
 
 @pytest.mark.parametrize(
     ("entry", "code"),
     [
-        (Entry("Node-A"), Code.BAD_REQUEST),
-        (Entry("node-a", "arbiter"), Code.BAD_REQUEST),
-        (Entry("node-a", site_id="berlin"), Code.UNKNOWN_SITE),
-        (Entry("node-a", certificate_sha256="abc"), Code.BAD_REQUEST),
+        (AllowlistEntry("Node-A"), Code.BAD_REQUEST),
+        (AllowlistEntry("node-a", "arbiter"), Code.BAD_REQUEST),
+        (AllowlistEntry("node-a", site_id="berlin"), Code.UNKNOWN_SITE),
+        (AllowlistEntry("node-a", certificate_sha256="abc"), Code.BAD_REQUEST),
     ],
 )
-def test_an_entry_out_of_form_is_refused(cluster: Database, entry: Entry, code: Code) -> None:
+def test_an_entry_out_of_form_is_refused(cluster: Database, entry: AllowlistEntry, code: Code) -> None:
     """rules K12, J27"""
     assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is code
     assert admission.allowed(cluster) == []
@@ -348,7 +348,7 @@ def test_who_is_admitted_again_has_reported_nothing(cluster: Database, end: Call
     """rules K37, K41: what was said under the old membership is not held against the new one"""
     reporting(cluster)
     end(cluster, "node-a", reason="stolen", actor="root", now=NOW)
-    revocation.readmit(cluster, Entry("node-a"), actor="root", now=NOW)
+    revocation.readmit(cluster, AllowlistEntry("node-a"), actor="root", now=NOW)
     admit(cluster, "node-a", incarnation="i-2")
     assert reported_of(cluster) == []
     assert contents(cluster, "heartbeat_history") == {"heartbeat_history": []}

@@ -440,11 +440,13 @@ async def test_a_heartbeat_as_the_agent_writes_it_is_taken(founded: Founded) -> 
             clock=messages.ClockReport(None, 0),
             head=messages.HeadReport(follower.generation, 1, 3, "fresh"),
             scopes={
-                "node_runtime": messages.ScopeReport(active, None, None, rejected, {"web": messages.Notified(1, True)})
+                "node_runtime": messages.ScopeReport(
+                    active, None, None, rejected, {"web": messages.NotifiedVersion(1, True)}
+                )
             },
             trust_bundle_version=1,
             counters={"rejections": 1},
-            journal=(messages.Event(1, now, "activated", "node_runtime", "ok"),),
+            journal=(messages.HeartbeatEvent(1, now, "activated", "node_runtime", "ok"),),
         )
         answer = messages.HeartbeatAnswer.parse(json.dumps(await follower.node.report(sent.to_bytes())).encode())
         assert answer.generation == follower.generation and answer.acknowledged_event == 1

@@ -7,7 +7,7 @@ from coordinator.base.refusal import Code
 from coordinator.database.database import Database
 from coordinator.keys import certificates
 from coordinator.membership import admission, operators, revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from tests.coordinator.candidates import (
     NOW,
     Candidate,
@@ -93,7 +93,7 @@ def test_an_operators_certificate_is_no_nodes(cluster: Database) -> None:
     """rules K34: neither in a join nor on the allowlist."""
     node = Candidate("node-a")
     operators.add(cluster, "alice", node.der, **HOW)
-    entry = Entry("node-a", certificate_sha256=node.pin)
+    entry = AllowlistEntry("node-a", certificate_sha256=node.pin)
     assert refused(admission.allow, cluster, entry, **HOW).code is Code.CONTRADICTION
     allow(cluster, node)
     assert refused(join, cluster, node, token_for(cluster)).code is Code.IDENTITY_CONFLICT

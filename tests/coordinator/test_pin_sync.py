@@ -5,8 +5,8 @@ import trio.testing
 
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
-from coordinator.membership.admission import Entry
-from coordinator.membership.pin_sync import Pinned, Pins
+from coordinator.membership.admission import AllowlistEntry
+from coordinator.membership.pin_sync import Pinned, PinSync
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
@@ -33,7 +33,7 @@ def test_members_revoked_ones_and_those_that_left(database: Database) -> None:
         (two.der, PinState.REVOKED),
         (three.der, PinState.REMOVED),
     }
-    revocation.readmit(database, Entry("three"), actor="root", now=NOW)
+    revocation.readmit(database, AllowlistEntry("three"), actor="root", now=NOW)
     assert (three.der, PinState.REMOVED) not in states(database)
     assert join(database, three, token_for(database)).outcome == "admitted"
     assert (three.der, PinState.ACTIVE) in states(database)
@@ -56,7 +56,7 @@ async def test_the_table_follows_one_node_and_all(database: Database) -> None:
     found(database)
     own = make_identity("coordinator", NOW)
     table = PinTable([own.der])
-    pins = Pins(database, table)
+    pins = PinSync(database, table)
     await pins.load()
     assert len(table) == 0
     one, two = admit(database, "one"), admit(database, "two")
@@ -79,7 +79,7 @@ async def test_the_table_follows_one_node_and_all(database: Database) -> None:
 async def test_an_older_reading_is_not_the_last_word(database: Database, second: Database) -> None:
     """rules K22, threats M07: who was revoked while everything was read anew is not let in by that."""
     one = candidate(database, "one")
-    pins = Pins(database, PinTable())
+    pins = PinSync(database, PinTable())
     async with trio.open_nursery() as nursery:
         with held_reading(database) as reading:
             nursery.start_soon(pins.load)

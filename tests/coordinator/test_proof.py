@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import nonces
-from coordinator.membership.proof import JoinRequest, Verifier
+from coordinator.membership.proof import ProvenRequest, Verifier
 from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, Candidate, make_certificate
 
 VERIFIER = Verifier(NONCE_KEY, frozenset({SERVER}))
@@ -19,9 +19,9 @@ def nonce() -> str:
     return nonces.issue(NONCE_KEY, NOW, 60)
 
 
-def read(body: bytes, proof: str | None = None, node: Candidate = NODE, **options) -> JoinRequest:
+def read(body: bytes, proof: str | None = None, node: Candidate = NODE, **options) -> ProvenRequest:
     shown = node.proof(body) if proof is None else proof
-    return JoinRequest.authenticated(body, shown, verifier=VERIFIER, now=options.pop("now", NOW), **options)
+    return ProvenRequest.authenticated(body, shown, verifier=VERIFIER, now=options.pop("now", NOW), **options)
 
 
 def is_bad(*arguments, **options) -> bool:
@@ -43,9 +43,9 @@ def test_there_is_no_other_way_to_make_one() -> None:
     proven = read(NODE.body(nonce()))
     values = {name: getattr(proven, name) for name in proven.__dataclass_fields__ if name != "proven"}
     with pytest.raises(TypeError):
-        JoinRequest(**values, proven=object())
+        ProvenRequest(**values, proven=object())
     with pytest.raises(TypeError):
-        JoinRequest(**values)
+        ProvenRequest(**values)
 
 
 def test_a_signature_by_another_key() -> None:

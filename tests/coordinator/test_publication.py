@@ -9,7 +9,7 @@ from coordinator.base.settings import CLOCK_SKEW_S
 from coordinator.database import catalog, documents
 from coordinator.database.database import Database
 from coordinator.database.documents import Document
-from coordinator.declared.compiler import Audience, Content
+from coordinator.declared.compiler import Audience, ScopeContent
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads, published_state
 from coordinator.publishing.publication import draft
@@ -213,7 +213,7 @@ def test_a_database_with_all_services_in_one_scope_goes_over(database: Database)
         subject = catalog.load(transaction).subjects["node-a"]
     sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
     old = Scope("service_assignment")
-    content = Content(old, Audience(("egress_service",), ("acme",)), sections)
+    content = ScopeContent(old, Audience(("egress_service",), ("acme",)), sections)
     made = draft(issue, present, subject, {old: True}, lambda _: content)
     assert heads.publish(database, [made.publication], actor="coordinator", now=press.now) == {}
     assert set(press.listing()) == {"service_assignment", "trust_bundle"}

@@ -5,7 +5,7 @@ import trio.testing
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database
 from coordinator.database import schema
 from coordinator.database.database import Database
@@ -20,7 +20,9 @@ from tests.coordinator.publishing import STATE, Press
 
 def publisher_of(press: Press, keys: tuple[SigningKey, ...] | None = None) -> tuple[Publisher, Board]:
     board = Board()
-    made = Publisher(press.database, press.keys if keys is None else keys, Settings(), board, lambda: press.now)
+    made = Publisher(
+        press.database, press.keys if keys is None else keys, CoordinatorSettings(), board, lambda: press.now
+    )
     return made, board
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from coordinator.database import audit_log
 from coordinator.database.database import Database
-from coordinator.database.documents import Entry
+from coordinator.database.documents import HeadEntry
 from coordinator.membership import revocation
 from coordinator.reports import heartbeats, refusal_records
-from coordinator.reports.refusal_records import Standing
+from coordinator.reports.refusal_records import StandingRefusal
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
@@ -35,7 +35,7 @@ def refusing(press: Press, *node_ids: str) -> list[Picky]:
     return nodes
 
 
-def standing(press: Press) -> list[Standing]:
+def standing(press: Press) -> list[StandingRefusal]:
     with press.database.read() as transaction:
         return refusal_records.standing(transaction)
 
@@ -52,7 +52,7 @@ def test_one_a_node_and_scope(press: Press) -> None:
         assert [each.node_id for each in refusal_records.standing(transaction, "node-b")] == ["node-b"]
 
 
-def forged(entry: Entry, **changes: object) -> Entry:
+def forged(entry: HeadEntry, **changes: object) -> HeadEntry:
     return replace(entry, **changes)
 
 

@@ -35,7 +35,7 @@ def _refusing(node: Picky) -> Picky:
     return node.follow()
 
 
-def told(press: Press) -> list[refusals.RefusedScope]:
+def told(press: Press) -> list[refusals.FleetRefusal]:
     with press.database.read() as transaction:
         return refusals.told(transaction)
 

@@ -21,8 +21,8 @@ from tests.coordinator.daemon import PATIENT, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.readings import held_reading
 from wire.certificate import KeyPair, make_authority, make_identity
-from wire.client import Call, Client, ClientError, HttpsConnector
-from wire.contexts import Identity
+from wire.client import Call, ClientError, HttpClient, HttpsConnector
+from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 
 
@@ -43,11 +43,11 @@ class Afar:
     def __post_init__(self) -> None:
         folder = self.at.founded.folder
         self.pair = self.pair or make_identity(self.name, self.at.founded.now)
-        self.identity = Identity(folder / f"{self.name}.crt", folder / f"{self.name}.key")
+        self.identity = TlsIdentity(folder / f"{self.name}.crt", folder / f"{self.name}.key")
         self.identity.certificate.write_bytes(self.pair.certificate_pem)
         self.identity.key.write_bytes(self.pair.key_pem)
         authority = self.authority or folder / "ca.pem"
-        self.client = Client(HttpsConnector.to_authority(authority, self.identity), PATIENT)
+        self.client = HttpClient(HttpsConnector.to_authority(authority, self.identity), PATIENT)
         self.at.clients.append(self.client)
 
     @property
@@ -98,7 +98,7 @@ async def test_nobody_comes_in_who_was_not_added(founded: Founded) -> None:
         node = await at.admit("node-a")
         as_node = Afar(at, "node-a", node.pair)
         assert await refusal(as_node.ask("GET", "/v1/nodes")) == "tls_failed"
-        nobody = Client(HttpsConnector.to_authority(at.founded.folder / "ca.pem"), PATIENT)
+        nobody = HttpClient(HttpsConnector.to_authority(at.founded.folder / "ca.pem"), PATIENT)
         at.clients.append(nobody)
         assert await refusal(nobody.fetch(stranger.place, Call("GET", "/v1/nodes"))) == "tls_failed"
         assert (await stranger.added()) and (await stranger.ask("GET", "/v1/nodes"))["nodes"]

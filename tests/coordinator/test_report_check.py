@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import delete, event, update
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import documents, schema
 from coordinator.database.database import Database
 from coordinator.database.documents import Recovery
 from coordinator.fleet import fleet
 from coordinator.reports import heartbeats, report_check
-from coordinator.reports.checkin import Comparison, Mark
-from coordinator.reports.heartbeat_form import Heartbeat
+from coordinator.reports.checkin import Comparison, ReportedMark
+from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from tests.coordinator.candidates import NOW, admit, contents, found
 from tests.coordinator.daemon import running
 from tests.coordinator.founding import Founded
@@ -36,7 +36,7 @@ def published(database: Database) -> str:
     return made.content_hash
 
 
-def doubts(database: Database, **scopes: Mark) -> dict[str, Comparison]:
+def doubts(database: Database, **scopes: ReportedMark) -> dict[str, Comparison]:
     claims = {("node-a", name, claim) for name, claim in scopes.items()}
     with database.record() as transaction:
         return {scope: doubt for (_, scope, _), doubt in report_check.doubtful(transaction, claims).items()}
@@ -44,43 +44,43 @@ def doubts(database: Database, **scopes: Mark) -> dict[str, Comparison]:
 
 def test_what_was_published_is_no_doubt(database: Database, published: str) -> None:
     """rules K37"""
-    assert doubts(database, route_policy=Mark(1, 4, published)) == {}
+    assert doubts(database, route_policy=ReportedMark(1, 4, published)) == {}
 
 
 def test_what_nobody_published_is_ahead(database: Database, published: str) -> None:
     """rules K37, K41: a higher version, a higher epoch, a scope that it was never given"""
-    claims = {"route_policy": Mark(1, 5, published), "qos_policy": Mark(1, 1, published)}
+    claims = {"route_policy": ReportedMark(1, 5, published), "qos_policy": ReportedMark(1, 1, published)}
     assert doubts(database, **claims) == {"route_policy": AHEAD, "qos_policy": AHEAD}
-    assert doubts(database, route_policy=Mark(2, 1, published)) == {"route_policy": AHEAD}
+    assert doubts(database, route_policy=ReportedMark(2, 1, published)) == {"route_policy": AHEAD}
 
 
 def test_what_was_published_for_another_node_is_ahead(database: Database, published: str) -> None:
     """rules K37"""
     admit(database, "node-b")
-    mine, claim = ("node-a", ROUTES, Mark(1, 4, published)), ("node-b", ROUTES, Mark(1, 4, published))
+    mine, claim = ("node-a", ROUTES, ReportedMark(1, 4, published)), ("node-b", ROUTES, ReportedMark(1, 4, published))
     with database.record() as transaction:
         assert report_check.doubtful(transaction, [mine, claim]) == {claim: AHEAD}
 
 
 def test_another_content_under_one_version_is_a_conflict(database: Database, published: str) -> None:
     """rules X16, K37"""
-    assert doubts(database, route_policy=Mark(1, 3, published)) == {"route_policy": CONFLICT}
+    assert doubts(database, route_policy=ReportedMark(1, 3, published)) == {"route_policy": CONFLICT}
 
 
 def test_a_version_of_which_nothing_is_kept_any_more_is_no_doubt(database: Database, published: str) -> None:
     """rules, Numbers: increment history"""
     with database.record() as transaction:
         transaction.run(delete(schema.published).where(schema.published.c.config_version == 3))
-    assert doubts(database, route_policy=Mark(1, 3, published)) == {}
+    assert doubts(database, route_policy=ReportedMark(1, 3, published)) == {}
 
 
 def test_a_trust_bundle_is_held_against_the_bundles(database: Database, published: str) -> None:
     """rules K37: it is handed out beside the heads, so a node may hold it before its head lists it"""
     made = document("trust_bundle", 2, b"keys", subject="*")
     documents.add_trust_bundle(database, made, announces_epoch=2, actor="root", now=NOW)
-    assert doubts(database, trust_bundle=Mark(1, 2, made.content_hash)) == {}
-    assert doubts(database, trust_bundle=Mark(1, 2, published)) == {"trust_bundle": CONFLICT}
-    assert doubts(database, trust_bundle=Mark(1, 2**53 - 1, published)) == {"trust_bundle": AHEAD}
+    assert doubts(database, trust_bundle=ReportedMark(1, 2, made.content_hash)) == {}
+    assert doubts(database, trust_bundle=ReportedMark(1, 2, published)) == {"trust_bundle": CONFLICT}
+    assert doubts(database, trust_bundle=ReportedMark(1, 2**53 - 1, published)) == {"trust_bundle": AHEAD}
 
 
 def test_a_claim_is_no_record(database: Database, published: str) -> None:
@@ -92,9 +92,9 @@ def test_a_claim_is_no_record(database: Database, published: str) -> None:
         assert (answer.comparisons, answer.body()["recorded"]) == ({ROUTES: AHEAD, "qos_policy": AHEAD}, {})
     assert contents(database, "published", "heads", "nodes") == before
     (answer,) = heartbeats.record(database, [holding(4, published)], now=NOW + 60)
-    assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: Mark(1, 4, published)})
+    assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: ReportedMark(1, 4, published)})
     (answer,) = heartbeats.record(database, [heartbeat(scopes=lies)], now=NOW + 90)
-    assert answer.recorded == {ROUTES: Mark(1, 4, published)}
+    assert answer.recorded == {ROUTES: ReportedMark(1, 4, published)}
 
 
 def test_two_claims_of_one_batch(database: Database, published: str) -> None:
@@ -102,7 +102,7 @@ def test_two_claims_of_one_batch(database: Database, published: str) -> None:
     for batch in ([holding(9), holding(4, published)], [holding(4, published), holding(9)]):
         answers = heartbeats.record(database, batch, now=NOW)
         assert sorted(list(answer.comparisons.values()) for answer in answers) == [[], [AHEAD]]
-        assert answers[-1].recorded == {ROUTES: Mark(1, 4, published)}
+        assert answers[-1].recorded == {ROUTES: ReportedMark(1, 4, published)}
 
 
 def test_what_says_nothing_new_costs_nothing(database: Database, published: str) -> None:
@@ -126,8 +126,8 @@ def test_an_allowed_recovery_is_no_alarm(database: Database, published: str) -> 
     assert not publish(database, publication(basis(database), first))
     for at in (NOW + 30, NOW + 60):
         (answer,) = heartbeats.record(database, [holding(3, first.content_hash)], now=at)
-        assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: Mark(1, 3, first.content_hash)})
-    assert not fleet.observe(database, now=NOW + 60, settings=Settings()).stragglers
+        assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: ReportedMark(1, 3, first.content_hash)})
+    assert not fleet.observe(database, now=NOW + 60, settings=CoordinatorSettings()).stragglers
     (answer,) = heartbeats.record(database, [holding(2)], now=NOW + 90)
     assert answer.comparisons == {ROUTES: BEHIND}
     (answer,) = heartbeats.record(database, [heartbeat(scopes={})], now=NOW + 120)
@@ -164,10 +164,10 @@ def test_a_lie_that_is_on_record_from_before_ends_when_the_node_holds_what_its_h
     (answer,) = heartbeats.record(database, [holding(3)], now=NOW + 30)
     assert answer.comparisons == {ROUTES: BEHIND}
     (answer,) = heartbeats.record(database, [holding(4, published)], now=NOW + 60)
-    assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: Mark(1, 4, published)})
+    assert (answer.comparisons, answer.recorded) == ({}, {ROUTES: ReportedMark(1, 4, published)})
 
 
-def holding(version: int, content_hash: str | None = None) -> Heartbeat:
+def holding(version: int, content_hash: str | None = None) -> ReceivedHeartbeat:
     """A report of one scope."""
     content = {} if content_hash is None else {"content_hash": content_hash}
     return heartbeat(scopes={ROUTES: scope({**mark(version), **content})})

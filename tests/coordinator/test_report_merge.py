@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.reports.checkin import Comparison, Mark
-from coordinator.reports.report_merge import Known, Record, merge
+from coordinator.reports.checkin import Comparison, ReportedMark
+from coordinator.reports.report_merge import Known, NodeRecord, merge
 from tests.coordinator.reports import events, heartbeat, mark, scope
 from wire.messages import SCOPES_MAX
 
@@ -28,7 +28,7 @@ def test_what_is_on_record_of_a_node_is_bounded() -> None:
     """rules K53, P23: what it does not report any more goes first; what a node reads of an answer is bounded, too"""
     record = None
     for turn in range(4):
-        claims = {f"scope-{turn}-{number}": Mark(1, 1, "sha256:" + "ab" * 32) for number in range(100)}
+        claims = {f"scope-{turn}-{number}": ReportedMark(1, 1, "sha256:" + "ab" * 32) for number in range(100)}
         record, _ = merge(record, replace(heartbeat(), active=claims))
         assert len(record.recorded) <= SCOPES_MAX
         assert record.recorded.items() >= claims.items()
@@ -47,7 +47,7 @@ def test_a_mark_goes_down_to_what_the_head_lists_and_nowhere_else(reports: list[
     record = None
     for version, listed, is_read in reports:
         before = record.recorded["route_policy"].config_version if record else 0
-        told = Known(announced={"route_policy": Mark(1, listed, "sha256:" + "ab" * 32)}) if is_read else None
+        told = Known(announced={"route_policy": ReportedMark(1, listed, "sha256:" + "ab" * 32)}) if is_read else None
         record, compared = merge(record, heartbeat(versions={"route_policy": version}), told)
         after = record.recorded["route_policy"].config_version
         assert after >= before or (is_read and after == version == listed)
@@ -66,4 +66,4 @@ def test_events_are_acknowledged_by_incarnation() -> None:
     assert record.acknowledged_event == 3
     assert merge(record, heartbeat())[0].acknowledged_event == 3
     assert merge(record, heartbeat(incarnation="i-2"))[0].acknowledged_event == 0
-    assert merge(Record("i-1", {}, 9), heartbeat(journal=events(2)))[0].acknowledged_event == 9
+    assert merge(NodeRecord("i-1", {}, 9), heartbeat(journal=events(2)))[0].acknowledged_event == 9

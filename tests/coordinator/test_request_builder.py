@@ -7,25 +7,25 @@ import pytest
 from sqlalchemy import delete, insert
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.keys import keystore
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.setup import initialise
-from coordinator.setup.initialise import Wanted
+from coordinator.setup.initialise import ClusterRequest
 from coordinator.trust import request_builder, trust_import
 from coordinator.trust.ceremony import Add, PublicKey, RaiseEpoch, Remove, Retire
 from coordinator.trust.signing_requests import SigningRequest
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.identifiers import format_time
-from snapshot.manifest import Recovery, parse_recovery
+from snapshot.manifest import RecoveryManifest, parse_recovery
 from tests.fakes.cluster import key
 
 NOW = 1_800_000_000.0
 DAY = 86_400
-SETTINGS = Settings()
+SETTINGS = CoordinatorSettings()
 HASH = "sha256:" + "ab" * 32
 
 
@@ -33,7 +33,7 @@ class Standing:
     """A cluster that `init` has made, and its root keys."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        given = Wanted("prod", "coord-1", "https://localhost:7443", url, folder / "state", folder / "roots")
+        given = ClusterRequest("prod", "coord-1", "https://localhost:7443", url, folder / "state", folder / "roots")
         self.made = initialise.initialise(given, actor="root", now=NOW)
         self.roots = keystore.find([given.root_keys], [])
         self.database = Database(url)
@@ -101,7 +101,7 @@ def test_what_heads_have_revoked_goes_into_the_bundle(cluster: Standing) -> None
     request = cluster.lead()
     assert {"revokes node_ids n1", "revokes service_ids mail"} <= set(request.changes())
     assert request_builder.rotation(database, SETTINGS, NOW)["revocations"]["node_ids"] == ["n1"]
-    revocation.readmit(database, Entry("n1", certificate_sha256=HASH), actor="root", now=NOW)
+    revocation.readmit(database, AllowlistEntry("n1", certificate_sha256=HASH), actor="root", now=NOW)
     revocation.restore(database, "service_ids", "mail", actor="root", now=NOW)
     changes = cluster.lead().changes()
     assert "no longer revokes node_ids n1" in changes
@@ -185,7 +185,7 @@ def test_a_recovery_goes_from_the_last_version_to_an_earlier_one(cluster: Standi
     assert [(each.config_version, each.is_kept) for each in found] == [(3, True), (5, True), (9, True)]
     request = request_builder.recovery_request(cluster.database, "n1", "route_policy", 5, SETTINGS, NOW)
     allowed = parse_recovery(request.manifest)
-    assert allowed == Recovery(9, 5, HASH, allowed.nonce)
+    assert allowed == RecoveryManifest(9, 5, HASH, allowed.nonce)
     again = request_builder.recovery_request(cluster.database, "n1", "route_policy", 5, SETTINGS, NOW)
     assert parse_recovery(again.manifest).nonce != allowed.nonce
     for one in cluster.roots[1:]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused, bounded
-from coordinator.base.requests import MAX_DEPTH, Member, is_text
+from coordinator.base.requests import MAX_DEPTH, BodyMember, is_text
 
 TEXT = st.text(max_size=20).filter(lambda text: "\0" not in text)
 JSON = st.recursive(
@@ -84,7 +84,7 @@ def test_depth_is_bounded() -> None:
 
 
 def test_closed() -> None:
-    members = {"a": Member(is_text(3)), "b": Member(is_text(3), required=False)}
+    members = {"a": BodyMember(is_text(3)), "b": BodyMember(is_text(3), required=False)}
     requests.closed({"a": "x"}, members)
     for wrong in ({}, {"b": "x"}, {"a": "x", "c": 1}, {"a": "long"}, {"a": ""}, {"a": 1}, {"a": "\n"}):
         with pytest.raises(Refused):

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator.declared import resource_page, resources
 from coordinator.declared.kinds import KINDS, Node, Organization, Selector, Service, restore
 from coordinator.declared.references import faults_of
-from coordinator.declared.resources import InvalidResources, Problem
+from coordinator.declared.resources import DeclaredProblem, InvalidResources
 
 GOOD = """\
 kind: Cluster
@@ -67,7 +67,7 @@ spec: {description: the first}
 """
 
 
-def problems(text: str, *, together: bool = True) -> list[Problem]:
+def problems(text: str, *, together: bool = True) -> list[DeclaredProblem]:
     with pytest.raises(InvalidResources) as caught:
         declared = resources.read({"a.yaml": text})
         if together:

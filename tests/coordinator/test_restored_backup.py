@@ -15,7 +15,7 @@ from coordinator.keys.signing_key import SigningKey
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
-from wire.client import Answer, Call, ClientError
+from wire.client import Call, ClientError, Reply
 from wire.messages import TrustList
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
@@ -50,7 +50,7 @@ def put_back(url: str, rows: Backup) -> None:
     database.close()
 
 
-async def show(node: TlsNode, head: bytes) -> Answer:
+async def show(node: TlsNode, head: bytes) -> Reply:
     return await node.client.fetch(node.at.fleet, Call("POST", "/v1/head", (), head))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import DAY, Settings
+from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.database import documents, journals
 from coordinator.database.database import Database
 from coordinator.membership import admission, revocation
@@ -22,7 +22,7 @@ def cluster(database: Database) -> Database:
 
 
 def trim(database: Database, now: float, **numbers: int):
-    return retention.trim(database, now=now, settings=Settings(**numbers))
+    return retention.trim(database, now=now, settings=CoordinatorSettings(**numbers))
 
 
 def versions(database: Database, count: int, *, now: float = NOW) -> list[documents.Document]:

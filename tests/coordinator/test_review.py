@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.review import review
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.manifest import Revocations
@@ -17,7 +17,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def reason(cluster: Cluster, document: Document, *roles: str, now: float = NOW) -> str:
+def reason(cluster: Cluster, document: SignedDocument, *roles: str, now: float = NOW) -> str:
     holder = cluster.node(*(roles or ("core_mesh",))).holder
     with pytest.raises(Unpublishable) as found:
         review(document, holder, now)
@@ -72,7 +72,7 @@ def test_signatures_that_do_not_count_are_not_given_out(cluster: Cluster) -> Non
     """rules S72, S82"""
     good = cluster.snapshot({"routes": {}})
     altered = tuple((key_id, bytes(64)) for key_id, _ in good.signatures)
-    spoilt = Document(good.envelope, good.envelope_bytes, altered, good.manifest_bytes, good.sections)
+    spoilt = SignedDocument(good.envelope, good.envelope_bytes, altered, good.manifest_bytes, good.sections)
     assert reason(cluster, spoilt) == "bad_signature"
     assert reason(cluster, cluster.snapshot({"routes": {}}, keys=[key("stranger")])) == "unknown_key"
     node = cluster.node("core_mesh")
@@ -103,6 +103,6 @@ def test_an_increment_that_does_not_fit_its_base_is_not_given_out(cluster: Clust
 
 def test_a_section_that_is_not_what_was_signed_is_not_given_out(cluster: Cluster) -> None:
     good = cluster.snapshot({"routes": {}})
-    other = Document(good.envelope, good.envelope_bytes, good.signatures, good.manifest_bytes, (b'{"x":1}',))
+    other = SignedDocument(good.envelope, good.envelope_bytes, good.signatures, good.manifest_bytes, (b'{"x":1}',))
     assert reason(cluster, other) == "content_mismatch"
     assert signer.content_hash(good.manifest_bytes) == good.envelope.content_hash

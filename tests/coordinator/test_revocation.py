@@ -6,7 +6,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, revocations
 from coordinator.database.database import Database
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
 from tests.documented_commands import fault
 
@@ -60,8 +60,8 @@ def test_a_removed_node_cannot_rejoin(cluster: Database, renewed: bool) -> None:
     assert catalog.nodes(cluster) == []
     again = node.renewed() if renewed else node
     assert code(join, cluster, again, token_for(cluster)) is Code.REMOVED
-    assert code(admission.allow, cluster, Entry("node-a"), **HOW) is Code.REMOVED
-    revocation.readmit(cluster, Entry("node-a"), **HOW)
+    assert code(admission.allow, cluster, AllowlistEntry("node-a"), **HOW) is Code.REMOVED
+    revocation.readmit(cluster, AllowlistEntry("node-a"), **HOW)
     assert join(cluster, again, token_for(cluster)).outcome == "admitted"
 
 
@@ -78,7 +78,7 @@ def test_a_token_that_no_join_could_use_is_not_made(cluster: Database, end) -> N
     assert fault("holdfastctl nodes readmit node-a") == ""
     assert contents(cluster, "tokens", "audit") == before
     token_for(cluster, "node-b")
-    revocation.readmit(cluster, Entry("node-a"), **HOW)
+    revocation.readmit(cluster, AllowlistEntry("node-a"), **HOW)
     token_for(cluster, "node-a")
 
 
@@ -95,8 +95,8 @@ def test_a_revoked_key_comes_back_only_where_the_operator_names_it(cluster: Data
     """rules A9: left only by the operator's re-enrolment."""
     node = admit(cluster, "node-a")
     revocation.revoke_node(cluster, "node-a", reason="stolen", **HOW)
-    assert code(admission.allow, cluster, Entry("node-a"), **HOW) is Code.REVOKED
-    revocation.readmit(cluster, Entry("node-a"), **HOW)
+    assert code(admission.allow, cluster, AllowlistEntry("node-a"), **HOW) is Code.REVOKED
+    revocation.readmit(cluster, AllowlistEntry("node-a"), **HOW)
     assert manifest(cluster)["node_ids"] == [] and manifest(cluster)["version"] == 2
     assert code(join, cluster, node, token_for(cluster)) is Code.REVOKED
     assert join(cluster, node.renewed(), token_for(cluster)).outcome == "admitted"
@@ -105,7 +105,7 @@ def test_a_revoked_key_comes_back_only_where_the_operator_names_it(cluster: Data
 def test_readmitting_with_the_old_key_named(cluster: Database) -> None:
     node = admit(cluster, "node-a")
     revocation.revoke_node(cluster, "node-a", reason="found again", **HOW)
-    revocation.readmit(cluster, Entry("node-a", certificate_sha256=node.pin), **HOW)
+    revocation.readmit(cluster, AllowlistEntry("node-a", certificate_sha256=node.pin), **HOW)
     assert join(cluster, node, token_for(cluster)).outcome == "admitted"
 
 
@@ -123,8 +123,8 @@ def test_a_removed_member_can_still_be_revoked(cluster: Database) -> None:
         (lambda database: revocation.remove_node(database, "node-x", reason="", **HOW), Code.NOT_FOUND),
         (lambda database: revocation.revoke_node(database, "node-x", reason="", **HOW), Code.NOT_FOUND),
         (lambda database: revocation.revoke_node(database, "Node", reason="", **HOW), Code.BAD_REQUEST),
-        (lambda database: revocation.readmit(database, Entry("node-a"), **HOW), Code.NOT_FOUND),
-        (lambda database: revocation.readmit(database, Entry("node-r", "arbiter"), **HOW), Code.BAD_REQUEST),
+        (lambda database: revocation.readmit(database, AllowlistEntry("node-a"), **HOW), Code.NOT_FOUND),
+        (lambda database: revocation.readmit(database, AllowlistEntry("node-r", "arbiter"), **HOW), Code.BAD_REQUEST),
         (lambda database: revocation.revoke_node(database, "node-r", reason="", **HOW), Code.REVOKED),
         (lambda database: revocation.remove_node(database, "node-r", reason="", **HOW), Code.REVOKED),
         (lambda database: revocation.revoke(database, "node_ids", "node-a", reason="", **HOW), Code.BAD_REQUEST),

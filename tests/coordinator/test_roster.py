@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.declared.selection import Selection, labels_of
 from coordinator.fleet import fleet, roster
@@ -15,7 +15,7 @@ from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
 
-SETTINGS = Settings()
+SETTINGS = CoordinatorSettings()
 DECLARED = """
 {kind: Node, id: node-a, spec: {labels: {rack: r1, zone: x}}}
 ---

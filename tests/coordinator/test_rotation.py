@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from coordinator.base.refusal import Refused
 from coordinator.trust.ceremony import Remove, Retire, Revoke
-from coordinator.trust.rotation import ADD, REMOVE, RETIRE, Dates, Step, steps
+from coordinator.trust.rotation import ADD, REMOVE, RETIRE, Dates, RotationStep, steps
 from snapshot.bundle import CONFIG, ROOT
 from tests.coordinator.ceremonies import ROLLOUT_S, YEARS, Ceremonies
 from tests.fakes.cluster import DAY
@@ -12,7 +12,7 @@ from tests.fakes.cluster import DAY
 DATES = Dates(ROLLOUT_S, both_sign_s=DAY)
 
 
-def step_of(cluster: Ceremonies, key_id: str) -> Step:
+def step_of(cluster: Ceremonies, key_id: str) -> RotationStep:
     return {each.key_id: each for each in steps(cluster.trust, DATES, cluster.now)}[key_id]
 
 

@@ -22,7 +22,7 @@ from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, runnin
 from tests.coordinator.founding import Founded
 from tests.fakes.ports import held_port
 from wire.certificate import NODE_LIFETIME_S, make_identity
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.unix import unix_listener
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
@@ -90,7 +90,7 @@ async def test_the_log_tells_of_a_fault_without_what_was_asked(founded: Founded)
     """threats D-55, D-61: one event a line, levelled; neither a refusal nor an internal fault says what was declared"""
     with ended(started(founded, FAULT)) as process:
         await trio.to_thread.run_sync(event, process, "serving")
-        operator = Client(UnixConnector(), PATIENT)
+        operator = HttpClient(UnixConnector(), PATIENT)
 
         async def apply(text: str) -> str:
             body = json.dumps({"files": {"state.yaml": text}}).encode()

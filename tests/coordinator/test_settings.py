@@ -5,13 +5,13 @@ from dataclasses import fields
 import pytest
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import DAY, Settings
+from coordinator.base.settings import DAY, CoordinatorSettings
 
-RANGED = [each for each in fields(Settings) if "least" in each.metadata]
+RANGED = [each for each in fields(CoordinatorSettings) if "least" in each.metadata]
 
 
 def test_the_defaults_hold() -> None:
-    settings = Settings()
+    settings = CoordinatorSettings()
     assert settings.head_refresh_s == 900
     assert settings.key_rollout_s >= settings.snapshot_lifetime_s
 
@@ -21,7 +21,7 @@ def test_a_number_out_of_its_range_is_refused_by_name(each) -> None:
     """rules J39"""
     for value in (each.metadata["least"] - 1, each.metadata["most"] + 1, "7", True, 1.5, None):
         with pytest.raises(Refused) as refused:
-            Settings.from_mapping({each.name: value})
+            CoordinatorSettings.from_mapping({each.name: value})
         assert refused.value.code is Code.INVALID_SETTINGS
         assert each.name in refused.value.detail
 
@@ -40,16 +40,16 @@ def test_a_number_out_of_its_range_is_refused_by_name(each) -> None:
 def test_numbers_at_odds_are_refused(values) -> None:
     """rules X22, J39"""
     with pytest.raises(Refused) as refused:
-        Settings.from_mapping(values)
+        CoordinatorSettings.from_mapping(values)
     assert refused.value.code is Code.INVALID_SETTINGS
 
 
 def test_short_lifetimes_must_be_asked_for() -> None:
-    settings = Settings.from_mapping({"head_lifetime_s": 20, "short_lifetimes": True})
+    settings = CoordinatorSettings.from_mapping({"head_lifetime_s": 20, "short_lifetimes": True})
     assert settings.head_lifetime_s == 20
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
     with pytest.raises(Refused) as refused:
-        Settings.from_mapping({"head_lifetime": 1800})
+        CoordinatorSettings.from_mapping({"head_lifetime": 1800})
     assert "head_lifetime_s" in refused.value.remedy

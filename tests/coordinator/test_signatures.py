@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust.signatures import Signer, signers
@@ -50,7 +50,7 @@ def test_a_key_that_was_revoked_or_removed(press: Press) -> None:
 
 
 def test_a_key_whose_time_is_over(press: Press) -> None:
-    press.now += YEAR + Settings().snapshot_lifetime_s
+    press.now += YEAR + CoordinatorSettings().snapshot_lifetime_s
     assert one(press, press.bundles.config.key_id).fault == "key_expired"
 
 

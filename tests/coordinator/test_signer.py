@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signer import Base, EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, envelope, manifest
 from snapshot.container import ChunkParts
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
-from snapshot.manifest import Change, Recovery, Revocations, ScopeVersion
+from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
 from snapshot.verify import Verified, verify
 from tests.fakes.cluster import CLUSTER_ID, DAY, NODE_ID, NOW, Cluster, key
 
@@ -34,7 +34,7 @@ def claims(**members):
         "expires_at": NOW + 2 * DAY,
         "subject_node_id": NODE_ID,
     }
-    return Claims(**given | members)
+    return EnvelopeClaims(**given | members)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_every_claim_reaches_the_envelope():
     audience = {"roles": ("core_mesh",), "organization_ids": ("amber",), "scope_ids": ("x",)}
     given = claims(**audience, valid_from=NOW + 1, min_trust_bundle_version=7)
     made = signer.snapshot(given, {}, [CONFIG]).envelope
-    for field in fields(Claims):
+    for field in fields(EnvelopeClaims):
         assert getattr(made, field.name) == getattr(given, field.name), field.name
 
 
@@ -129,9 +129,9 @@ def test_an_increment(cluster, node):
     base = Base(1, {name: signer.entry_of(data) for name, data in before.items()})
     operations, result = b'[{"op":"remove","path":"/x"}]', b"{}"
     changes = {
-        "d": Change("set", *2 * (signer.entry_of(b"4"),)),
-        "b": Change("remove", None, None),
-        "a": Change("patch", signer.entry_of(operations), signer.entry_of(result)),
+        "d": SectionChange("set", *2 * (signer.entry_of(b"4"),)),
+        "b": SectionChange("remove", None, None),
+        "a": SectionChange("patch", signer.entry_of(operations), signer.entry_of(result)),
     }
     document = signer.increment(claims(config_version=2), base, changes, {"d": b"4", "a": operations}, [CONFIG, SECOND])
     said, content, _ = read(document)
@@ -164,7 +164,7 @@ def test_a_head(node):
 
 def test_a_recovery(cluster, node):
     """rules S87"""
-    allowed = Recovery(5, 3, signer.content_hash(b""), "n-1")
+    allowed = RecoveryManifest(5, 3, signer.content_hash(b""), "n-1")
     document = signer.recovery(claims(), allowed, [key("root-1"), key("root-2")])
     assert read(document)[1] == vars(allowed)
     assert node.take(document).recovery == allowed
@@ -213,7 +213,7 @@ def test_the_agents_verifier_reads_every_kind_back(cluster, node, kind):
         "recovery": lambda: cluster.recovery(base, from_version=2),
         "increment": lambda: cluster.increment(sets={"a": 1}),
     }[kind]()
-    assert isinstance(made, Document)
+    assert isinstance(made, SignedDocument)
     verdict = verify(ChunkParts(made.chunks()), node.holder, kind=kind, now=NOW)
     assert isinstance(verdict, Verified)
     assert verdict.envelope == made.envelope

@@ -13,12 +13,12 @@ from coordinator.trust.signing_requests import SigningRequest
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import ChunkParts
 from snapshot.holder import Holder
-from snapshot.manifest import Recovery, Revocations
+from snapshot.manifest import RecoveryManifest, Revocations
 from snapshot.roles import ROLES
 from snapshot.verify import Verified, verify
 from tests.coordinator.ceremonies import YEARS, Ceremonies, public
 
-WANTED = Recovery(9, 7, "sha256:" + "ab" * 32, "nonce-1")
+WANTED = RecoveryManifest(9, 7, "sha256:" + "ab" * 32, "nonce-1")
 
 
 def code(function, *arguments) -> Code:

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database
-from coordinator.keys.tokens import Several
+from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, membership, revocation
 from coordinator.runtime import retention
 from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, token_for
@@ -19,7 +19,7 @@ COUNT, MORE = 6, 5
 
 
 def several(database: Database, uses: int, nodes: str | None = "gw-*") -> str:
-    return token_for(database, several=Several(uses, nodes))
+    return token_for(database, several=MultiUse(uses, nodes))
 
 
 def ids(database: Database) -> list[str]:
@@ -139,7 +139,7 @@ def test_each_join_is_written_down_with_its_token(cluster: Database) -> None:
 
 def test_uses_go_with_their_token(cluster: Database) -> None:
     join(cluster, Candidate("gw-1"), several(cluster, 2))
-    gone = retention.trim(cluster, now=NOW + 10_000, settings=Settings())
+    gone = retention.trim(cluster, now=NOW + 10_000, settings=CoordinatorSettings())
     assert (gone["tokens"], gone["token_uses"]) == (1, 1)
 
 
@@ -158,6 +158,6 @@ def test_uses_go_with_their_token(cluster: Database) -> None:
 def test_what_makes_no_sense_is_refused(
     cluster: Database, node_id: str | None, count: int, nodes: str | None, word: str
 ) -> None:
-    refusal = refused(token_for, cluster, node_id, several=Several(count, nodes))
+    refusal = refused(token_for, cluster, node_id, several=MultiUse(count, nodes))
     assert (refusal.code, word in str(refusal)) == (Code.BAD_REQUEST, True)
     assert admission.list_tokens(cluster) == []

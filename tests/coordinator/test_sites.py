@@ -3,9 +3,9 @@
 from coordinator.base.refusal import Code
 from coordinator.database import catalog, cluster_state
 from coordinator.database.database import Database
-from coordinator.declared.resources import InvalidResources, Problem
+from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import Entry
+from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join
 from tests.coordinator.refusals import refused
@@ -16,7 +16,7 @@ THREE = "\n---\n".join(f"{{kind: Site, id: {each}, spec: {{description: {each}}}
 NODE = "\n---\n{kind: Node, id: node-e, spec: {site: east}}"
 
 
-def apply(database: Database, text: str, **options) -> declarations.Plan:
+def apply(database: Database, text: str, **options) -> declarations.ApplyPlan:
     return declarations.apply(database, {"a.yaml": text}, **{**HOW, **options})
 
 
@@ -25,12 +25,12 @@ def generations(database: Database) -> dict[str, int]:
         return cluster_state.site_generations(transaction)
 
 
-def token(database: Database, now: float = NOW, **given) -> admission.Claims:
+def token(database: Database, now: float = NOW, **given) -> admission.TokenClaims:
     _, claims = admission.issue_token(database, TOKEN_KEY, **{**HOW, "lifetime_s": 600, "now": now, **given})
     return claims
 
 
-def kept_up(database: Database) -> list[Problem]:
+def kept_up(database: Database) -> list[DeclaredProblem]:
     """Why a prune of everything but the default site is refused; nothing of it remains."""
     before = contents(database, "resources", "sites", "cluster", "audit")
     error = refused(apply, database, "{kind: Site, id: default}", prune=True)
@@ -78,7 +78,7 @@ def test_each_site_has_a_generation_of_its_own(cluster: Database) -> None:
 def test_a_site_that_is_not_declared_is_refused_everywhere(cluster: Database) -> None:
     """rules K12, K13"""
     assert refused(token, cluster, site_id="east").code is Code.UNKNOWN_SITE
-    assert refused(admission.allow, cluster, Entry("node-e", site_id="east"), **HOW).code is Code.UNKNOWN_SITE
+    assert refused(admission.allow, cluster, AllowlistEntry("node-e", site_id="east"), **HOW).code is Code.UNKNOWN_SITE
     error = refused(apply, cluster, "kind: Node\nid: node-e\nspec:\n  site: east\n")
     assert isinstance(error, InvalidResources)
     (problem,) = error.problems
@@ -91,7 +91,7 @@ def test_a_node_joins_the_site_of_its_token_and_no_other(cluster: Database) -> N
     """rules K13, K17"""
     apply(cluster, THREE)
     node = Candidate("node-e")
-    admission.allow(cluster, Entry("node-e", site_id="east"), **HOW)
+    admission.allow(cluster, AllowlistEntry("node-e", site_id="east"), **HOW)
     for_west, _ = admission.issue_token(cluster, TOKEN_KEY, lifetime_s=600, site_id="west", **HOW)
     assert refused(join, cluster, node, for_west).code is Code.WRONG_SITE
     assert catalog.nodes(cluster) == []
@@ -103,12 +103,12 @@ def test_a_node_joins_the_site_of_its_token_and_no_other(cluster: Database) -> N
 def test_what_is_declared_of_a_node_is_what_it_may_join_as(cluster: Database) -> None:
     """rules K13, H-000-1"""
     apply(cluster, THREE + "\n---\n{kind: Node, id: node-e, spec: {site: east, kind: witness}}")
-    assert admission.declared_entry(cluster, "node-e") == Entry("node-e", "witness", "east")
-    assert admission.declared_entry(cluster, "other") == Entry("other", "data", "default")
+    assert admission.declared_entry(cluster, "node-e") == AllowlistEntry("node-e", "witness", "east")
+    assert admission.declared_entry(cluster, "other") == AllowlistEntry("other", "data", "default")
     assert token(cluster, node_id="node-e").site_id == "east"
     assert token(cluster, node_id="other").site_id == token(cluster).site_id == "default"
     assert refused(token, cluster, node_id="node-e", site_id="west").code is Code.CONTRADICTION
-    admission.allow(cluster, Entry("other", site_id="west"), **HOW)
+    admission.allow(cluster, AllowlistEntry("other", site_id="west"), **HOW)
     assert token(cluster, node_id="other").site_id == "west"
 
 
@@ -119,7 +119,7 @@ def test_a_site_does_not_go_while_somebody_stands_there(cluster: Database) -> No
     assert isinstance(error, InvalidResources) and [each.field for each in error.problems] == ["spec.site"]
 
     text, claims = admission.issue_token(cluster, TOKEN_KEY, lifetime_s=600, node_id="node-e", **HOW)
-    admission.allow(cluster, Entry("node-e", site_id="east"), **HOW)
+    admission.allow(cluster, AllowlistEntry("node-e", site_id="east"), **HOW)
     by_entry, by_token = kept_up(cluster)
     assert claims.jti in by_token.message and "tokens revoke" in by_token.remedy
     assert "node-e" in by_entry.message and "allow remove" in by_entry.remedy
@@ -146,5 +146,5 @@ def test_a_token_that_is_good_for_nothing_keeps_no_site(cluster: Database) -> No
 
 
 def allowed(database: Database, node_id: str) -> Candidate:
-    admission.allow(database, Entry(node_id), **HOW)
+    admission.allow(database, AllowlistEntry(node_id), **HOW)
     return Candidate(node_id)

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.reports.checkin import Mark
-from coordinator.reports.standing_refusals import LastRefused, Offer, Refusal, Said, follow, offer
+from coordinator.reports.checkin import ReportedMark
+from coordinator.reports.standing_refusals import KeptRefusal, LastRefused, Offer, Said, follow, offer
 
 HAS, DECLARED, ELSE = (f"sha256:{letter * 64}" for letter in "abc")
-SIX, SEVEN = Mark(1, 6, HAS), Mark(1, 7, DECLARED)
+SIX, SEVEN = ReportedMark(1, 6, HAS), ReportedMark(1, 7, DECLARED)
 NO = LastRefused(7, "validator_refused", 12)
 
 
-def begun() -> Refusal:
+def begun() -> KeptRefusal:
     found = follow(None, Said(SIX, NO, "a port is missing"), SEVEN, 100.0)
-    assert found == Refusal(SEVEN, 100.0, "validator_refused", 12, "a port is missing", SIX)
+    assert found == KeptRefusal(SEVEN, 100.0, "validator_refused", 12, "a port is missing", SIX)
     return found
 
 
@@ -23,43 +23,50 @@ def begun() -> Refusal:
     [
         (Said(SIX), SEVEN),  # it has not refused anything
         (Said(SIX, LastRefused(5, "raw_secret", 12)), SEVEN),  # something else
-        (Said(SIX, NO), Mark(1, 8, ELSE)),  # what is not listed any more
+        (Said(SIX, NO), ReportedMark(1, 8, ELSE)),  # what is not listed any more
         (Said(SEVEN, NO), SEVEN),  # and has taken it since
         (Said(SIX, NO), None),
     ],
 )
-def test_none_begins(said: Said, listed: Mark | None) -> None:
+def test_none_begins(said: Said, listed: ReportedMark | None) -> None:
     assert follow(None, said, listed, 100.0) is None
 
 
 def test_it_goes_on_under_later_versions() -> None:
     """The time stays that of the content."""
-    at_eight = follow(begun(), Said(Mark(1, 8, HAS), NO), Mark(1, 8, HAS), 200.0)
-    assert at_eight is not None and (at_eight.since, at_eight.running) == (100.0, Mark(1, 8, HAS))
-    at_nine = follow(at_eight, Said(Mark(1, 8, HAS), LastRefused(9, "raw_secret", 12)), Mark(1, 9, DECLARED), 300.0)
-    assert at_nine == Refusal(Mark(1, 9, DECLARED), 100.0, "raw_secret", 12, "", Mark(1, 8, HAS))
+    at_eight = follow(begun(), Said(ReportedMark(1, 8, HAS), NO), ReportedMark(1, 8, HAS), 200.0)
+    assert at_eight is not None and (at_eight.since, at_eight.running) == (100.0, ReportedMark(1, 8, HAS))
+    at_nine = follow(
+        at_eight, Said(ReportedMark(1, 8, HAS), LastRefused(9, "raw_secret", 12)), ReportedMark(1, 9, DECLARED), 300.0
+    )
+    assert at_nine == KeptRefusal(ReportedMark(1, 9, DECLARED), 100.0, "raw_secret", 12, "", ReportedMark(1, 8, HAS))
 
 
 @pytest.mark.parametrize(
     ("active", "is_over"),
-    [(SEVEN, True), (Mark(1, 9, DECLARED), True), (Mark(2, 1, DECLARED), True), (Mark(1, 5, DECLARED), False)],
+    [
+        (SEVEN, True),
+        (ReportedMark(1, 9, DECLARED), True),
+        (ReportedMark(2, 1, DECLARED), True),
+        (ReportedMark(1, 5, DECLARED), False),
+    ],
 )
-def test_it_ends_with_the_content_active(active: Mark, is_over: bool) -> None:
+def test_it_ends_with_the_content_active(active: ReportedMark, is_over: bool) -> None:
     """An older version of it proves nothing: the node had it before."""
     assert (follow(begun(), Said(active), SEVEN, 200.0) is None) is is_over
 
 
 def test_a_renewal_that_is_refused_as_well_is_said() -> None:
-    eight = Mark(1, 8, HAS)
+    eight = ReportedMark(1, 8, HAS)
     found = follow(begun(), Said(SIX, LastRefused(8, "raw_secret", 12)), eight, 200.0)
     assert found is not None and found.refused == SEVEN
     assert found.withheld == "the node refuses that as well: raw_secret at step 12"
 
 
 def test_another_content_begins_anew() -> None:
-    eight = Mark(1, 8, ELSE)
+    eight = ReportedMark(1, 8, ELSE)
     found = follow(begun(), Said(SIX, LastRefused(8, "bad_content", 12)), eight, 200.0)
-    assert found == Refusal(eight, 200.0, "bad_content", 12, "", SIX)
+    assert found == KeptRefusal(eight, 200.0, "bad_content", 12, "", SIX)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +75,12 @@ def test_another_content_begins_anew() -> None:
         (ELSE, SEVEN, True, Offer.OVER),
         (DECLARED, SEVEN, False, Offer.DECLARED),
         (DECLARED, SEVEN, True, Offer.RUNNING),
-        (DECLARED, Mark(1, 8, HAS), False, Offer.RUNNING),  # on its way to the node
+        (DECLARED, ReportedMark(1, 8, HAS), False, Offer.RUNNING),  # on its way to the node
         (DECLARED, SIX, False, Offer.DECLARED),  # the node has it
         (DECLARED, None, False, Offer.DECLARED),
     ],
 )
-def test_what_is_offered(declared: str, listed: Mark | None, is_due: bool, expected: Offer) -> None:
+def test_what_is_offered(declared: str, listed: ReportedMark | None, is_due: bool, expected: Offer) -> None:
     assert offer(begun(), declared, listed, is_due=is_due) is expected
 
 
@@ -93,7 +100,7 @@ def test_turn_by_turn(steps: list[str]) -> None:
             content = HAS if chosen is Offer.RUNNING else DECLARED
             if content != listed.content_hash or due:
                 due = False
-                listed = Mark(1, listed.config_version + 1, content)
+                listed = ReportedMark(1, listed.config_version + 1, content)
         if step in ("report", "refuse"):
             is_refused = picky and listed.content_hash != active.content_hash
             active = active if is_refused else listed

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import tokens
-from coordinator.keys.tokens import Claims, Pins, TokenRecord
+from coordinator.keys.tokens import TokenClaims, TokenPins, TokenRecord
 from tests.coordinator.candidates import NOW, TOKEN_KEY
 
 KID = tokens.key_id(TOKEN_KEY.public_key())
@@ -49,7 +49,7 @@ def test_what_is_issued_is_read(node_id) -> None:
     assert tokens.read(signed(HEADER, claims.payload()), KEYS, "prod") == claims
 
 
-PINS = Pins((f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"), 2)
+PINS = TokenPins((f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"), 2)
 
 
 def test_the_roots_that_a_node_pins_stand_in_it() -> None:
@@ -136,7 +136,9 @@ def test_a_key_of_another_kind_or_of_nobody() -> None:
         tokens.read(tokens.issue(CLAIMS, TOKEN_KEY), {KID: spki}, "prod")
 
 
-def judged(record: TokenRecord | None, *, claims: Claims = CLAIMS, now: float = NOW, pin: str = "p", node="node-a"):
+def judged(
+    record: TokenRecord | None, *, claims: TokenClaims = CLAIMS, now: float = NOW, pin: str = "p", node="node-a"
+):
     try:
         tokens.judge(claims, record, node_id=node, certificate_sha256=pin, now=now)
     except Refused as refused:

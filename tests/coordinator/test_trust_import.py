@@ -6,10 +6,10 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.keys import signer
-from coordinator.keys.signer import Claims
+from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 from coordinator.trust import trust_import
-from snapshot.manifest import Recovery
+from snapshot.manifest import RecoveryManifest
 from tests.coordinator import candidates
 from tests.coordinator.candidates import CLUSTER, contents
 from tests.coordinator.publishing import Press
@@ -57,8 +57,8 @@ def recovery(press: Press, scope: str, to: int, nonce: str = "nonce-1", keys: tu
         "refresh_after": int(press.now) + 60,
         "expires_at": int(press.now) + 86_400,
     }
-    allowed = Recovery(entry.config_version, to, content_hash, nonce)
-    return signer.recovery(Claims(**{**given, **claims}), allowed, keys or press.bundles.roots).to_bytes()
+    allowed = RecoveryManifest(entry.config_version, to, content_hash, nonce)
+    return signer.recovery(EnvelopeClaims(**{**given, **claims}), allowed, keys or press.bundles.roots).to_bytes()
 
 
 # ---- trust bundles

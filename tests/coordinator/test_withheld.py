@@ -7,7 +7,7 @@ import pytest
 from coordinator.database.database import Database
 from coordinator.declared.compiler import Audience
 from coordinator.publishing import published_state, withheld
-from coordinator.publishing.published_state import Held
+from coordinator.publishing.published_state import PublishedDocument
 from snapshot.holder import Holder
 from snapshot.manifest import Revocations
 from tests.coordinator.publishing import Press
@@ -17,7 +17,7 @@ ROLES = frozenset({"core_mesh", "egress_service"})
 
 
 @pytest.fixture
-def held(database: Database) -> dict[str, Held]:
+def held(database: Database) -> dict[str, PublishedDocument]:
     press = Press.founded(database, "node-a", "node-b")
     press.publish()
     with database.read() as transaction:
@@ -33,7 +33,7 @@ def holder(**changes: object) -> Holder:
 
 
 @pytest.mark.parametrize("scope", [ROUTES, WEB, RUNTIME, "node_bootstrap", "degraded_mode_policy"])
-def test_what_stands_is_signed_again_for_those_it_was_for(held: dict[str, Held], scope: str) -> None:
+def test_what_stands_is_signed_again_for_those_it_was_for(held: dict[str, PublishedDocument], scope: str) -> None:
     one = held[scope]
     assert withheld.reason(one, holder()) == ""
     assert withheld.audience(one, holder()) == Audience(one.envelope.roles, one.envelope.organization_ids)
@@ -54,14 +54,14 @@ def test_what_names_what_was_revoked(held, scope: str, told: dict[str, frozenset
     assert withheld.reason(held[scope], holder(revocations=others)) == ""
 
 
-def test_a_peer_that_was_revoked(held: dict[str, Held]) -> None:
+def test_a_peer_that_was_revoked(held: dict[str, PublishedDocument]) -> None:
     one = held["peer_directory"]
     told = Revocations(node_ids=frozenset({"node-b"}))
     names = any(b"node-b" in one.read(name) for name in one.sections)
     assert withheld.reason(one, holder(revocations=told)) == ("it names what was revoked: node-b" if names else "")
 
 
-def test_an_organization_that_the_node_serves_no_more(held: dict[str, Held]) -> None:
+def test_an_organization_that_the_node_serves_no_more(held: dict[str, PublishedDocument]) -> None:
     said = withheld.reason(held[ROUTES], holder(organization_ids=frozenset()))
     assert said == "it is about acme, which the node serves no more"
 
@@ -74,16 +74,16 @@ def test_an_organization_that_the_node_serves_no_more(held: dict[str, Held]) -> 
     ],
     ids=["declared otherwise", "revoked"],
 )
-def test_roles_that_the_node_has_no_more(held: dict[str, Held], changes: dict[str, object]) -> None:
+def test_roles_that_the_node_has_no_more(held: dict[str, PublishedDocument], changes: dict[str, object]) -> None:
     assert "none of the roles" in withheld.reason(held[ROUTES], holder(**changes))
 
 
-def test_one_role_of_two_is_enough_and_the_other_is_not_named(held: dict[str, Held]) -> None:
+def test_one_role_of_two_is_enough_and_the_other_is_not_named(held: dict[str, PublishedDocument]) -> None:
     less = holder(roles=frozenset({"egress_service"}))
     assert withheld.reason(held[ROUTES], less) == ""
     assert withheld.audience(held[ROUTES], less).roles == ("egress_service",)
 
 
-def test_what_says_what_the_node_is(held: dict[str, Held]) -> None:
+def test_what_says_what_the_node_is(held: dict[str, PublishedDocument]) -> None:
     """format.md 9: it establishes roles, so it is right in whole or not at all"""
     assert "declared otherwise" in withheld.reason(held[RUNTIME], holder(roles=frozenset({"core_mesh"})))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import trio
 from trio.testing import MockClock
 
-from agent.base.guarded_clock import Reading
+from agent.base.guarded_clock import ClockReading
 from agent.base.threads import Threads
 from store.base.timefloor import Boot
 from tests.fakes.cluster import NOW
@@ -35,9 +35,9 @@ class FakeClock:
         """What the time really is, Unix seconds."""
         return self.base + self.mock.current_time() - self._start
 
-    def read(self) -> Reading:
+    def read(self) -> ClockReading:
         elapsed = self.boot_base + self.mock.current_time() - self._start
-        return Reading(self.true + self.wall_offset_s, Boot(self.boot_id, elapsed), self.synchronised)
+        return ClockReading(self.true + self.wall_offset_s, Boot(self.boot_id, elapsed), self.synchronised)
 
     def reboot(self) -> None:
         self.boot_id = f"{self.boot_id}+"

@@ -19,7 +19,7 @@ from functools import cache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.keys import signer
-from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signer import Base, EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from snapshot import canonical, patch
 from snapshot import envelope as envelopes
@@ -29,7 +29,7 @@ from snapshot.envelope import RECOVERY, Envelope
 from snapshot.holder import Holder, Roots
 from snapshot.identifiers import HEAD, format_time, parse_scope, parse_time
 from snapshot.limits import Limits
-from snapshot.manifest import Change, Recovery, Revocations, ScopeVersion
+from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
 from snapshot.reasons import Rejected
 from snapshot.signature import pae
 from tests.fakes.node import Node
@@ -93,7 +93,7 @@ class Cluster:
     """The last version made, by scope."""
     states: dict[str, State] = field(default_factory=dict)
     """The last full state made, by scope: what an increment starts from."""
-    published: dict[str, Document] = field(default_factory=dict)
+    published: dict[str, SignedDocument] = field(default_factory=dict)
     """The last document made, by scope: what a head lists."""
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Cluster:
         *,
         keys: Sequence[SigningKey] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """The next version of a scope; sections are JSON values, or bytes as they are."""
         claims = self._claims(scope, members)
         given = {"settings": {"version": claims.config_version}} if sections is None else sections
@@ -143,17 +143,17 @@ class Cluster:
         base: State | None = None,
         keys: Sequence[SigningKey] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """The change from the last state made. `results` says what a patch is claimed to give, where that is a lie."""
         before = base or self.states[scope]
         brought = {name: signer.section_bytes(value) for name, value in (sets or {}).items()}
         after = {name: data for name, data in before.sections.items() if name not in (gone := set(removes))} | brought
-        changes: dict[str, Change] = {name: Change("remove", None, None) for name in gone}
-        changes |= {name: Change("set", *2 * (signer.entry_of(data),)) for name, data in brought.items()}
+        changes: dict[str, SectionChange] = {name: SectionChange("remove", None, None) for name in gone}
+        changes |= {name: SectionChange("set", *2 * (signer.entry_of(data),)) for name, data in brought.items()}
         for name, operations in (patches or {}).items():
             brought[name] = signer.section_bytes(operations)
             after[name] = (results or {}).get(name) or _patched(before.sections.get(name), operations)
-            changes[name] = Change("patch", signer.entry_of(brought[name]), signer.entry_of(after[name]))
+            changes[name] = SectionChange("patch", signer.entry_of(brought[name]), signer.entry_of(after[name]))
         claims = self._claims(scope, members)
         made = signer.increment(claims, before.base(), changes, brought, keys or self._signers(CONFIG))
         return self._publish(self._with(made, keys, members), after)
@@ -165,7 +165,7 @@ class Cluster:
         revocations: Revocations | None = None,
         keys: Sequence[SigningKey] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """The next generation; it lists what was published last, unless told otherwise."""
         listed = {scope: listing(document) for scope, document in self.published.items() if scope != HEAD}
         claims = replace(self._claims(HEAD, members), expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
@@ -176,17 +176,17 @@ class Cluster:
 
     def recovery(
         self,
-        to: Document,
+        to: SignedDocument,
         *,
         from_version: int | None = None,
         nonce: str = "nonce-1",
         keys: Sequence[SigningKey] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """Permission to go back from the last version made to `to`."""
         there = to.envelope
         start = self.versions[there.scope] if from_version is None else from_version
-        allowed = Recovery(start, there.config_version, there.state_hash, nonce)
+        allowed = RecoveryManifest(start, there.config_version, there.state_hash, nonce)
         claims = replace(self._claims(there.scope, {"config_version": 1}), snapshot_id=f"recovery-{nonce}")
         made = signer.recovery(claims, allowed, keys or self._signers(ROOT))
         return self._with(made, keys, members)
@@ -208,7 +208,7 @@ class Cluster:
         *,
         keys: Sequence[SigningKey] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """The next bundle, signed by the roots that the last one lists and by those that this one lists."""
         encoded = {
             name: signer.section_bytes(value)
@@ -224,7 +224,7 @@ class Cluster:
 
     def forge(
         self,
-        document: Document,
+        document: SignedDocument,
         *,
         keys: Sequence[SigningKey] | None = None,
         signed_as: str | None = None,
@@ -232,7 +232,7 @@ class Cluster:
         manifest: object = None,
         sections: Sequence[bytes] | None = None,
         **members: object,
-    ) -> Document:
+    ) -> SignedDocument:
         """`document` with these members, content or whole envelope, signed again by its own signers or by `keys`.
 
         The listed signers stay as they were. `signed_as` is the kind of the signed type, where it is
@@ -248,7 +248,7 @@ class Cluster:
         signers = keys or [self._known[name] for name, _ in document.signatures]
         message = pae(document.envelope.kind if signed_as is None else signed_as, envelope)
         signatures = tuple((one.key_id, one.sign(message)) for one in signers)
-        return Document(_parsed(envelope, document.envelope), envelope, signatures, content, bodies)
+        return SignedDocument(_parsed(envelope, document.envelope), envelope, signatures, content, bodies)
 
     # Readers
 
@@ -279,13 +279,13 @@ class Cluster:
         records = {one.key.key_id: one.record() for one in self.trusted.values() if one.purpose == ROOT}
         return Roots(parse_keys(records), self.root_threshold)
 
-    def _claims(self, scope: str, members: Mapping[str, object]) -> Claims:
+    def _claims(self, scope: str, members: Mapping[str, object]) -> EnvelopeClaims:
         """Good ones for the version that is given, else for the next one of the scope."""
         version = members.get("config_version")
         if type(version) is not int:
             version = self.versions[scope] = self.versions.get(scope, 0) + 1
         scope_type, scope_ids = parse_scope(scope)
-        return Claims(
+        return EnvelopeClaims(
             snapshot_id="-".join([scope_type, *scope_ids, str(version)]),
             cluster_id=self.cluster_id,
             subject_node_id=NODE_ID,
@@ -303,11 +303,13 @@ class Cluster:
         threshold = self.root_threshold if purpose == ROOT else self.config_threshold
         return self.keys_for(purpose)[:threshold]
 
-    def _with(self, made: Document, keys: Sequence[SigningKey] | None, members: Mapping[str, object]) -> Document:
+    def _with(
+        self, made: SignedDocument, keys: Sequence[SigningKey] | None, members: Mapping[str, object]
+    ) -> SignedDocument:
         self._known.update({one.key_id: one for one in (*(keys or ()), *(one.key for one in self.trusted.values()))})
         return self.forge(made, keys=keys, **members) if members else made  # type: ignore[arg-type]
 
-    def _publish(self, made: Document, sections: Mapping[str, bytes]) -> Document:
+    def _publish(self, made: SignedDocument, sections: Mapping[str, bytes]) -> SignedDocument:
         scope, version = made.envelope.scope, made.envelope.config_version
         self.versions[scope] = max(version, self.versions.get(scope, 0))
         self.states[scope] = State(version, sections)
@@ -315,7 +317,7 @@ class Cluster:
         return made
 
 
-def listing(document: Document) -> ScopeVersion:
+def listing(document: SignedDocument) -> ScopeVersion:
     """What a head says of a document."""
     one = document.envelope
     return ScopeVersion(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)

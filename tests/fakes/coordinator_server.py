@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from tests.fakes.cluster import HOUR, Cluster, key
@@ -28,7 +28,7 @@ from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, Join
 from wire.peer import PinState
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.tls import PinnedTransport, ServerAuthTransport
 
@@ -107,7 +107,7 @@ class CoordinatorServer:
 
     # ---- what a test does
 
-    def publish(self, *documents: Document) -> None:
+    def publish(self, *documents: SignedDocument) -> None:
         for document in documents:
             one = document.envelope
             if one.kind == "increment":
@@ -119,7 +119,7 @@ class CoordinatorServer:
             else:
                 self.documents[one.snapshot_id] = document.to_bytes()
 
-    def publish_increment(self, scope: str, **changes: object) -> Document:
+    def publish_increment(self, scope: str, **changes: object) -> SignedDocument:
         """An increment, and the full document of the same version; each has an id of its own."""
         named = {"snapshot_id": f"increment-to-{self.cluster.versions.get(scope, 0) + 1}"}
         made = self.cluster.increment(scope, **(named | changes), **self.times())
@@ -135,7 +135,7 @@ class CoordinatorServer:
         self.publish(made, whole)
         return made
 
-    def announce(self, **members: object) -> Document:
+    def announce(self, **members: object) -> SignedDocument:
         """A new head, valid from now."""
         now = int(self.now())
         members = {
@@ -148,7 +148,7 @@ class CoordinatorServer:
         self.say(made)
         return made
 
-    def say(self, head: Document) -> None:
+    def say(self, head: SignedDocument) -> None:
         self.head = head.to_bytes()
         self._generation = head.envelope.version
         self.wake()
@@ -157,7 +157,7 @@ class CoordinatorServer:
         self._news.set()
         self._news = trio.Event()
 
-    def snapshot(self, sections: object = None, scope: str = "route_policy", **members: object) -> Document:
+    def snapshot(self, sections: object = None, scope: str = "route_policy", **members: object) -> SignedDocument:
         """A document of now, published."""
         made = self.cluster.snapshot(sections, scope, **(self.times() | self.audience(scope) | members))
         self.publish(made)
@@ -205,19 +205,19 @@ class CoordinatorServer:
         return int(held.getsockname()[1])
 
     def _join_routes(self) -> Routes:
-        return Routes(Route("GET", "/v1/join/nonce", self._nonce), Route("POST", "/v1/join", self._join))
+        return Routes(HttpRoute("GET", "/v1/join/nonce", self._nonce), HttpRoute("POST", "/v1/join", self._join))
 
     def _fleet_routes(self) -> Routes:
         return Routes(
-            Route("GET", "/v1/head", self._head, deadline_s=400, states=EVERYONE),
-            Route("POST", "/v1/head", self._proof, body_bytes=5 << 20),
-            Route("GET", "/v1/documents/{id}", self._document),
-            Route("GET", "/v1/increments/{scope}", self._increment),
-            Route("GET", "/v1/recoveries/{scope}", self._recovery),
-            Route("GET", "/v1/trust", self._trust, states=EVERYONE),
-            Route("POST", "/v1/heartbeat", self._heartbeat),
-            Route("POST", "/v1/join", self._join),
-            Route("GET", "/v1/join/nonce", self._nonce),
+            HttpRoute("GET", "/v1/head", self._head, deadline_s=400, states=EVERYONE),
+            HttpRoute("POST", "/v1/head", self._proof, body_bytes=5 << 20),
+            HttpRoute("GET", "/v1/documents/{id}", self._document),
+            HttpRoute("GET", "/v1/increments/{scope}", self._increment),
+            HttpRoute("GET", "/v1/recoveries/{scope}", self._recovery),
+            HttpRoute("GET", "/v1/trust", self._trust, states=EVERYONE),
+            HttpRoute("POST", "/v1/heartbeat", self._heartbeat),
+            HttpRoute("POST", "/v1/join", self._join),
+            HttpRoute("GET", "/v1/join/nonce", self._nonce),
         )
 
     def _met(self, request: Request) -> None:

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from snapshot.signature import pae
 
 
-def without_signature(document: Document, by: SigningKey) -> Document:
+def without_signature(document: SignedDocument, by: SigningKey) -> SignedDocument:
     kept = tuple(pair for pair in document.signatures if pair[0] != by.key_id)
     return replace(document, signatures=kept)
 
 
-def with_signature(document: Document, by: SigningKey, signature: bytes | None = None) -> Document:
+def with_signature(document: SignedDocument, by: SigningKey, signature: bytes | None = None) -> SignedDocument:
     """Also signed by this key, or with these bytes under its name; the listed signers stay as they are."""
     made = by.sign(pae(document.envelope.kind, document.envelope_bytes)) if signature is None else signature
     kept = without_signature(document, by).signatures

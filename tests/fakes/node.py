@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, encode
 from snapshot.envelope import RECOVERY, Envelope
 from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
-from snapshot.manifest import Entry
+from snapshot.manifest import SectionEntry
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import ESTABLISHING
 from snapshot.verify import AlreadyApplied, Verdict, Verified, verify
@@ -32,7 +32,7 @@ class Held:
 
     envelope: Envelope
     content_hash: str
-    sections: Mapping[str, Entry]
+    sections: Mapping[str, SectionEntry]
     blobs: Mapping[str, bytes]
 
     def read(self, name: str) -> bytes:
@@ -49,10 +49,10 @@ class Node:
         """What the last verification handed to `keep`, in its order."""
 
     def judge(
-        self, document: Document | Iterable[bytes], *, kind: str | None = None, now: float | None = None
+        self, document: SignedDocument | Iterable[bytes], *, kind: str | None = None, now: float | None = None
     ) -> Verdict:
         """`document` may be the chunks of a container; the kind asked for is then `snapshot`, unless given."""
-        if isinstance(document, Document):
+        if isinstance(document, SignedDocument):
             asked, chunks = kind or document.envelope.kind, document.chunks()
         else:
             asked, chunks = kind or "snapshot", iter(document)
@@ -72,17 +72,17 @@ class Node:
             self.holder = accepted(self.holder, verdict, dict(self.kept))
         return self.holder
 
-    def take(self, document: Document, *, kind: str | None = None, now: float | None = None) -> Verified:
+    def take(self, document: SignedDocument, *, kind: str | None = None, now: float | None = None) -> Verified:
         verdict = self.judge(document, kind=kind, now=now)
         assert isinstance(verdict, Verified), verdict
         self.accept(verdict)
         return verdict
 
-    def applied_already(self, document: Document) -> bool:
+    def applied_already(self, document: SignedDocument) -> bool:
         return isinstance(self.judge(document), AlreadyApplied)
 
     def refusal(
-        self, document: Document | Iterable[bytes], *, kind: str | None = None, now: float | None = None
+        self, document: SignedDocument | Iterable[bytes], *, kind: str | None = None, now: float | None = None
     ) -> tuple[int, Reason]:
         """Why it is refused; the holder is as before."""
         before = copy.deepcopy(self.holder)
@@ -95,11 +95,11 @@ class Node:
 
     def refuses(
         self,
-        document: Document | Iterable[bytes],
+        document: SignedDocument | Iterable[bytes],
         step: int,
         reason: Reason,
         *,
-        then: Document | None = None,
+        then: SignedDocument | None = None,
         kind: str | None = None,
         now: float | None = None,
     ) -> None:

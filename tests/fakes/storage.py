@@ -24,7 +24,7 @@ from tests.fakes.coordinator_server import CoordinatorServer
 from wire.certificate import KeyPair, issue_server
 from wire.limits import REMOTE
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.tls import PinnedTransport, ServerAuthTransport
 
@@ -83,7 +83,7 @@ async def serving_files(folder: Path, authority: KeyPair, host: str) -> AsyncIte
             raise HttpError(404, "not_found", "no such file") from None
 
     shown = issue_server(authority, [host], time.time())
-    routes = Routes(Route("GET", "/{folder}/{name}", file))
+    routes = Routes(HttpRoute("GET", "/{folder}/{name}", file))
     async with _listening(Server("files", routes, ServerAuthTransport(shown, REMOTE), REMOTE), host) as url:
         yield url
 

@@ -65,12 +65,12 @@ def activate(node, version):
 
 def step(node, scope, version, held):
     from coordinator.keys import signer
-    from snapshot.manifest import Change
+    from snapshot.manifest import SectionChange
 
     base = type("Base", (), {"envelope": held.envelope, "state": held.sections})
     brought = {name: whole(version)[name] for name in ("a", "c")}
     entries = {name: signer.entry_of(data) for name, data in brought.items()}
-    changes = {name: Change("set", entry, entry) for name, entry in entries.items()}
+    changes = {name: SectionChange("set", entry, entry) for name, entry in entries.items()}
     return node.cluster.increment(version, base, changes, brought, scope_ids=())
 
 

@@ -6,7 +6,7 @@ Where the fault of interest lies behind the signatures, the bytes are signed fir
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from coordinator.keys.signer import Document, entry_of
+from coordinator.keys.signer import SignedDocument, entry_of
 from snapshot import canonical, secrets
 from snapshot.canonical import NotCanonical, Parsed
 from snapshot.envelope import KINDS, parse
@@ -35,7 +35,7 @@ class Lab:
         self.bundle = cluster.trust_bundle()
 
     @property
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[SignedDocument]:
         return [self.snapshot, self.increment, self.head, self.recovery, self.bundle]
 
 
@@ -125,7 +125,7 @@ PLACES = (
 TARGETS = {"container": container, "envelope": envelope, "sections": sections}
 
 
-def _judge(document: Document) -> None:
+def _judge(document: SignedDocument) -> None:
     verdict(document.chunks(), document.envelope.kind)
 
 

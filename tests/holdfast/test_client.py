@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from holdfast.client import AgentDown, Client, Expired, NotFound, Refused, unix_seconds
+from holdfast.client import AgentDown, AgentRefused, Client, Expired, NotFound, unix_seconds
 from tests.agent.lab import DAY, NOW, serving
 from tests.store.cluster import NODE
 
@@ -126,7 +126,7 @@ async def test_may(api):
     assert (yes.allowed, yes.reason, yes.mode, yes.until) == (True, "ok", "normal", NOW + 1800)
     no = await call(client.may, "assign_role", scope="route_policy", resource="x")
     assert (no.allowed, no.reason, no.until) == (False, "forbidden_in_degraded", None)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(AgentRefused) as caught:
         await call(client.may, "x" * 100)
     assert (caught.value.code, caught.value.status) == ("bad_request", 400)
 
@@ -311,6 +311,6 @@ def test_a_scope_that_breaks_off_is_not_taken_for_whole(tmp_path, sections):
 )
 def test_a_refusal_has_its_code(tmp_path, body, code):
     answer = b"HTTP/1.1 503 X\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(AgentRefused) as caught:
         misbehaving(tmp_path, answer).status()
     assert (caught.value.code, caught.value.status) == (code, 503)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.services.notifiers import Watching
-from agent.services.services import Service
+from agent.services.notifiers import NotifierWatch
+from agent.services.services import LocalService
 from tests.agent.lab import serving
 from tests.holdfast.lab import arguments, environment
 
-WEB = (Service("web", ("route_policy",), Watching()),)
+WEB = (LocalService("web", ("route_policy",), NotifierWatch()),)
 
 
 async def completed(*words, at=None):

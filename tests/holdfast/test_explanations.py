@@ -1,15 +1,15 @@
 """No code that this node can show is without words for a person."""
 
-from agent.state.node_state import Cause
+from agent.state.node_state import StateCause
 from agent.state.waiting import TOO_FAR_AHEAD, TOO_MANY_WAIT
 from holdfast.node.explanations import ANSWERS, CAUSES, meaning
-from snapshot.degraded import Reason as GateReason
+from snapshot.degraded import GateReason
 from snapshot.reasons import Reason
 
 
 def test_every_cause_of_a_state_is_explained():
     """rules A2..A8."""
-    assert {str(cause) for cause in Cause} <= CAUSES.keys()
+    assert {str(cause) for cause in StateCause} <= CAUSES.keys()
 
 
 def test_every_answer_of_the_gate_is_explained():

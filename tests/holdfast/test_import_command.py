@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.holdfast.lab import holdfast
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 
 
 async def test_a_good_document_and_a_broken_one(api, tmp_path):
@@ -63,7 +63,7 @@ async def test_trust_bundles_from_before_the_one_that_is_held_are_passed_over(ap
 async def test_the_own_client_reads_the_refusal_whole(api):
     """rules P10: status, reason and step, as for any caller of the local API."""
     foreign = api.node.cluster.snapshot(3, {"routes": {}}, cluster_id="elsewhere")
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     with pytest.raises(ClientError) as found:
         await client.fetch(api.socket, Call("POST", "/v1/import", body=b"".join(foreign.chunks())))
     await client.aclose()

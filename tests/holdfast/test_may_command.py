@@ -3,7 +3,7 @@
 import json
 
 from holdfast.node.explanations import ANSWERS, CAUSES
-from snapshot.degraded import Facts
+from snapshot.degraded import GateFacts
 from tests.agent.lab import NOW
 from tests.holdfast.lab import holdfast
 
@@ -19,7 +19,7 @@ async def test_yes_and_no(api):
 
 
 async def test_as_json(api):
-    api.given = Facts(head_expires_at=NOW)
+    api.given = GateFacts(head_expires_at=NOW)
     done = await holdfast("may", "continue_services", "--json", "--running-since", "2030-01-01T00:00:00Z", at=api)
     assert done.status == 1
     assert json.loads(done.out) == {"allowed": False, "reason": "no_degraded_policy", "mode": "fenced", "until": None}
@@ -32,5 +32,5 @@ async def test_nobody_to_ask_is_no(api):
 
 
 async def test_a_states_cause_has_its_remedy(api):
-    api.given = Facts(cause="not_enrolled")
+    api.given = GateFacts(cause="not_enrolled")
     assert CAUSES["not_enrolled"] in (await holdfast("may", "start_service", at=api)).out

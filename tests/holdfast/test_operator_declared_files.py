@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator.declared.resources import InvalidResources, Problem
+from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from holdfast.ctl import apply, declared_files
 from holdfast.ctl.socket import REFUSED
 
@@ -29,7 +29,7 @@ def names(*places: Path) -> list[str]:
     return [Path(each).name for each in declared_files.read(places)]
 
 
-def problems(*places: Path) -> list[Problem]:
+def problems(*places: Path) -> list[DeclaredProblem]:
     with pytest.raises(InvalidResources) as caught:
         declared_files.read(places)
     assert all(each.field and each.message and each.remedy for each in caught.value.problems)

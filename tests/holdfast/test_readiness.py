@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import trio
 
-from agent.services.notifiers import Watching
-from agent.services.services import Service
-from snapshot.degraded import Facts
+from agent.services.notifiers import NotifierWatch
+from agent.services.services import LocalService
+from snapshot.degraded import GateFacts
 from tests.agent.lab import NOW, serving
 from tests.holdfast.lab import holdfast
 
-WEB = (Service("web", ("route_policy",), Watching()),)
+WEB = (LocalService("web", ("route_policy",), NotifierWatch()),)
 
 
 async def test_a_node_that_may_go_on_is_not_waited_for(api):
@@ -21,7 +21,7 @@ async def test_a_node_that_may_go_on_is_not_waited_for(api):
 
 
 async def test_it_says_why_when_the_time_is_over(api):
-    api.given = Facts(head_expires_at=NOW)
+    api.given = GateFacts(head_expires_at=NOW)
     done = await holdfast("status", "--wait", "0.1", at=api)
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("holdfast: not ready after 0.1 s: no_degraded_policy: The head has expired")

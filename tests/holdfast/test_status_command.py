@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from agent.services.notifiers import Told
-from agent.services.services import Service
+from agent.services.services import LocalService
 from holdfast.client import unix_seconds
 from holdfast.node.agent_options import AGENT_DOWN
 from holdfast.node.command import main
 from holdfast.node.explanations import CAUSES, JOIN_REMEDIES
 from holdfast.node.status_screen import problems_of, screen
-from snapshot.degraded import Facts
+from snapshot.degraded import GateFacts
 from snapshot.identifiers import HEAD, format_time
 from store.base.records import Rejection
 from tests.agent.lab import NOW, serving
@@ -49,8 +49,8 @@ async def test_at_a_glance(api):
 
 
 async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
-    made = replace(periphery, state="fenced", services=(Service("web", ("route_policy",), Refusing()),))
-    made.given = Facts(head_expires_at=NOW)
+    made = replace(periphery, state="fenced", services=(LocalService("web", ("route_policy",), Refusing()),))
+    made.given = GateFacts(head_expires_at=NOW)
     made.route(1, {"routes": {}})
     made.node.store.rejections.record(Rejection(NOW + 1, "route_policy", "raw_secret", 12, True))
     made.at = NOW + 6

@@ -11,7 +11,7 @@ import trio
 
 from agent import run
 from agent.base.clock import SystemClock
-from agent.base.guarded_clock import Reading
+from agent.base.guarded_clock import ClockReading
 from agent.config import configuration
 
 
@@ -21,9 +21,9 @@ class ShiftedClock:
     def __init__(self, offset_s: float) -> None:
         self._clock, self._offset_s = SystemClock(), offset_s
 
-    def read(self) -> Reading:
+    def read(self) -> ClockReading:
         reading = self._clock.read()
-        return Reading(reading.wall + self._offset_s, reading.boot, True)
+        return ClockReading(reading.wall + self._offset_s, reading.boot, True)
 
 
 async def main() -> None:

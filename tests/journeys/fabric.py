@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordinator.declared import resources, views
-from coordinator.declared.compiler import Content, compile_scope
+from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.increments import changes
 from coordinator.declared.kinds import Node, Route, RouteMatch, Service
 from coordinator.declared.model import MemberEntry, Model
@@ -36,7 +36,7 @@ def model(folder: Path = FABRIC) -> Model:
     return Model("fabric", kept, members)
 
 
-def entries(content: Content) -> int:
+def entries(content: ScopeContent) -> int:
     """Of routes, services, peers, policies or endpoints, over all sections of a scope."""
     return sum(len(canonical.loads(data)) for name, data in content.sections.items() if name.startswith(LISTS))
 
@@ -66,7 +66,7 @@ def _cell(of: Model, node_ids: list[str], scope_type: str) -> str:
     return f"{_span([sum(map(entries, contents)) for contents in held])} ({_span(sizes)} bytes)"
 
 
-def _contents(of: Model, node_id: str, scope_type: str) -> list[Content]:
+def _contents(of: Model, node_id: str, scope_type: str) -> list[ScopeContent]:
     """Of one scope, or of one for each service."""
     scopes = views.scopes_of_type(of, of.subjects[node_id], scope_type)
     return [compile_scope(of, node_id, scope) for scope in scopes]

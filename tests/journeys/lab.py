@@ -11,15 +11,15 @@ from trio.testing import MockClock
 
 from agent import run
 from agent.config import configuration
-from agent.config.configuration import Settings
-from agent.state.node import Node
+from agent.config.configuration import AgentSettings
+from agent.state.node import RunningNode
 from snapshot import canonical
 from tests.fakes.clock import FakeClock, threads
 from tests.fakes.cluster import CLUSTER_ID, HOUR, NODE_ID, Cluster
 from tests.fakes.coordinator_server import TOKEN, CoordinatorServer
-from wire.client import Call, Client, UnixConnector
+from wire.client import Call, HttpClient, UnixConnector
 from wire.endpoint import path
-from wire.systemd import Notifier
+from wire.systemd import SystemdNotifier
 
 ROUTES = "route_policy"
 POLICY = {
@@ -39,8 +39,8 @@ class Lab:
     clock: FakeClock
     mock: MockClock
     server: CoordinatorServer
-    settings: Settings
-    node: Node | None = None
+    settings: AgentSettings
+    node: RunningNode | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -56,11 +56,11 @@ class Lab:
         return self.node.standing().cause
 
     @asynccontextmanager
-    async def agent(self, **settings: object) -> AsyncIterator[Node]:
+    async def agent(self, **settings: object) -> AsyncIterator[RunningNode]:
         """The agent, from its start on this disk to its end; `settings` in place of the lab's."""
         given = replace(self.settings, **settings)
         async with trio.open_nursery() as nursery:
-            task = partial(run.serve, given, clock=self.clock, threads=threads(self.mock), notifier=Notifier({}))
+            task = partial(run.serve, given, clock=self.clock, threads=threads(self.mock), notifier=SystemdNotifier({}))
             self.node = await nursery.start(task)
             try:
                 yield self.node
@@ -96,7 +96,7 @@ class Lab:
 
     async def get(self, *segments: str, **query: object) -> object:
         """An answer of the local API, JSON."""
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         try:
             answer = await client.fetch(self.settings.local.socket_path, Call("GET", path(*segments, **query)))
         finally:
@@ -104,7 +104,7 @@ class Lab:
         return canonical.loads(answer.body)
 
     async def may(self, action: str, **members: object) -> dict[str, object]:
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         body = canonical.dumps({"action": action, **members})
         try:
             answer = await client.fetch(self.settings.local.socket_path, Call("POST", "/v1/may", body=body))
@@ -145,7 +145,7 @@ async def lab(folder: Path, mock: MockClock, *, cluster: Cluster | None = None, 
         yield Lab(folder, clock, mock, server, settings_for(folder, server, text))
 
 
-def settings_for(folder: Path, server: CoordinatorServer, text: str = "") -> Settings:
+def settings_for(folder: Path, server: CoordinatorServer, text: str = "") -> AgentSettings:
     import tomllib
 
     return configuration.parse(tomllib.loads(agent_toml(folder, server) + text))

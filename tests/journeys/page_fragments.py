@@ -18,7 +18,7 @@ from tests.source import PACKAGES
 from wire.messages import Heartbeat
 
 
-def agent_toml(text: str) -> agents.Settings:
+def agent_toml(text: str) -> agents.AgentSettings:
     return agents.parse(tomllib.loads(text.partition("\nsystemctl")[0]))
 
 

@@ -20,7 +20,7 @@ from tests.fakes.coordinator_server import CoordinatorServer
 from tests.fakes.watched import until_changed
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.journeys.lab import ROUTES, agent_toml, first_documents, put_token
-from wire.client import Answer, Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, Reply, UnixConnector
 from wire.endpoint import path
 
 KILLS, MANY = 12, int(os.environ.get("HOLDFAST_AGENT_KILLS", "300"))
@@ -92,9 +92,9 @@ class Victim:
         with socket.socket(socket.AF_UNIX) as caller:
             return caller.connect_ex(str(self.socket)) == 0
 
-    async def ask(self, *segments: str, wait_s: int = 0, **query: int) -> Answer | None:
+    async def ask(self, *segments: str, wait_s: int = 0, **query: int) -> Reply | None:
         """None while nobody answers, or not with this."""
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         try:
             return await client.fetch(self.socket, Call("GET", path(*segments, **query), wait_s=wait_s))
         except ClientError:

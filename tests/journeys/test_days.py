@@ -20,7 +20,7 @@ from tests.fakes.cluster import DAY, HOUR, NOW, Cluster
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.journeys.lab import POLICY, ROUTES, agent_toml, put_token
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.endpoint import path
 
 WITHIN_S = 120.0
@@ -92,7 +92,7 @@ class Shipped:
             return subprocess.Popen(program, cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log)
 
     async def ask(self, call: Call) -> object:
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         try:
             answer = await client.fetch(self.folder / "run" / "agent.sock", call)
         finally:

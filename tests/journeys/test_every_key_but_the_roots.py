@@ -27,7 +27,7 @@ from tests.fakes.thief import HIGHEST, MADE_ANEW, STOLEN, Thief, repair
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.journeys.lab import ROUTES, Lab, agent_toml, lab
 from tests.store.filling import fill_slots
-from wire.client import Call, Client, ClientError, UnixConnector
+from wire.client import Call, ClientError, HttpClient, UnixConnector
 
 MAP_BYTES = 4 << 20
 WIDE = 4
@@ -162,7 +162,7 @@ def in_order(documents):
 
 async def hand_in(at: Scene, document) -> bool:
     """Whether it was taken; not where nobody answers, or the agent starts."""
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     try:
         call = Call("POST", "/v1/import", body=document.to_bytes(), wait_s=60)
         answer = await client.fetch(at.lab.settings.local.socket_path, call)

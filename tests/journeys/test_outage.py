@@ -12,14 +12,14 @@ import trio
 
 from agent import upstream
 from agent.base.threads import Threads
-from agent.enrolment.start import Opened, open_store
+from agent.enrolment.start import OpenedStore, open_store
 from agent.local import local
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.upstream import Upstream
 from tests.fakes.clock import threads
 from tests.fakes.cluster import HOUR
 from wire.certificate import make_identity
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 from wire.limits import REMOTE
 from wire.peer import PinState
 
@@ -30,7 +30,7 @@ BIN_S = 30.0
 """Connects are counted over a tenth of the longest back-off: less would hold too few to compare."""
 
 
-def node_of(one, server, opened: Opened, work: Threads, number: int, uniform) -> Upstream:
+def node_of(one, server, opened: OpenedStore, work: Threads, number: int, uniform) -> Upstream:
     """A node as far as it speaks to coordinators, with a certificate of its own that the server knows."""
     pair = make_identity(f"node-{number}", time.time())
     file = one.folder / f"node-{number}.pem"
@@ -39,9 +39,9 @@ def node_of(one, server, opened: Opened, work: Threads, number: int, uniform) ->
     coordinator = replace(one.settings.coordinator, urls=(f"https://127.0.0.1:{server.fleet_port}",))
     intervals = replace(one.settings.intervals, heartbeat_interval_s=HEARTBEAT_S)
     settings = replace(one.settings, coordinator=coordinator, intervals=intervals)
-    node = Node(settings, one.clock, work, opened.store, opened.reader)
+    node = RunningNode(settings, one.clock, work, opened.store, opened.reader)
     outside = upstream.build(node, opened, local.build(settings, node, opened.views, one.folder), uniform)
-    outside.sources.identity = Identity(file, file)
+    outside.sources.identity = TlsIdentity(file, file)
     return outside
 
 
@@ -79,7 +79,7 @@ async def return_of_the_fleet(one, count: int, chance) -> float:
         opened.close()
 
 
-async def _gone_and_back(one, server, opened: Opened, chances) -> float:
+async def _gone_and_back(one, server, opened: OpenedStore, chances) -> float:
     work = threads(one.mock)
     async with trio.open_nursery() as nursery:
         async with server.running():

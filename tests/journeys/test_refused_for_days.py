@@ -20,7 +20,7 @@ from trio.testing import MockClock
 from agent import run
 from agent.config import configuration
 from agent.services import validators
-from agent.state.node import Node
+from agent.state.node import RunningNode
 from agent.state.plan import plan
 from snapshot import canonical
 from snapshot.identifiers import parse_time
@@ -28,9 +28,9 @@ from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import DAY, HOUR
-from wire.client import Call, Client, UnixConnector
+from wire.client import Call, HttpClient, UnixConnector
 from wire.endpoint import path
-from wire.systemd import Notifier
+from wire.systemd import SystemdNotifier
 
 WEB, MAIL = "service_assignment/web", "service_assignment/mail"
 DAYS = 14
@@ -141,7 +141,7 @@ class Fortnight:
     clock: FakeClock
     founded: Settled
     at: Running | None = None
-    node: Node | None = None
+    node: RunningNode | None = None
 
     @asynccontextmanager
     async def coordinator(self) -> AsyncIterator[None]:
@@ -155,12 +155,14 @@ class Fortnight:
         text = AGENT.format(folder=self.folder, fleet=ports.fleet, join=ports.join)
         settings = configuration.parse(tomllib.loads(text))
         async with trio.open_nursery() as nursery:
-            self.node = await nursery.start(partial(run.serve, settings, clock=self.clock, notifier=Notifier({})))
+            self.node = await nursery.start(
+                partial(run.serve, settings, clock=self.clock, notifier=SystemdNotifier({}))
+            )
             yield
             nursery.cancel_scope.cancel()
 
     async def ask(self, call: Call) -> dict:
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         try:
             answer = await client.fetch(self.folder / "run" / "agent.sock", call)
         finally:

@@ -15,7 +15,9 @@ def his_head(lab: Lab) -> bytes:
     """By the key that lies on the machine: nothing is listed, the node is revoked, and no number is left above."""
     (file,) = keystore.files(lab.keys, CONFIG)
     now = int(time.time())
-    claims = signer.Claims("his", "prod", HEAD, HIGHEST, 1, now, now + 600, now + 1200, subject_node_id="gateway")
+    claims = signer.EnvelopeClaims(
+        "his", "prod", HEAD, HIGHEST, 1, now, now + 600, now + 1200, subject_node_id="gateway"
+    )
     revocations = Revocations(version=HIGHEST, node_ids=frozenset({"gateway"}))
     return signer.head(claims, {}, [keystore.load(file)], poll_after_s=HIGHEST, revocations=revocations).to_bytes()
 

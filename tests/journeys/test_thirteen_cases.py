@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from coordinator.keys import keystore, signer, signing_key
-from coordinator.keys.signer import Base, Claims, Document
+from coordinator.keys.signer import Base, EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
 from holdfast.client import Client
 from snapshot import canonical
 from snapshot.bundle import CONFIG
-from snapshot.manifest import Change
+from snapshot.manifest import SectionChange
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import FABRIC, Gateway, until_published
 
@@ -159,10 +159,10 @@ class World:
         found = map(signing_key.from_file, keystore.files(self.lab.keys, CONFIG))
         return next(key for key in found if key.key_id == self.active["envelope"]["signer_key_id"])
 
-    def claims(self, **members: object) -> Claims:
+    def claims(self, **members: object) -> EnvelopeClaims:
         """Good ones, of the version that would come next."""
         now, envelope = int(time.time()), self.active["envelope"]
-        good = Claims(
+        good = EnvelopeClaims(
             snapshot_id=secrets.token_hex(16),
             cluster_id=envelope["cluster_id"],
             scope_type=OF_TYPE,
@@ -178,15 +178,15 @@ class World:
         )
         return replace(good, **members)  # type: ignore[arg-type]
 
-    def forged(self, sections: Mapping[str, object] | None = None, **members: object) -> Document:
+    def forged(self, sections: Mapping[str, object] | None = None, **members: object) -> SignedDocument:
         """In form perfect, but for what is given; it sends the service's callers elsewhere."""
         content = with_port(self.active["sections"], 6666) if sections is None else sections
         return signer.snapshot(self.claims(**members), content, [self.key()])
 
-    def refuses(self, document: Document | Path, step: int, reason: str) -> None:
+    def refuses(self, document: SignedDocument | Path, step: int, reason: str) -> None:
         """With its code and step, to the caller and in the status; and nothing is changed by it (rules S53)."""
         file = document if isinstance(document, Path) else self.gateway.folder / "forged.hfs"
-        if isinstance(document, Document):
+        if isinstance(document, SignedDocument):
             file.write_bytes(document.to_bytes())
         before, count = self.held(), self.refused()
         ran = self.gateway.ask("import", str(file))
@@ -365,7 +365,9 @@ def test_an_increment_applies_to_its_base_only(world: World) -> None:
         brought = canonical.dumps({"web": {"endpoints": []}})
         entry = signer.entry_of(brought)
         claims = world.claims(config_version=base.config_version + 1)
-        made = signer.increment(claims, base, {"more": Change("set", entry, entry)}, {"more": brought}, [world.key()])
+        made = signer.increment(
+            claims, base, {"more": SectionChange("set", entry, entry)}, {"more": brought}, [world.key()]
+        )
         world.refuses(made, 9, "base_mismatch")
     before = world.version
     world.next_is_applied()

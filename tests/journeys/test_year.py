@@ -13,7 +13,7 @@ import pytest
 import structlog
 from sqlalchemy import update
 
-from agent.state.node_state import Facts, State, assess
+from agent.state.node_state import NodeFacts, State, assess
 from coordinator.database import documents, schema
 from coordinator.database.database import Database
 from coordinator.keys import keystore, tokens
@@ -24,13 +24,13 @@ from coordinator.runtime import expiries
 from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
 from coordinator.setup import backup, configuration, initialise
-from coordinator.setup.backup import Wanted
+from coordinator.setup.backup import BackupRequest
 from coordinator.setup.initialise import CONFIG_LIFETIME_S
 from coordinator.trust import request_builder, trust_import
 from coordinator.trust.ceremony import Add, PublicKey, Retire
 from holdfast.ctl.setup import configuration_text
 from snapshot.bundle import CONFIG
-from snapshot.degraded import Facts as Gate
+from snapshot.degraded import GateFacts as Gate
 from snapshot.degraded import HeldScope
 from snapshot.ending import Thing, Urgency, due
 from snapshot.identifiers import HEAD, format_time
@@ -61,7 +61,7 @@ class Node(Reader):
         now, head = self.press.now, self.ends[HEAD]
         scopes = {name: HeldScope(end, 1) for name, end in self.ends.items() if name != HEAD}
         gate = Gate(head_expires_at=head, head_expired_for_s=max(0.0, now - head), scopes=scopes, authority_epoch=1)
-        facts = Facts(True, bootstrap_accepted=True, head_accepted=True, listed=frozenset(scopes), gate=gate)
+        facts = NodeFacts(True, bootstrap_accepted=True, head_accepted=True, listed=frozenset(scopes), gate=gate)
         return assess(facts, now).state
 
 
@@ -81,7 +81,7 @@ class Year:
         options = {"coordinator_id": "coord-1", "listen": "127.0.0.1:0", "listen_join": "127.0.0.1:0"}
         options |= {"listen_admin": "", "listen_probes": "127.0.0.1:0", "admin_socket": self.folder / "admin.sock"}
         text = configuration_text(options, state, f"sqlite:///{state}/coordinator.db")
-        wanted = initialise.Wanted(
+        wanted = initialise.ClusterRequest(
             "prod", "coord-1", "https://coord.example:7443", f"sqlite:///{state}/coordinator.db", state,
             self.folder / "roots", configuration=(self.configuration, f"{text}\n[settings]\n{self.settings}"),
             settings=configuration.parse(f"{text}\n[settings]\n{self.settings}").settings,
@@ -130,7 +130,7 @@ class Year:
         match thing.what, thing.remedy.split()[:3]:
             case "backup", _:
                 at = configuration.load(self.configuration)
-                backup.make(Wanted(at, self.configuration, self._backups()), actor="root", now=self.now)
+                backup.make(BackupRequest(at, self.configuration, self._backups()), actor="root", now=self.now)
             case "trust_bundle", _:
                 self._ceremony()
             case (("config_key" | "signing"), ["holdfastctl", "rotate", "add" | "add,"]):

@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 from tests.pages import configuration as page
 
@@ -28,7 +28,7 @@ def coordinators_own() -> Iterator[str]:
         yield f".SH [{table}]"
         yield from _rows(page.coordinator_rows(table, keys))
     yield ".SH [settings]"
-    yield from _rows(page.settings_rows(dataclasses.fields(Settings)))
+    yield from _rows(page.settings_rows(dataclasses.fields(CoordinatorSettings)))
     yield ".PP"
     yield _text(page.AT_ODDS)
 

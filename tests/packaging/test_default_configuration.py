@@ -9,7 +9,7 @@ import pytest
 
 from agent.config import configuration as agents
 from agent.unconfigured import settings_without_a_node
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 from holdfast.ctl.operator import main as holdfastctl
 from holdfast.ctl.setup import configuration_text
@@ -85,7 +85,7 @@ def test_the_agents_shows_every_setting_of_what_there_may_be_several_of(inside, 
 
 
 def test_no_table_of_the_agents_is_missing():
-    named = {each.name for each in dataclasses.fields(agents.Settings)} - {"services"} | {"service"}
+    named = {each.name for each in dataclasses.fields(agents.AgentSettings)} - {"services"} | {"service"}
     assert {*taken_up(AGENT)} == named
 
 
@@ -101,7 +101,7 @@ def test_the_coordinators_as_installed_is_what_init_would_write():
 
 def test_the_coordinators_shows_every_setting_with_its_default():
     shown = taken_up(COORDINATOR)
-    assert shown["settings"] == {each.name: each.default for each in dataclasses.fields(Settings)}
+    assert shown["settings"] == {each.name: each.default for each in dataclasses.fields(CoordinatorSettings)}
     assert {name: {*shown[name]} for name in coordinators.TABLES} == {
         name: {*keys} for name, keys in coordinators.TABLES.items()
     }

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from agent.config import configuration as agents
-from coordinator.base.settings import Settings
+from coordinator.base.settings import CoordinatorSettings
 from coordinator.setup import configuration as coordinators
 
 HEAD = """\
@@ -98,7 +98,7 @@ def _coordinator_tables() -> list[str]:
     tables = [
         f"### `[{table}]`\n\n" + _rows(coordinator_rows(table, keys)) for table, keys in coordinators.TABLES.items()
     ]
-    return [first, *tables, "### `[settings]`\n\n" + _rows(settings_rows(dataclasses.fields(Settings)))]
+    return [first, *tables, "### `[settings]`\n\n" + _rows(settings_rows(dataclasses.fields(CoordinatorSettings)))]
 
 
 def coordinator_rows(table: str, keys: dict[str, str]) -> list[tuple[str, str, str, str]]:

@@ -5,7 +5,7 @@ from enum import Enum
 
 from agent.files.generations import REMEDY as FILES_REMEDY
 from agent.files.generations import FilesFault
-from agent.state.node_state import Cause
+from agent.state.node_state import StateCause
 from agent.state.reaction import REACTION, Reaction
 from coordinator.base import refusal
 from coordinator.base.remedies import EXPLANATIONS as CODES
@@ -107,7 +107,7 @@ def _reactions() -> str:
 
 def _states() -> str:
     """The cause of a node's state."""
-    named = [str(cause) for cause in Cause]
+    named = [str(cause) for cause in StateCause]
     rows = [(f"`{cause}`", CAUSES[cause]) for cause in dict.fromkeys([*named, *CAUSES])]
     about = (
         "`holdfast status` names the state and its cause. A node whose join was refused is `unenrolled` with the "
@@ -117,7 +117,7 @@ def _states() -> str:
 
 
 def _gate() -> str:
-    rows = [(f"`{reason}`", _answer(reason)) for reason in degraded.Reason]
+    rows = [(f"`{reason}`", _answer(reason)) for reason in degraded.GateReason]
     allowed = ", ".join(f"`{action}`" for action in degraded.RULES)
     never = ", ".join(f"`{action}`" for action in sorted(degraded.FORBIDDEN))
     about = (
@@ -127,8 +127,8 @@ def _gate() -> str:
     return _section("What the gate answers", about, ("reason", "meaning and what to do"), rows)
 
 
-def _answer(reason: degraded.Reason) -> str:
-    if reason is degraded.Reason.OK:
+def _answer(reason: degraded.GateReason) -> str:
+    if reason is degraded.GateReason.OK:
         return "It may be done, until the time in `until`. Ask again then."
     return ANSWERS.get(str(reason)) or CAUSES[str(reason)]
 
@@ -191,4 +191,4 @@ def _sentence(text: str) -> str:
 
 def enumerations() -> list[type[Enum]]:
     """Those whose every member the page must hold."""
-    return [Reason, Reaction, Cause, degraded.Reason, StoreFault, FilesFault, ClientFault, refusal.Code]
+    return [Reason, Reaction, StateCause, degraded.GateReason, StoreFault, FilesFault, ClientFault, refusal.Code]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from coordinator.keys.signer import Document
-from snapshot.again import AT_START, Standing, is_accepted, judge_again
+from coordinator.keys.signer import SignedDocument
+from snapshot.again import AT_START, Reverdict, is_accepted, judge_again
 from snapshot.bundle import REVOKED
 from snapshot.case import digest_is
 from snapshot.manifest import Revocations
@@ -20,7 +20,7 @@ from tests.fakes.node import Node
 class Kept:
     """A document as a store would hold it."""
 
-    document: Document
+    document: SignedDocument
     state_bytes: bytes
     bytes_by_name: Mapping[str, bytes]
 
@@ -50,21 +50,21 @@ def node(cluster: Cluster) -> Node:
     return cluster.node("core_mesh")
 
 
-def taken(cluster: Cluster, node: Node, document: Document) -> Kept:
+def taken(cluster: Cluster, node: Node, document: SignedDocument) -> Kept:
     verified = node.take(document)
     return Kept(document, verified.state_bytes, cluster.states[document.envelope.scope].sections)
 
 
-def again(kept: Kept, node: Node, now: float = NOW) -> Standing:
+def again(kept: Kept, node: Node, now: float = NOW) -> Reverdict:
     return judge_again(kept, node.holder, now=now)
 
 
 def test_what_was_taken_is_still_active(cluster: Cluster, node: Node) -> None:
     """threats D-26, D-27: a snapshot, and the state after an increment."""
     kept = taken(cluster, node, cluster.snapshot({"a": {"x": 1}, "b": {}}))
-    assert again(kept, node) is Standing.ACTIVE
+    assert again(kept, node) is Reverdict.ACTIVE
     kept = taken(cluster, node, cluster.increment(sets={"a": {"x": 2}}))
-    assert again(kept, node) is Standing.ACTIVE
+    assert again(kept, node) is Reverdict.ACTIVE
     assert is_accepted(kept, node.holder)
 
 
@@ -72,19 +72,19 @@ def test_expiry_ends_the_authority_and_not_the_bytes(cluster: Cluster, node: Nod
     """rules S29, S47: half-open, at `expires_at` it is over."""
     kept = taken(cluster, node, cluster.snapshot())
     end = kept.document.envelope.expires_at
-    assert again(kept, node, end - 1) is Standing.ACTIVE
-    assert again(kept, node, end) is Standing.EXPIRED
+    assert again(kept, node, end - 1) is Reverdict.ACTIVE
+    assert again(kept, node, end) is Reverdict.EXPIRED
 
 
 def test_a_clock_that_went_back_is_no_damage(cluster: Cluster, node: Node) -> None:
     """rules A19: `issued_in_future` and `not_yet_valid` do not apply at start."""
-    assert again(taken(cluster, node, cluster.snapshot()), node, NOW - 30 * DAY) is Standing.ACTIVE
+    assert again(taken(cluster, node, cluster.snapshot()), node, NOW - 30 * DAY) is Reverdict.ACTIVE
 
 
 def test_an_expired_bundle_or_key_marks_nothing(cluster: Cluster, node: Node) -> None:
     """format.md 7, last part: only a signer that is no longer trusted does."""
     kept = taken(cluster, node, cluster.snapshot(expires_at=NOW + 400 * DAY))
-    assert again(kept, node, NOW + 300 * DAY) is Standing.ACTIVE
+    assert again(kept, node, NOW + 300 * DAY) is Reverdict.ACTIVE
 
 
 @pytest.mark.parametrize("by", ["bundle", "head"])
@@ -96,7 +96,7 @@ def test_a_revoked_signer_marks_the_scope(cluster: Cluster, node: Node, by: str)
         node.take(cluster.trust_bundle())
     else:
         node.take(cluster.head(revocations=Revocations(1, key_ids=frozenset({key("config-1").key_id}))))
-    assert again(kept, node) is Standing.SIGNER_REVOKED
+    assert again(kept, node) is Reverdict.SIGNER_REVOKED
 
 
 def test_damage_is_rejected_with_its_reason(cluster: Cluster, node: Node) -> None:
@@ -118,7 +118,7 @@ def test_damage_is_rejected_with_its_reason(cluster: Cluster, node: Node) -> Non
         with pytest.raises(Rejected) as refused:
             again(one, node)
         assert (refused.value.step, refused.value.reason) == (step, reason), what
-    assert again(kept, node) is Standing.ACTIVE
+    assert again(kept, node) is Reverdict.ACTIVE
 
 
 def test_a_role_that_was_taken_away_ends_the_scope(cluster: Cluster, node: Node) -> None:
@@ -152,8 +152,8 @@ def test_a_head_is_judged_again(cluster: Cluster, node: Node) -> None:
     document = cluster.head()
     verified = node.take(document)
     kept = Kept(document, verified.state_bytes, {})
-    assert again(kept, node) is Standing.ACTIVE
-    assert again(kept, node, NOW + HOUR) is Standing.EXPIRED
+    assert again(kept, node) is Reverdict.ACTIVE
+    assert again(kept, node, NOW + HOUR) is Reverdict.EXPIRED
 
 
 def test_a_changed_envelope_under_a_revoked_signer_is_damage(cluster: Cluster, node: Node) -> None:
@@ -166,4 +166,4 @@ def test_a_changed_envelope_under_a_revoked_signer_is_damage(cluster: Cluster, n
     with pytest.raises(Rejected) as refused:
         again(forged, node)
     assert refused.value.reason is Reason.BAD_SIGNATURE
-    assert again(kept, node) is Standing.SIGNER_REVOKED
+    assert again(kept, node) is Reverdict.SIGNER_REVOKED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot.degraded import FORBIDDEN, RULES, Facts, HeldScope, Mode, Question, Reason, fence, may, mode
+from snapshot.degraded import FORBIDDEN, RULES, GateFacts, GateReason, HeldScope, Mode, Question, fence, may, mode
 from snapshot.grants import ALLOWABLE, Grants, Policy
 from snapshot.manifest import Revocations
 
@@ -28,7 +28,7 @@ SCOPES = {
     "peer_directory": HeldScope(NOW + 7 * DAY, 1, grants=Grants(peers=frozenset({"node-b"}))),
     "storage_directory": HeldScope(NOW + 7 * DAY, 1, grants=Grants(endpoints=frozenset({"https://s:1"}))),
 }
-FRESH = Facts(
+FRESH = GateFacts(
     head_expires_at=NOW + 600,
     scopes=SCOPES,
     policy=POLICY,
@@ -43,11 +43,11 @@ DARK = replace(FRESH, head_expires_at=NOW - SINCE, head_expired_for_s=float(SINC
 BEFORE = NOW - 10_000
 
 
-def scope(facts: Facts, name: str, **changes: object) -> Facts:
+def scope(facts: GateFacts, name: str, **changes: object) -> GateFacts:
     return replace(facts, scopes={**facts.scopes, name: replace(facts.scopes[name], **changes)})
 
 
-def reason(question: Question | str, facts: Facts, now: float = NOW) -> str:
+def reason(question: Question | str, facts: GateFacts, now: float = NOW) -> str:
     asked = Question(question) if isinstance(question, str) else question
     answer = may(asked, facts, now)
     assert answer.allowed == (answer.reason == "ok")
@@ -105,7 +105,7 @@ def test_what_is_answered(action, resource, since, fresh, dark):
 def test_what_is_never_done(action):
     """rules S56a, S56b, S56c, S56d, S56e, S56f, S56g, S56h, S56i, S83: in no state, before the policy is read."""
     everything = replace(DARK, policy=replace(POLICY, allow=ALL | {action}))
-    for facts in (FRESH, DARK, everything, Facts(), replace(FRESH, cause="revoked")):
+    for facts in (FRESH, DARK, everything, GateFacts(), replace(FRESH, cause="revoked")):
         assert reason(action, facts) == "forbidden_in_degraded"
     assert len(FORBIDDEN) == 9
     assert reason("continue_services", DARK) == "ok"
@@ -122,7 +122,7 @@ def test_each_permission_must_be_named(permission):
 # ---- the bounds, each as the tightest (rules S57)
 
 
-def edge(question: Question, facts: Facts, last: float, then: str) -> None:
+def edge(question: Question, facts: GateFacts, last: float, then: str) -> None:
     """Allowed until the moment before `last`, with `until` at it; refused for `then` from it on."""
     assert may(question, facts, NOW).until == int(last)
     for moment, expected in ((last - 0.5, "ok"), (last, then), (last + 1, then)):
@@ -310,7 +310,7 @@ def test_a_combined_node_runtime_may_name_anything_but_secrets():
 # ---- against a naive reading
 
 
-def is_known(question: Question, facts: Facts) -> bool:
+def is_known(question: Question, facts: GateFacts) -> bool:
     """S55a: already running, as the node knows it."""
     if question.action in ("start_service", "open_session"):
         return question.resource in facts.running
@@ -319,7 +319,7 @@ def is_known(question: Question, facts: Facts) -> bool:
     return question.action != "resolve_secret" or bool(facts.running)
 
 
-def naive(question: Question, facts: Facts, now: float) -> bool:
+def naive(question: Question, facts: GateFacts, now: float) -> bool:
     """rules S55..S58, read one by one and with no thought of order: may this possibly be allowed?"""
     if question.action in FORBIDDEN or question.action not in RULES or facts.cause is not None:
         return False  # S56
@@ -372,7 +372,7 @@ held_scopes = st.builds(
     st.builds(Grants, *(st.frozensets(st.sampled_from(["web", "north", "node-b", "vault:x"])) for _ in range(5))),
 )  # fmt: skip
 facts_drawn = st.builds(
-    Facts,
+    GateFacts,
     cause=st.none() | st.sampled_from(["revoked", "scope_expired"]),
     head_expires_at=st.none() | moments,
     head_expired_for_s=st.floats(-DAY, 2 * DAY),
@@ -444,7 +444,7 @@ def test_a_fenced_node_allows_nothing(facts, now):
     """rules A8, J41."""
     if mode(facts, now) is Mode.FENCED:
         assert not any(may(Question(action), facts, now).allowed for action in RULES)
-        assert Reason.OK not in {may(Question(action), facts, now).reason for action in RULES}
+        assert GateReason.OK not in {may(Question(action), facts, now).reason for action in RULES}
 
 
 @pytest.mark.parametrize("facts", [FRESH, DARK])
@@ -454,7 +454,7 @@ def test_with_unconfirmed_roots_nothing_new_begins(action, resource, since, _fre
     question = Question(action, None, resource, since)
     answer = may(question, replace(facts, roots_confirmed=False), NOW)
     if action in RULES and RULES[action].new:
-        assert (answer.allowed, answer.reason) == (False, Reason.ROOTS_UNCONFIRMED)
+        assert (answer.allowed, answer.reason) == (False, GateReason.ROOTS_UNCONFIRMED)
     else:
         assert answer == may(question, facts, NOW)
 

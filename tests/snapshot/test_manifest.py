@@ -4,7 +4,7 @@ import pytest
 
 from snapshot import canonical, manifest
 from snapshot.limits import Limits
-from snapshot.manifest import Change, Entry, state_after, state_bytes
+from snapshot.manifest import SectionChange, SectionEntry, state_after, state_bytes
 from snapshot.reasons import Reason, Rejected
 
 HEX = "0123456789abcdef" * 4
@@ -106,7 +106,7 @@ def test_each_form(place, name, value):
 
 
 def test_a_state():
-    entries = {"a": Entry(HEX, 0), "b.part": Entry(HEX, 2**53 - 1), "x" * 128: Entry(HEX, 3)}
+    entries = {"a": SectionEntry(HEX, 0), "b.part": SectionEntry(HEX, 2**53 - 1), "x" * 128: SectionEntry(HEX, 3)}
     assert manifest.parse_state(state_bytes(entries)) == entries
     assert manifest.parse_state(b"{}") == {}
 
@@ -122,9 +122,9 @@ def test_no_section_name(place, name):
 def test_changes():
     changes = {"a": ENTRY | {"op": "set"}, "b": {"op": "remove"}, "c": PATCH}
     assert manifest.parse_changes(canonical.dumps(changes)) == {
-        "a": Change("set", Entry(HEX, 3), Entry(HEX, 3)),
-        "b": Change("remove", None, None),
-        "c": Change("patch", Entry(HEX, 3), Entry(HEX, 4)),
+        "a": SectionChange("set", SectionEntry(HEX, 3), SectionEntry(HEX, 3)),
+        "b": SectionChange("remove", None, None),
+        "c": SectionChange("patch", SectionEntry(HEX, 3), SectionEntry(HEX, 4)),
     }
 
 
@@ -135,12 +135,12 @@ def test_a_removal_brings_nothing(extra):
 
 def test_the_state_after_changes():
     """format.md 5"""
-    base = {"a": Entry(HEX, 1), "b": Entry(HEX, 2), "c": Entry(HEX, 3)}
+    base = {"a": SectionEntry(HEX, 1), "b": SectionEntry(HEX, 2), "c": SectionEntry(HEX, 3)}
     changes = manifest.parse_changes(
         canonical.dumps({"a": ENTRY | {"op": "set"}, "b": {"op": "remove"}, "c": PATCH, "d": ENTRY | {"op": "set"}})
     )
     after = state_after(base, changes)
-    assert after == {"a": Entry(HEX, 3), "c": Entry(HEX, 4), "d": Entry(HEX, 3)}
+    assert after == {"a": SectionEntry(HEX, 3), "c": SectionEntry(HEX, 4), "d": SectionEntry(HEX, 3)}
     assert base.keys() == {"a", "b", "c"}, "the base is left alone"
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.keys.signer import Document
+from coordinator.keys.signer import SignedDocument
 from snapshot import canonical
 from snapshot.reasons import Reason
 from tests.fakes.cluster import NOW, Cluster, key
@@ -27,7 +27,7 @@ class Draft:
     members: dict[str, object] = field(default_factory=dict)
     manifest: dict[str, object] = field(default_factory=dict)
     signer: str = "config-1"
-    sealed: list[Callable[[Document], Document]] = field(default_factory=list)
+    sealed: list[Callable[[SignedDocument], SignedDocument]] = field(default_factory=list)
     sent: list[Callable[[bytes], bytes]] = field(default_factory=list)
 
     def to_bytes(self, cluster):

@@ -9,7 +9,7 @@ from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot.container import ChunkParts, Reader
 from snapshot.holder import Holder, Roots
-from snapshot.manifest import Change, Recovery
+from snapshot.manifest import RecoveryManifest, SectionChange
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, signed_sizes, verify
 from store.base.disk import Disk
 from store.base.layout import Root
@@ -33,7 +33,7 @@ class Cluster:
     epoch: int = 1
     counter: int = 0
 
-    def claims(self, scope_type: str, version: int, **changes: object) -> signer.Claims:
+    def claims(self, scope_type: str, version: int, **changes: object) -> signer.EnvelopeClaims:
         self.counter += 1
         issued = int(changes.pop("issued_at", NOW - 60))
         values = {
@@ -47,9 +47,9 @@ class Cluster:
             "expires_at": issued + 7 * DAY,
             "roles": ROLES,
         }
-        return signer.Claims(**(values | changes))
+        return signer.EnvelopeClaims(**(values | changes))
 
-    def bundle(self, version: int = 1, announced: int = 1, **changes: object) -> signer.Document:
+    def bundle(self, version: int = 1, announced: int = 1, **changes: object) -> signer.SignedDocument:
         keys = {
             key.key_id: signer.key_record(
                 key, purpose=purpose, cluster_id=CLUSTER, not_before=NOW - DAY, not_after=NOW + 900 * DAY
@@ -63,7 +63,7 @@ class Cluster:
     def snapshot(self, version: int, sections: Mapping[str, object], scope: str = SCOPE, **changes: object):
         return signer.snapshot(self.claims(scope, version, **changes), sections, [self.config])
 
-    def increment(self, version, base: Verified, changes: Mapping[str, Change], brought, **more: object):
+    def increment(self, version, base: Verified, changes: Mapping[str, SectionChange], brought, **more: object):
         held = signer.Base(base.envelope.config_version, base.state)
         claims = self.claims(base.envelope.scope_type, version, **more)
         return signer.increment(claims, held, changes, brought, [self.config])
@@ -72,13 +72,13 @@ class Cluster:
         """An increment that sets one section."""
         data = signer.section_bytes(value)
         entry = signer.entry_of(data)
-        return self.increment(version, base, {name: Change("set", entry, entry)}, {name: data})
+        return self.increment(version, base, {name: SectionChange("set", entry, entry)}, {name: data})
 
     def head(self, generation: int, **changes: object):
         return signer.head(self.claims("head", generation, subject_node_id=NODE, **changes), {}, [self.config])
 
-    def recovery(self, old: int, new: signer.Document, nonce: str = "n1"):
-        allowed = Recovery(old, new.envelope.config_version, new.envelope.content_hash, nonce)
+    def recovery(self, old: int, new: signer.SignedDocument, nonce: str = "n1"):
+        allowed = RecoveryManifest(old, new.envelope.config_version, new.envelope.content_hash, nonce)
         claims = self.claims(new.envelope.scope_type, max(1, new.envelope.config_version))
         return signer.recovery(claims, allowed, [self.root])
 
@@ -146,7 +146,7 @@ class Node:
             returned=standing.returned,
         )
 
-    def download(self, document: signer.Document, now: float = NOW):
+    def download(self, document: signer.SignedDocument, now: float = NOW):
         """As the agent does: every part of the container into the slot, then sealed."""
         slot = self.store.receive(document.envelope.scope, now=now)
         reader = Reader()
@@ -166,17 +166,17 @@ class Node:
     def judge(self, slot, kind: str, now: float = NOW) -> Verified | AlreadyApplied | NotYetValid:
         return verify(slot.parts(), self.holder(), kind=kind, now=now, keep=slot.keep)
 
-    def verified(self, document: signer.Document, now: float = NOW) -> Verified:
+    def verified(self, document: signer.SignedDocument, now: float = NOW) -> Verified:
         verdict = self.judge(self.download(document, now), document.envelope.kind, now)
         assert isinstance(verdict, Verified)
         return verdict
 
-    def apply(self, document: signer.Document, now: float = NOW) -> Verified:
+    def apply(self, document: signer.SignedDocument, now: float = NOW) -> Verified:
         verdict = self.verified(document, now)
         self.store.activate(verdict, now=now, boot=BOOT)
         return verdict
 
-    def verified_alone(self, document: signer.Document, now: float = NOW) -> Verified:
+    def verified_alone(self, document: signer.SignedDocument, now: float = NOW) -> Verified:
         """Without a slot."""
         verdict = verify(ChunkParts(document.chunks()), self.holder(), kind=document.envelope.kind, now=now)
         assert isinstance(verdict, Verified)

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.keys import signer
 from snapshot.container import ChunkParts
-from snapshot.manifest import Change, ScopeVersion
+from snapshot.manifest import ScopeVersion, SectionChange
 from snapshot.reasons import Rejected
 from snapshot.signature import pae  # noqa: F401 - proves that the agent's side can be imported without a signer
 from snapshot.verify import AlreadyApplied, verify
@@ -132,7 +132,7 @@ def test_a_patch_keeps_its_result(node, cluster):
 
     base = node.apply(cluster.snapshot(1, SECTIONS))
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
-    change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
+    change = SectionChange("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
     node.apply(cluster.increment(2, base, {"a": change}, {"a": operations}))
     assert node.contents()["a"] == b'{"x":5}'
     node.store.garbage.run()
@@ -142,7 +142,7 @@ def test_a_patch_keeps_its_result(node, cluster):
 
 def test_a_removal(node, cluster):
     base = node.apply(cluster.snapshot(1, SECTIONS))
-    node.apply(cluster.increment(2, base, {"a": Change("remove", None, None)}, {}))
+    node.apply(cluster.increment(2, base, {"a": SectionChange("remove", None, None)}, {}))
     assert list(node.contents()) == ["b"]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from snapshot.holder import Mark
 from store.base import sealed
 from store.base.disk import Disk
-from store.base.floors import MAGIC, NAMES, Activating, FloorRecord, Floors, ScopeFloor
+from store.base.floors import MAGIC, NAMES, ActivatingScope, FloorRecord, Floors, ScopeFloor
 from store.base.timefloor import TimeFloor
 
 HASH = "sha256:" + "a" * 64
@@ -51,7 +51,7 @@ def test_a_record_holds_everything(places):
         bundle_version=7,
         time_floor=TimeFloor(2, 1_900_000_000.5, "boot", 12.25),
         used_nonces=frozenset({"n1", "n2"}),
-        activating=(Activating("route_policy", HASH, (HASH,), 1.5, "n1"),),
+        activating=(ActivatingScope("route_policy", HASH, (HASH,), 1.5, "n1"),),
     )
     load(places).write(full)
     assert load(places).record == replace(full, sequence=1)
@@ -153,7 +153,7 @@ def test_no_flipped_bit_and_no_cut_is_taken_for_a_record(data):
         flipped = bytearray(whole)
         flipped[position] ^= 1 << data.draw(st.integers(0, 7))
         broken = bytes(flipped)
-    with pytest.raises(sealed.Unreadable):
+    with pytest.raises(sealed.UnreadableFile):
         sealed.unseal(MAGIC, broken)
 
 

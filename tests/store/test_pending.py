@@ -7,7 +7,7 @@ import pytest
 from coordinator.keys import signer
 from snapshot.container import ManifestRead, Opening, SectionRead
 from snapshot.limits import Limits
-from snapshot.manifest import Change
+from snapshot.manifest import SectionChange
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, Verified
 from store.base.errors import StoreError, StoreFault
@@ -150,7 +150,7 @@ def test_what_is_flushed_is_durable_and_goes_when_forgotten(node, cluster):
 def test_patch_results_lie_beside_what_was_received(node, cluster):
     base = node.apply(cluster.snapshot(1, {"a": {"x": 1}}))
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
-    change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
+    change = SectionChange("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
     slot = node.download(cluster.increment(2, base, {"a": change}, {"a": operations}))
     verdict = node.judge(slot, "increment")
     slot.flush()
@@ -165,7 +165,7 @@ def test_looking_at_what_waits_changes_nothing(node, cluster):
     later = cluster.snapshot(9, {"b": 1}, valid_from=NOW + 100, refresh_after=NOW + 200, expires_at=NOW + DAY)
     node.download(later).wait(NOW + 100)
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
-    change = Change("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
+    change = SectionChange("patch", signer.entry_of(operations), signer.entry_of(b'{"x":5}'))
     verdict = node.judge(node.download(cluster.increment(2, base, {"a": change}, {"a": operations})), "increment")
 
     (seen,) = node.store.waiting().values()

@@ -2,7 +2,7 @@
 
 import threading
 
-from store.watch import Change, Watch
+from store.watch import GenerationChange, Watch
 from tests.store.cluster import NOW, SCOPE
 
 
@@ -13,7 +13,7 @@ def test_a_subscriber_learns_of_each_activation(node, cluster):
     generation = node.store.watch.generation
     node.apply(cluster.snapshot(1, {"a": 1}))
     node.store.withdraw(SCOPE, now=NOW)
-    assert seen == [Change(generation + 1, (SCOPE,)), Change(generation + 2, (SCOPE,))]
+    assert seen == [GenerationChange(generation + 1, (SCOPE,)), GenerationChange(generation + 2, (SCOPE,))]
     stop()
     stop()
     node.apply(cluster.snapshot(2, {"a": 2}))
@@ -50,7 +50,7 @@ def test_late_and_doubled_notifications_never_go_back():
     watch, seen = Watch(5), []
     watch.subscribe(seen.append)
     for generation in (6, 6, 4, 8, 7):
-        watch.tell(Change(generation, ()))
+        watch.tell(GenerationChange(generation, ()))
     assert [change.generation for change in seen] == [6, 8]
     assert watch.generation == 8
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import trio
 
 from wire.certificate import KeyPair, issue_server, make_authority, make_identity
-from wire.contexts import Identity
+from wire.contexts import TlsIdentity
 from wire.limits import LOCAL, REMOTE, ListenerLimits
 from wire.peer import PinState
 from wire.pins import PinTable
 from wire.request import Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.shedding import Gate
 from wire.tls import PinnedTransport
@@ -28,14 +28,14 @@ EVERYONE = frozenset(PinState)
 ALWAYS = (946_684_800.0, 100 * 365 * 86400.0)
 
 
-def write(folder: Path, name: str, pair: KeyPair) -> Identity:
-    identity = Identity(folder / f"{name}.crt", folder / f"{name}.key")
+def write(folder: Path, name: str, pair: KeyPair) -> TlsIdentity:
+    identity = TlsIdentity(folder / f"{name}.crt", folder / f"{name}.key")
     identity.certificate.write_bytes(pair.certificate_pem)
     identity.key.write_bytes(pair.key_pem)
     return identity
 
 
-def node(folder: Path, name: str) -> tuple[Identity, bytes]:
+def node(folder: Path, name: str) -> tuple[TlsIdentity, bytes]:
     """A node's identity in files, and its certificate's DER."""
     pair = make_identity(name, ALWAYS[0], lifetime_s=ALWAYS[1])
     return write(folder, name, pair), pair.der
@@ -102,8 +102,8 @@ class LongPoll:
                 await self.changed.wait()
 
 
-def get(path: str, handler: Callable[[Request], Awaitable[Response]], **more: object) -> Route:
-    return Route("GET", path, handler, **more)  # type: ignore[arg-type]
+def get(path: str, handler: Callable[[Request], Awaitable[Response]], **more: object) -> HttpRoute:
+    return HttpRoute("GET", path, handler, **more)  # type: ignore[arg-type]
 
 
 ROUTES = (
@@ -111,8 +111,8 @@ ROUTES = (
     get("/whoami", whoami),
     get("/items/{name}", whoami),
     get("/boom", boom),
-    Route("POST", "/echo", echo),
-    Route("POST", "/unread", text("unread")),
+    HttpRoute("POST", "/echo", echo),
+    HttpRoute("POST", "/unread", text("unread")),
 )
 
 
@@ -127,7 +127,7 @@ async def running(server: Server, listener: trio.abc.Listener[trio.SocketStream]
 @asynccontextmanager
 async def unix_server(
     folder: Path,
-    *routes: Route,
+    *routes: HttpRoute,
     limits: ListenerLimits = LIMITS,
     gate: Gate | None = None,
     hosts: frozenset[str] | None = HOSTS,
@@ -147,7 +147,7 @@ async def tcp_listener() -> tuple[trio.SocketListener, int]:
 
 @asynccontextmanager
 async def pinned_server(
-    folder: Path, table: PinTable, *routes: Route, limits: ListenerLimits = REMOTE, **more: int
+    folder: Path, table: PinTable, *routes: HttpRoute, limits: ListenerLimits = REMOTE, **more: int
 ) -> AsyncIterator[tuple[Server, int, bytes]]:
     """A listener with pinned client certificates: the server, its port, and its certificate's DER."""
     identity, der = node(folder, "server")

@@ -25,13 +25,13 @@ from tests.wire.lab import (
     write,
 )
 from wire.certificate import fingerprint
-from wire.client import Call, Client, ClientError, ClientFault, HttpsConnector, UnixConnector
-from wire.contexts import EmptyTrustError, Identity, pinned_context, server_context
+from wire.client import Call, ClientError, ClientFault, HttpClient, HttpsConnector, UnixConnector
+from wire.contexts import EmptyTrustError, TlsIdentity, pinned_context, server_context
 from wire.endpoint import Endpoint, path
 from wire.limits import REMOTE
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
-from wire.routes import Route, Routes
+from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.tls import ServerAuthTransport
 
@@ -53,18 +53,18 @@ def local(port: int) -> Endpoint:
     return Endpoint("127.0.0.1", port, configured=True)
 
 
-def authority_and_server(folder: Path, hosts: tuple[str, ...] = ("127.0.0.1", "localhost")) -> tuple[Path, Identity]:
+def authority_and_server(folder: Path, hosts: tuple[str, ...] = ("127.0.0.1", "localhost")) -> tuple[Path, TlsIdentity]:
     ours = authority("holdfast")
     (folder / "ca.crt").write_bytes(ours.certificate_pem)
     return folder / "ca.crt", write(folder, "server", issued(ours, *hosts))
 
 
 @asynccontextmanager
-async def coordinator(folder: Path, *routes: Route) -> AsyncIterator[tuple[Server, int, Client[Endpoint]]]:
+async def coordinator(folder: Path, *routes: HttpRoute) -> AsyncIterator[tuple[Server, int, HttpClient[Endpoint]]]:
     ca, identity = authority_and_server(folder)
     server = Server("join", Routes(*routes), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    client = Client(HttpsConnector.to_authority(ca))
+    client = HttpClient(HttpsConnector.to_authority(ca))
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
         yield server, listener.socket.getsockname()[1], client
@@ -73,7 +73,7 @@ async def coordinator(folder: Path, *routes: Route) -> AsyncIterator[tuple[Serve
 
 
 @asynccontextmanager
-async def scripted(folder: Path, script: Script) -> AsyncIterator[tuple[Client[Path], Path]]:
+async def scripted(folder: Path, script: Script) -> AsyncIterator[tuple[HttpClient[Path], Path]]:
     """A server on a Unix socket that says what `script` says after it has read a request's head."""
 
     async def one(stream: trio.SocketStream) -> None:
@@ -87,7 +87,7 @@ async def scripted(folder: Path, script: Script) -> AsyncIterator[tuple[Client[P
     raw = trio.socket.socket(trio.socket.AF_UNIX)
     await raw.bind(str(folder / "scripted"))
     raw.listen()
-    client = Client(UnixConnector())
+    client = HttpClient(UnixConnector())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, one, [trio.SocketListener(raw)])
         yield client, folder / "scripted"
@@ -141,7 +141,7 @@ async def test_nothing_is_sent_to_a_server_of_another_authority(tmp_path: Path) 
     async with trio.open_nursery() as nursery:
         listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
         nursery.start_soon(trio.serve_listeners, listen, [listener])
-        client = Client(HttpsConnector.to_authority(tmp_path / "other.crt"))
+        client = HttpClient(HttpsConnector.to_authority(tmp_path / "other.crt"))
         call = Call("POST", "/v1/join", [("authorization", "Bearer secret")], b"{}")
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), call))
         assert error.reason is ClientFault.TLS_FAILED
@@ -157,7 +157,7 @@ async def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
-        client = Client(HttpsConnector.to_authority(ca))
+        client = HttpClient(HttpsConnector.to_authority(ca))
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), GET))
         assert error.reason is ClientFault.TLS_FAILED
         assert "mismatch" in error.detail.lower()
@@ -168,8 +168,8 @@ async def test_a_refused_client_certificate_means_not_sent(tmp_path: Path) -> No
     """threats M06, fact 14, D-50: under TLS 1.3 the refusal comes after our first write, and its alert is told."""
     alice, alice_der = node(tmp_path, "alice")
     table = PinTable()
-    async with pinned_server(tmp_path, table, Route("POST", "/e", echo)) as (server, port, der):
-        client = Client(HttpsConnector.to_node([der], alice))
+    async with pinned_server(tmp_path, table, HttpRoute("POST", "/e", echo)) as (server, port, der):
+        client = HttpClient(HttpsConnector.to_node([der], alice))
         error = await failure(client.fetch(local(port), Call("POST", "/e", body=b"x")))
         assert error.reason is ClientFault.TLS_FAILED
         assert "unknown ca" in error.detail
@@ -186,7 +186,7 @@ async def test_another_nodes_pin_is_a_mismatch(tmp_path: Path) -> None:
     table = PinTable()
     table.add(alice_der, "alice")
     async with pinned_server(tmp_path, table) as (server, port, _):
-        client = Client(HttpsConnector.to_node([bob_der], alice))
+        client = HttpClient(HttpsConnector.to_node([bob_der], alice))
         error = await failure(client.fetch(local(port), GET))
         assert error.reason is ClientFault.PEER_PIN_MISMATCH
         assert server.statistics().answered == 0
@@ -199,7 +199,7 @@ async def test_a_server_with_our_own_certificate_is_refused(tmp_path: Path) -> N
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
-        client = Client(HttpsConnector.to_node([der], identity))
+        client = HttpClient(HttpsConnector.to_node([der], identity))
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), GET))
         assert error.reason is ClientFault.PEER_PIN_MISMATCH
         assert server.statistics().answered == 0
@@ -236,12 +236,12 @@ async def test_the_systems_authorities_are_not_trusted(tmp_path: Path, monkeypat
     other = authority("other")
     (tmp_path / "other.crt").write_bytes(other.certificate_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
-    identity = Identity(tmp_path / "server.crt", tmp_path / "server.key")
+    identity = TlsIdentity(tmp_path / "server.crt", tmp_path / "server.key")
     server = Server("join", Routes(), ServerAuthTransport(identity.read(), REMOTE), REMOTE)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
-        client = Client(HttpsConnector.to_authority(tmp_path / "other.crt"))
+        client = HttpClient(HttpsConnector.to_authority(tmp_path / "other.crt"))
         error = await failure(client.fetch(local(listener.socket.getsockname()[1]), GET))
         assert error.reason is ClientFault.TLS_FAILED
         nursery.cancel_scope.cancel()
@@ -275,7 +275,7 @@ async def test_no_compression_is_asked_for(tmp_path: Path) -> None:
         return Response.json({"accepts": request.header("accept-encoding")})
 
     async with unix_server(tmp_path, get("/accepts", header)) as (_, place):
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         assert json.loads((await client.fetch(place, Call("GET", "/accepts"))).body) == {"accepts": "identity"}
         await client.aclose()
 
@@ -358,7 +358,7 @@ async def test_a_refusal_has_its_code(tmp_path: Path) -> None:
         raise HttpError(503, "not_ready", "later", retry_after=7)
 
     async with unix_server(tmp_path, get("/busy", busy)) as (_, place):
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         error = await failure(client.fetch(place, Call("GET", "/busy")))
         assert (error.reason, error.status, error.code) == (ClientFault.REFUSED, 503, "not_ready")
         assert error.retry_after_s == 7
@@ -377,7 +377,7 @@ async def test_a_refusal_says_step_and_remedy(tmp_path: Path) -> None:
         return Response.json({"code": "invalid_resources", "message": "many", "problems": problems, "new": 1}, 422)
 
     async with unix_server(tmp_path, get("/judged", judged), get("/listed", listed)) as (_, place):
-        client = Client(UnixConnector())
+        client = HttpClient(UnixConnector())
         error = await failure(client.fetch(place, Call("GET", "/judged")))
         assert (error.status, error.code, error.step, error.remedy) == (
             422, "wrong_cluster", 2, "correct the cluster id",
@@ -470,10 +470,10 @@ async def test_a_dead_end_is_connect_failed(tmp_path: Path) -> None:
     with socket.socket() as taken:  # so that nobody else comes to listen there
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        error = await failure(Client(HttpsConnector.to_authority(ca)).fetch(local(port), GET))
+        error = await failure(HttpClient(HttpsConnector.to_authority(ca)).fetch(local(port), GET))
     assert error.reason is ClientFault.CONNECT_FAILED
     assert error.detail.endswith(f"127.0.0.1:{port} at 127.0.0.1: connection refused")
-    error = await failure(Client(UnixConnector()).fetch(tmp_path / "missing", GET))
+    error = await failure(HttpClient(UnixConnector()).fetch(tmp_path / "missing", GET))
     assert error.reason is ClientFault.CONNECT_FAILED
     assert "No such file" in error.detail
 
@@ -482,7 +482,7 @@ async def test_connecting_has_a_deadline(tmp_path: Path, autojump_clock: MockClo
     """threats D-46: 5 s, TLS included."""
     ca, _ = authority_and_server(tmp_path)
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    client = Client(HttpsConnector.to_authority(ca))
+    client = HttpClient(HttpsConnector.to_authority(ca))
     begun = trio.current_time()
     error = await failure(client.fetch(local(listener.socket.getsockname()[1]), GET))
     assert error.reason is ClientFault.TIMED_OUT
@@ -568,8 +568,8 @@ async def test_a_stream_of_a_request_and_an_early_refusal(tmp_path: Path) -> Non
         for _ in range(count):
             yield b"x" * 65536
 
-    async with unix_server(tmp_path, Route("POST", "/import", some, body_bytes=1 << 20)) as (_, place):
-        client = Client(UnixConnector())
+    async with unix_server(tmp_path, HttpRoute("POST", "/import", some, body_bytes=1 << 20)) as (_, place):
+        client = HttpClient(UnixConnector())
         assert (await client.fetch(place, Call("POST", "/import", body=pieces(10)))).body == b"655360"
         error = await failure(client.fetch(place, Call("POST", "/import", body=pieces(1000))))
         assert (error.reason, error.code) == (ClientFault.REFUSED, "too_large")

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.wire.lab import LIMITS, LongPoll, get, head, once, talk, text, unix_server
 from wire.request import HttpError, Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 
 def body_of(answer: bytes) -> bytes:
@@ -70,7 +70,7 @@ async def test_an_import_streams_in_flat_memory(tmp_path: Path) -> None:
             total += len(piece)
         return Response.json({"bytes": total})
 
-    async with unix_server(tmp_path, Route("POST", "/import", take, body_bytes=8 << 20)) as (_, path):
+    async with unix_server(tmp_path, HttpRoute("POST", "/import", take, body_bytes=8 << 20)) as (_, path):
         size = 5 << 20
         answer = await once(path, head("/import", "POST", content_length=str(size)) + b"x" * size)
         assert json.loads(body_of(answer)) == {"bytes": size}

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.crowding import Place, making_room
+from wire.crowding import OpenConnection, making_room
 from wire.limits import Tally
 
 EACH, IN_ALL, RESERVED = 4, 12, 3
 FIRST = frozenset({"root"})
 
 
-def filled(places: list[Place]) -> Tally:
+def filled(places: list[OpenConnection]) -> Tally:
     tally = Tally(EACH, IN_ALL, RESERVED, FIRST)
     for place in places:
         assert tally.take(place.caller)
@@ -31,28 +31,36 @@ def test_a_tally_keeps_places_for_the_first() -> None:
 @pytest.mark.parametrize(
     ("newcomer", "places", "goes"),
     [
-        ("d", [Place("a", True, 2.0), Place("a", True, 1.0), Place("b", True, 0.0)], 1),
-        ("d", [Place("a", False, 0.0), Place("a", False, 1.0), Place("b", True, 9.0)], 2),
-        ("d", [Place("a", False, 5.0), Place("a", False, 1.0), Place("b", False, 0.0)], 1),
-        ("d", [Place("a", False, 1.0), Place("b", False, 0.0)], None),
-        ("a", [Place("a", False, 1.0), Place("b", False, 0.0)], None),
-        ("d", [Place("root", True, 0.0), Place("root", True, 0.0), Place("root", True, 0.0)], None),
-        ("root", [Place("root", True, 0.0), Place("root", True, 0.0), Place("a", True, 9.0)], 2),
-        ("root", [Place("root", True, 0.0), *(Place("a", False, at) for at in (2.0, 1.0, 3.0))], 2),
-        ("root", [Place("root", True, 0.0), Place("a", False, 0.0)], 0),
+        ("d", [OpenConnection("a", True, 2.0), OpenConnection("a", True, 1.0), OpenConnection("b", True, 0.0)], 1),
+        ("d", [OpenConnection("a", False, 0.0), OpenConnection("a", False, 1.0), OpenConnection("b", True, 9.0)], 2),
+        ("d", [OpenConnection("a", False, 5.0), OpenConnection("a", False, 1.0), OpenConnection("b", False, 0.0)], 1),
+        ("d", [OpenConnection("a", False, 1.0), OpenConnection("b", False, 0.0)], None),
+        ("a", [OpenConnection("a", False, 1.0), OpenConnection("b", False, 0.0)], None),
+        (
+            "d",
+            [OpenConnection("root", True, 0.0), OpenConnection("root", True, 0.0), OpenConnection("root", True, 0.0)],
+            None,
+        ),
+        (
+            "root",
+            [OpenConnection("root", True, 0.0), OpenConnection("root", True, 0.0), OpenConnection("a", True, 9.0)],
+            2,
+        ),
+        ("root", [OpenConnection("root", True, 0.0), *(OpenConnection("a", False, at) for at in (2.0, 1.0, 3.0))], 2),
+        ("root", [OpenConnection("root", True, 0.0), OpenConnection("a", False, 0.0)], 0),
     ],
 )
-def test_whose_connection_ends(newcomer: str, places: list[Place], goes: int | None) -> None:
+def test_whose_connection_ends(newcomer: str, places: list[OpenConnection], goes: int | None) -> None:
     expected = None if goes is None else places[goes]
     assert making_room(newcomer, places, filled(places)) == expected
 
 
 names = st.sampled_from(["root", "a", "b", "c", "d"])
-opened = st.lists(st.builds(Place, names, st.booleans(), st.floats(0, 100)), max_size=40)
+opened = st.lists(st.builds(OpenConnection, names, st.booleans(), st.floats(0, 100)), max_size=40)
 
 
 @given(opened, names)
-def test_nobody_is_put_out_for_somebody_who_has_as_much(wanted: list[Place], newcomer: str) -> None:
+def test_nobody_is_put_out_for_somebody_who_has_as_much(wanted: list[OpenConnection], newcomer: str) -> None:
     tally = Tally(EACH, IN_ALL, RESERVED, FIRST)
     places = [place for place in wanted if tally.take(place.caller)]
     goes = making_room(newcomer, places, tally)

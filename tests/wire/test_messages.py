@@ -16,11 +16,11 @@ from wire.messages import (
     BadMessageError,
     ClockReport,
     ErrorBody,
-    Event,
     HeadReport,
     Heartbeat,
     HeartbeatAnswer,
-    Held,
+    HeartbeatEvent,
+    HeldVersion,
     JoinGrant,
     JoinNonce,
     JoinRequest,
@@ -28,7 +28,7 @@ from wire.messages import (
     MayAnswer,
     MayRequest,
     Message,
-    Notified,
+    NotifiedVersion,
     Problem,
     Recorded,
     ScopeReport,
@@ -41,10 +41,10 @@ AT = parse_time("2026-12-05T16:00:00Z")
 
 SCOPE = ScopeReport(
     active=Active(1, 3, HASH, "s-3", HASH, AT, AT + 60, "fresh"),
-    previous=Held(1, 2, HASH, "s-2"),
+    previous=HeldVersion(1, 2, HASH, "s-2"),
     pending=None,
     last_rejected=LastRejected(4, None, "bad_signature", 5, AT),
-    notified={"web.service": Notified(3, ok=True)},
+    notified={"web.service": NotifiedVersion(3, ok=True)},
 )
 HEARTBEAT = Heartbeat(
     node_id="node-1",
@@ -62,7 +62,7 @@ HEARTBEAT = Heartbeat(
     scopes={"route_policy/a": SCOPE},
     trust_bundle_version=1,
     counters={"downloads": 2},
-    journal=(Event(1, AT, "applied", "route_policy/a", ""),),
+    journal=(HeartbeatEvent(1, AT, "applied", "route_policy/a", ""),),
 )
 JOIN = JoinRequest("c", "node-1", "data", b"\x30\x00", "i", "nonce", HASH, HASH)
 MESSAGES: list[Message] = [
@@ -158,7 +158,7 @@ def test_depth_counts_brackets_outside_of_strings() -> None:
 
 def test_the_heartbeat_is_bounded() -> None:
     """rules K53, protocol.md 3: the journal holds what fits in 64 KiB, oldest first."""
-    events = [Event(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
+    events = [HeartbeatEvent(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
     full = HEARTBEAT.with_journal(events)
     assert 60_000 < len(full.to_bytes()) <= HEARTBEAT_BYTES
     assert [event.sequence for event in full.journal] == list(range(1, len(full.journal) + 1))
@@ -169,7 +169,7 @@ def test_the_heartbeat_is_bounded() -> None:
 def test_a_report_of_as_many_scopes_as_a_node_has_fits_with_some_of_its_journal() -> None:
     """rules K53, protocol.md 3: a thousand services, each with what was before and was refused."""
     named = {f"service_assignment/{number:064}": SCOPE for number in range(SCOPES_MAX)}
-    events = [Event(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
+    events = [HeartbeatEvent(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
     full = replace(HEARTBEAT, scopes=named).with_journal(events)
     assert 30 < len(full.journal) < 200
     assert Heartbeat.parse(full.to_bytes()) == full

@@ -15,13 +15,13 @@ from tests.wire.lab import ROUTES, head, node, pinned_server, running, tcp_liste
 from tests.wire.test_tls import asked, context
 from wire.limits import ADMIN, JOIN
 from wire.pins import PinTable
-from wire.room import Room, principal_of
+from wire.room import ConnectionRoom, principal_of
 from wire.routes import Routes
 from wire.server import Server
 from wire.tls import ServerAuthTransport
 
 
-async def held(room: Room, caller: str, ended: list[str], name: str) -> None:
+async def held(room: ConnectionRoom, caller: str, ended: list[str], name: str) -> None:
     with room.one(caller) as scope:
         await trio.sleep_forever()
     assert scope.cancelled_caught
@@ -29,7 +29,7 @@ async def held(room: Room, caller: str, ended: list[str], name: str) -> None:
 
 
 async def test_the_oldest_of_the_address_with_the_most_makes_room(autojump_clock: MockClock) -> None:
-    room, ended = Room(3), []
+    room, ended = ConnectionRoom(3), []
     async with trio.open_nursery() as nursery:
         for number, caller in enumerate(("known", "a", "a")):
             nursery.start_soon(held, room, caller, ended, f"{caller}-{number}")
@@ -44,7 +44,7 @@ async def test_the_oldest_of_the_address_with_the_most_makes_room(autojump_clock
 
 
 async def test_what_is_over_has_left_its_room() -> None:
-    room = Room(1)
+    room = ConnectionRoom(1)
     for _ in range(3):
         with room.one("a") as scope:
             assert len(room) == 1

@@ -9,7 +9,7 @@ import trio.testing
 from tests.wire.lab import LongPoll, get, head, once, text, unix_server
 from wire.limits import Tally
 from wire.request import Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 from wire.shedding import Concern, Gate, Rate
 
 
@@ -122,7 +122,7 @@ async def test_a_slow_body_holds_no_slot(tmp_path: Path) -> None:
 
     gate = Gate(1, lambda: 0.0)
     routes = (
-        Route("POST", "/heartbeat", take, concern=Concern.HEAD),
+        HttpRoute("POST", "/heartbeat", take, concern=Concern.HEAD),
         get("/head", text("head"), concern=Concern.HEAD),
     )
     async with unix_server(tmp_path, *routes, gate=gate) as (_, path):

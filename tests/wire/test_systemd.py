@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from wire.systemd import Notifier, passed_sockets
+from wire.systemd import SystemdNotifier, passed_sockets
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_states_and_one_line_of_status(tmp_path: Path, abstract: bool) -> None:
     """rules A12."""
     name = f"@holdfast-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with listening("\0" + name[1:] if abstract else name) as notified:
-        notifier = Notifier({"NOTIFY_SOCKET": name})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": name})
         notifier.ready("serving")
         assert notified.recv(4096) == b"READY=1\nSTATUS=serving"
         notifier.status("one\nWATCHDOG=trigger")
@@ -42,7 +42,7 @@ def test_states_and_one_line_of_status(tmp_path: Path, abstract: bool) -> None:
 async def test_the_watchdog_is_fed_at_a_third_of_its_interval(tmp_path: Path, autojump_clock: MockClock) -> None:
     """rules A12: it says that the event loop runs."""
     with listening(str(tmp_path / "notify")) as notified:
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"})
         with trio.move_on_after(29):
             await notifier.watchdog()
         notified.setblocking(False)
@@ -53,11 +53,11 @@ async def test_the_watchdog_is_fed_at_a_third_of_its_interval(tmp_path: Path, au
 
 async def test_nobody_asked(tmp_path: Path) -> None:
     """rules A14: without systemd, with its socket gone, or with another process's watchdog, all goes on."""
-    Notifier({}).ready()
-    Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    SystemdNotifier({}).ready()
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
     with trio.fail_after(5):
-        await Notifier({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).watchdog()
-        await Notifier({}).watchdog()
+        await SystemdNotifier({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}).watchdog()
+        await SystemdNotifier({}).watchdog()
 
 
 PASSED = """

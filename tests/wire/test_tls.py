@@ -29,7 +29,7 @@ from tests.wire.lab import (
     write,
 )
 from wire.certificate import KeyPair, fingerprint, make_identity
-from wire.contexts import Identity, trust
+from wire.contexts import TlsIdentity, trust
 from wire.limits import REMOTE
 from wire.peer import PinState
 from wire.pins import PinTable
@@ -38,7 +38,7 @@ from wire.server import Server
 from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport
 
 
-def context(server: bytes, identity: Identity | None = None) -> ssl.SSLContext:
+def context(server: bytes, identity: TlsIdentity | None = None) -> ssl.SSLContext:
     made = ssl.create_default_context(cadata=server)
     made.check_hostname = False
     if identity is not None:

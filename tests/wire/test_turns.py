@@ -11,7 +11,7 @@ import trio
 from tests.wire.lab import LIMITS, get, head, once, text, unix_server
 from wire.limits import Tally
 from wire.request import Request, Response
-from wire.routes import Route
+from wire.routes import HttpRoute
 from wire.shedding import Concern
 from wire.turns import Turns
 
@@ -106,7 +106,7 @@ async def test_a_route_lets_so_many_in_and_the_others_wait(tmp_path, mock_clock:
 BIG = 8 << 20  # more than the kernel keeps between two ends of a Unix socket
 
 
-def documents(share: Tally, **more: object) -> Route:
+def documents(share: Tally, **more: object) -> HttpRoute:
     async def document(request: Request) -> Response:
         return Response(200, (), b"x" * BIG)
 

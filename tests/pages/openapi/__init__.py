@@ -16,7 +16,7 @@ import yaml
 from tests.pages.openapi.parts import ERROR, Operation, Value
 from wire.forms import record
 from wire.messages import ErrorBody
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 Key = tuple[str, str]
 """Method and path template."""
@@ -29,12 +29,12 @@ class Api:
     title: str
     description: str
     servers: tuple[Mapping[str, str], ...]
-    routes: tuple[Route, ...]
+    routes: tuple[HttpRoute, ...]
     operations: Mapping[Key, Operation]
     schemas: Mapping[str, Value]
 
     @property
-    def described(self) -> dict[Key, tuple[Route, Operation]]:
+    def described(self) -> dict[Key, tuple[HttpRoute, Operation]]:
         """In the order of the descriptions."""
         routes = {_key(route): route for route in self.routes}
         return {key: (routes[key], operation) for key, operation in self.operations.items() if key in routes}
@@ -66,7 +66,7 @@ def gaps(api: Api) -> tuple[list[Key], list[Key]]:
     return sorted(routed - api.operations.keys()), sorted(api.operations.keys() - routed)
 
 
-def _key(route: Route) -> Key:
+def _key(route: HttpRoute) -> Key:
     return route.method, route.template
 
 

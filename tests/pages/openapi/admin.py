@@ -7,23 +7,23 @@ from types import SimpleNamespace
 
 import coordinator.api as package
 from coordinator.api import admin_api, authority_api, ceremony_api, operator_api, resource_api
-from coordinator.base.requests import Member
+from coordinator.base.requests import BodyMember
 from coordinator.database.audit_log import AuditEntry
-from coordinator.database.documents import Entry as BundleEntry
+from coordinator.database.documents import HeadEntry as BundleEntry
 from coordinator.fleet import roster
 from coordinator.fleet.drill import NodeOutage
-from coordinator.fleet.explain import Explanation
+from coordinator.fleet.explain import HoldingExplanation
 from coordinator.fleet.explain_scope import MOST_ENTRIES, ScopeExplanation
 from coordinator.fleet.fleet import MOST_NAMED, Fleet
-from coordinator.fleet.roster import Listed, Shown
+from coordinator.fleet.roster import Listed, MemberDetail
 from coordinator.keys.tokens import MOST_USES
-from coordinator.membership.admission import Entry, TokenEntry
+from coordinator.membership.admission import AllowlistEntry, TokenEntry
 from coordinator.membership.operators import Operator
 from coordinator.membership.replicas import Replica
 from coordinator.publishing.static_tree import Written
 from coordinator.reports.events import ReportedEvent
 from coordinator.trust.request_builder import PublishedVersion
-from coordinator.trust.rotation import Step
+from coordinator.trust.rotation import RotationStep
 from snapshot.ending import Urgency
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
@@ -48,7 +48,7 @@ from tests.pages.openapi.parts import (
     several,
 )
 from wire.forms import HASH, IDENTIFIER, SCOPE
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 CHANGE_OF_A_SECTION = {"enum": ["set", "remove", "patch"]}
 BASE64 = {"type": "string", "contentEncoding": "base64"}
@@ -132,7 +132,7 @@ REQUEST = closed(
     reports=several(closed({"node_id": IDENTIFIER.schema, "version": VERSION})),
 )
 
-BODIES: dict[tuple[str, str], tuple[dict[str, Member], Value]] = {
+BODIES: dict[tuple[str, str], tuple[dict[str, BodyMember], Value]] = {
     ("POST", "/v1/apply"): (
         admin_api._APPLY,
         closed({"files": named(TEXT)}, prune=BOOLEAN, drop_endpoints=BOOLEAN, dry_run=BOOLEAN, based_on=TEXT),
@@ -506,7 +506,7 @@ change is one transaction and stands in the audit log. Errors name code, details
 without a form are Unix seconds."""
 
 
-def routes() -> tuple[Route, ...]:
+def routes() -> tuple[HttpRoute, ...]:
     """The tables of the code, without a coordinator behind them: of every class there that has one."""
     found = []
     for module in pkgutil.iter_modules(package.__path__, "coordinator.api."):
@@ -519,7 +519,7 @@ def routes() -> tuple[Route, ...]:
 def api() -> Api:
     bundle = of(BundleEntry)
     bundle["properties"]["expires_at"] = TIME
-    step = of(Step)
+    step = of(RotationStep)
     step["properties"]["is_due"] = BOOLEAN
     fleet = of(Fleet)
     fleet["properties"]["put_back"] = TEXT
@@ -542,11 +542,11 @@ def api() -> Api:
             "Plan": PLAN,
             "Problems": PROBLEMS,
             "Node": of(Listed),
-            "NodeInWhole": of(Shown),
-            "Allowed": of(Entry),
+            "NodeInWhole": of(MemberDetail),
+            "Allowed": of(AllowlistEntry),
             "Token": of(TokenEntry),
             "Replica": of(Replica),
-            "Explanation": of(Explanation),
+            "Explanation": of(HoldingExplanation),
             "ScopeExplanation": of(ScopeExplanation),
             "Fleet": fleet,
             "Audit": of(AuditEntry),

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from coordinator.api.node_api import NodeApi
-from coordinator.base.settings import Settings
-from coordinator.runtime.metrics import Probes
+from coordinator.base.settings import CoordinatorSettings
+from coordinator.runtime.metrics import ProbeRoutes
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     BOOLEAN,
@@ -26,7 +26,7 @@ from tests.pages.openapi.parts import (
 )
 from wire.forms import record
 from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, TrustList
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 ISSUER = shown(
     {
@@ -128,11 +128,11 @@ What nodes ask, over TLS 1.3. Who asks is the pinned certificate of the connecti
 is given what is for it; everything else does not exist. Errors name a code alone: see reasons.md."""
 
 
-def routes() -> tuple[Route, ...]:
+def routes() -> tuple[HttpRoute, ...]:
     """The tables of the code, without a coordinator behind them."""
-    coordinator: Any = SimpleNamespace(settings=Settings())
+    coordinator: Any = SimpleNamespace(settings=CoordinatorSettings())
     fleet: Any = NodeApi(coordinator).fleet_routes()
-    probes: Any = object.__new__(Probes).routes()
+    probes: Any = object.__new__(ProbeRoutes).routes()
     return tuple(
         route for table in (fleet, probes) for same_length in table._by_length.values() for route in same_length
     )
@@ -140,7 +140,7 @@ def routes() -> tuple[Route, ...]:
 
 def joining() -> set[tuple[str, str]]:
     """What the listener for strangers answers."""
-    coordinator: Any = SimpleNamespace(settings=Settings())
+    coordinator: Any = SimpleNamespace(settings=CoordinatorSettings())
     table: Any = NodeApi(coordinator).join_routes()
     return {(route.method, route.template) for same in table._by_length.values() for route in same}
 

@@ -30,7 +30,7 @@ from tests.pages.openapi.parts import (
 )
 from wire.forms import HASH, SCOPE, record
 from wire.messages import ConfirmRoots, LastRejected, MayAnswer, MayRequest, ScopeReport, WatchAnswer
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 GRADE = {"enum": ["fresh", "stale", "expired"]}
 MODE = {"enum": ["normal", "degraded", "fenced"]}
@@ -311,7 +311,7 @@ The caller is whom the kernel names (SO_PEERCRED). A scope that it may not read 
 `curl --unix-socket /run/holdfast/agent.sock http://localhost/v1/status` works. HEAD is answered as GET."""
 
 
-def _routes() -> tuple[Route, ...]:
+def _routes() -> tuple[HttpRoute, ...]:
     """The table of the code, without a node behind it."""
     table: Any = object.__new__(LocalApi).routes()
     return tuple(route for same_length in table._by_length.values() for route in same_length)

@@ -10,7 +10,7 @@ from typing import Any
 from snapshot.ending import Urgency
 from snapshot.identifiers import MAX_INTEGER
 from wire.forms import IDENTIFIER, SCOPE
-from wire.routes import Route
+from wire.routes import HttpRoute
 
 Value = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Operation:
     body: Value | None = None
     description: str = ""
 
-    def value(self, route: Route) -> Value:
+    def value(self, route: HttpRoute) -> Value:
         """As OpenAPI has it."""
         path = [_path(name) for name in re.findall(r"{(\w+)}", route.template)]
         made: Value = {"operationId": _operation_id(route), "summary": self.summary}
@@ -174,12 +174,12 @@ def _path(name: str) -> Value:
     return {"name": name, "in": "path", "required": True, "description": about, "schema": dict(schema)}
 
 
-def _operation_id(route: Route) -> str:
+def _operation_id(route: HttpRoute) -> str:
     words = re.sub(r"[{}]", "", route.template).strip("/").split("/")
     return "_".join([route.method.lower(), *(word.replace("-", "_") for word in words if word != "v1")])
 
 
-def _limits(route: Route) -> str:
+def _limits(route: HttpRoute) -> str:
     """What the route's own limits are, where they differ from the listener's."""
     limits = []
     if route.body_bytes is not None:
