@@ -81,6 +81,17 @@ def test_the_index_leads_to_every_page():
     assert there - linked - {"README.md"} == set()
 
 
+def test_no_code_cites_a_page_that_is_not_here():
+    there = {path.name for path in PAGES}
+    cited = {
+        f"{module.path}: {name}"
+        for module in modules()
+        for name in re.findall(r"(?<![\w./<>{}-])[A-Za-z][\w-]*\.md\b", module.source)
+        if name not in there
+    }
+    assert cited == set()
+
+
 def test_the_architecture_has_a_sentence_for_each_room():
     page = (ROOT / "ARCHITECTURE.md").read_text().split("## How it flows")[0]
     rooms = re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)

@@ -60,6 +60,16 @@ def test_names_are_of_the_field(package):
     assert {"util", "utils", "helper", "helpers", "misc", "common"}.isdisjoint(files)
 
 
+def test_a_public_class_name_means_one_thing():
+    """In the whole product; `holdfast.client` is a package of its own to those who import it, and no exception."""
+    places: dict[str, list[str]] = {}
+    for module in modules():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.path)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 def test_tests_mirror_the_code():
     """tests/<package>/test_<module>.py tests <package>/<module>.py; a longer name holds the module's."""
     strays = []

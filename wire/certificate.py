@@ -143,7 +143,7 @@ def make_identity(
 
 
 def make_authority(name: str, now: float, *, lifetime_s: float = AUTHORITY_LIFETIME_S) -> KeyPair:
-    """A CA that signs server certificates and nothing below it, as strict verifiers want it (platform.md 9)."""
+    """A CA that signs server certificates and nothing below it, as strict verifiers want it."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_name(name), _name(name), key.public_key(), now, lifetime_s)
     builder = (
@@ -271,7 +271,7 @@ def _names(parsed: x509.Certificate) -> tuple[str, ...]:
 
 
 def _date(parsed: x509.Certificate, name: str) -> float:
-    """The `_utc` names came with cryptography 42; the naive ones are deprecated since (platform.md 2)."""
+    """The `_utc` names came with cryptography 42; the naive ones are deprecated since."""
     aware: datetime | None = getattr(parsed, f"{name}_utc", None)
     if aware is None:
         aware = getattr(parsed, name).replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The interpreter, set so that the event loop does not wait long for a thread (architecture.md, Store: about 25 ms).
+"""The interpreter, set so that the event loop does not wait long for a thread (20 ms, as everything here).
 
 A caller is answered on the loop while a thread parses a section. Each time the loop comes back from the kernel it has
 to get the interpreter's lock, several times for one answer, and a thread keeps that for the switch interval. And a

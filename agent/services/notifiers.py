@@ -1,4 +1,4 @@
-"""How a service is told that its configuration has changed (protocol.md 4; platform.md 4).
+"""How a service is told that its configuration has changed (protocol.md 4).
 
     RequestedVerb   a file for the units holdfast-<verb>@.path, since the agent may not reach other units itself
     Command         a command of the operator's, with a time limit

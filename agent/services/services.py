@@ -3,7 +3,7 @@
 Nobody is told while the root keys are those of a first use that nobody has compared: a command, a restart or a signal
 would be done on the word of whoever answered first (threats D-19).
 
-Level-triggered (architecture.md): what a service was told last is kept as a watermark, and it is told again whenever
+Level-triggered (ARCHITECTURE.md): what a service was told last is kept as a watermark, and it is told again whenever
 that is not what is active: after an activation, at a start after a crash, after it could not be told. Changes within
 the settle time are told once (rules S67, S68, A11).
 """

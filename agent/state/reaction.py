@@ -1,4 +1,4 @@
-"""What a refusal calls for: one table, and no other code interprets reasons (architecture.md; rules S27, S28, S44)."""
+"""What a refusal calls for: one table, and no other code interprets reasons (ARCHITECTURE.md; rules S27, S28, S44)."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Bytes into the pending slot, section by section, in flat memory (architecture.md, "One update"; rules S8, L39).
+"""Bytes into the pending slot, section by section, in flat memory (ARCHITECTURE.md, "One update"; rules S8, L39).
 
     download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, MayNotWaitError
 

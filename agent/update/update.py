@@ -1,4 +1,4 @@
-"""One update, one straight path: from what the head lists to what is active (architecture.md; rules S67).
+"""One update, one straight path: from what the head lists to what is active (ARCHITECTURE.md; rules S67).
 
     pending  = download(scope)      bytes into the pending slot
     verified = admit(pending)       the twelve steps, one clock reading

@@ -1,4 +1,4 @@
-"""The numbers of rules.md that a coordinator keeps, each with its range, refused when out of it (rules J39)."""
+"""The numbers that a coordinator keeps, each with its range, refused when out of it (rules J39)."""
 
 import difflib
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def _number(default: int, least: int, most: int, about: str) -> int:
 
 @dataclass(frozen=True)
 class CoordinatorSettings:
-    """Defaults are those of rules.md, section "Numbers"; units stand in the names."""
+    """Units stand in the names; docs/configuration.md says what each is for."""
 
     poll_after_s: int = _number(15, 5, 300, "how long a node waits between head requests that are not held")
     heartbeat_interval_s: int = _number(30, 5, 300, "the interval of a node whose report does not say its own")

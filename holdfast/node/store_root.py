@@ -1,6 +1,6 @@
 """Which root, and which cluster in it, the commands of `holdfast store` mean.
 
-Run as root they become the store's owner first: a lock file of root's would keep the agent out (platform.md 8).
+Run as root they become the store's owner first: a lock file of root's would keep the agent out.
 """
 
 import os

@@ -34,7 +34,7 @@ class ChildDiedError(Exception):
 
 def call(module: str, function: str, arguments: Sequence[object], deadline_s: float) -> object:
     """What the function returns, through JSON. ChildDiedError if that killed it, StoreError if something else did."""
-    # The child sees our path and nothing of its own: -I -S as the launchers have it (platform.md 3). An installation
+    # The child sees our path and nothing of its own: -I -S as the launchers have it (packaging/bin). An installation
     # for development finds our packages by a hook that is no path: so their folders go along.
     folders = [str(Path(__file__).parents[2]), str(Path(snapshot.__path__[0]).parent)]
     path = [folder for folder in dict.fromkeys([*sys.path, *folders]) if folder]

@@ -1,6 +1,6 @@
 """A store on the disk, opened to read: on a stopped or a running agent's root, by its owner.
 
-Readers lock, and make `lock.mdb` where none is, so it must be the agent's own user who looks (platform.md 8).
+Readers lock, and make `lock.mdb` where none is, so it must be the agent's own user who looks.
 """
 
 import contextlib
