@@ -6,12 +6,13 @@ No transaction crosses an `await`, since each begins and ends inside one call.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import trio
 
 READERS = 4
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
@@ -23,15 +24,21 @@ class Threads:
         self._verifying = limiter(1)
         self._reading = limiter(READERS)
 
-    async def write(self, operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    async def write(
+        self, operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
         """What changes the store, one after the other."""
         return await _run(self._writing, partial(operation, *arguments, **named))
 
-    async def verify(self, operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    async def verify(
+        self, operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
         """What parses and hashes for long."""
         return await _run(self._verifying, partial(operation, *arguments, **named))
 
-    async def read(self, operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    async def read(
+        self, operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
         """What reads from the disk."""
         return await _run(self._reading, partial(operation, *arguments, **named))
 

@@ -9,7 +9,7 @@ What is learnt while running and is in no document (a check-in, an unproven clai
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -35,6 +35,7 @@ from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from store.base.errors import StoreError, StoreFault
 from store.store import Store
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
@@ -159,7 +160,9 @@ class RunningNode:
 
     # ---- changing what is held
 
-    async def change(self, operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+    async def change(
+        self, operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
         """Change the store; when this returns, `holdings` are those after the change, and who waits has been woken.
 
         StoreError as the operation raises it.

@@ -4,20 +4,22 @@ docs/admin-api.md describes each route. Every change is one transaction with an 
 the publisher is woken, and the pin table follows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.api.roster_api import selection
-from coordinator.base.requests import BodyMember, is_text
+from coordinator.base.requests import BodyMember, flag_in, is_text, text_in, texts_in
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import audit_log, catalog
 from coordinator.declared import foresight
+from coordinator.declared.model import Key
 from coordinator.declared.plans import differences
-from coordinator.declared.resources import InvalidResources
+from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.fleet import drill, explain, explain_scope, fleet
 from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, revocation
@@ -62,6 +64,16 @@ _TOKEN = {
 _REASON = {"reason": BodyMember(is_text(256))}
 
 
+@dataclass(frozen=True)
+class _How:
+    """An apply: as the request says it."""
+
+    prune: bool
+    drop_endpoints: bool
+    dry_run: bool
+    based_on: str | None
+
+
 class AdminApi:
     def __init__(self, coordinator: Coordinator) -> None:
         self._at = coordinator
@@ -95,24 +107,30 @@ class AdminApi:
 
     async def apply(self, request: Request) -> object:
         body = await body_of(request, _APPLY)
-        flags = {name: body.get(name, False) for name in ("prune", "drop_endpoints", "dry_run")}
-        plan = await self._carried_out(request, body["files"], based_on=body.get("based_on"), **flags)
-        outcome = "planned" if flags["dry_run"] else "applied"
+        how = _How(
+            prune=flag_in(body, "prune"),
+            drop_endpoints=flag_in(body, "drop_endpoints"),
+            dry_run=flag_in(body, "dry_run"),
+            based_on=text_in(body, "based_on") if "based_on" in body else None,
+        )
+        plan = await self._carried_out(request, texts_in(body, "files"), how)
+        outcome = "planned" if how.dry_run else "applied"
         return await in_library(_told, plan, outcome, self._at.fault, self._at.settings)
 
-    async def _carried_out(self, request: Request, files: object, **how: object) -> ApplyPlan:
+    async def _carried_out(self, request: Request, files: Mapping[str, str], how: "_How") -> ApplyPlan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
-        known = await in_library(self._at.last_read.known, files)  # texts by name: `body_of` looked
+        known = await in_library(self._at.last_read.known, files)
         if known is not None:
             with suppress(InvalidResources):  # to be said with its lines
-                return await self._made_so(request, known, **how)
-        return await self._made_so(request, await in_library(self._at.last_read.read, files), **how)
+                return await self._made_so(request, known, how)
+        return await self._made_so(request, await in_library(self._at.last_read.read, files), how)
 
-    async def _made_so(self, request: Request, declared: object, *, prune: object, **how: object) -> ApplyPlan:
+    async def _made_so(self, request: Request, declared: Mapping[Key, Declared], how: "_How") -> ApplyPlan:
         """Worked out beside them, too: only what is left is written while they wait."""
-        based_on = {"based_on": how["based_on"]}
-        proposal = await in_library(proposals.propose, self._at.database, declared, prune=prune, **based_on)
-        return await self._change(declarations.carry_out, request, proposal, **how)
+        propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
+        proposal = await in_library(propose, self._at.database, declared)
+        flags = {"drop_endpoints": how.drop_endpoints, "dry_run": how.dry_run, "based_on": how.based_on}
+        return await self._change(declarations.carry_out, request, proposal, **flags)
 
     async def diff(self, request: Request) -> object:
         """What is declared and not published yet, for one node or for all."""
@@ -143,10 +161,9 @@ class AdminApi:
     async def explain_scope(self, request: Request) -> object:
         """One in whole; of one of its sections, where that is asked for."""
         node_id = parameter(request, "node_id", is_id)
-        which = {"section": request.query_one("section"), "now": self._at.now()}
-        which["most"] = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
-        scope = request.parameters["scope"]
-        return asdict(await in_library(explain_scope.explain_scope, self._at.database, node_id, scope, **which))
+        most = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
+        look = partial(explain_scope.explain_scope, section=request.query_one("section"), now=self._at.now(), most=most)
+        return asdict(await in_library(look, self._at.database, node_id, request.parameters["scope"]))
 
     async def events(self, request: Request) -> object:
         """What the node has told of itself, the newest first."""
@@ -206,8 +223,9 @@ class AdminApi:
             request.query_integer("from", 0, 0, MAX_INTEGER),
             request.query_integer("most", fleet.MOST_NAMED, 1, MOST_ENTRIES),
         )
-        how = {"which": selection(request), "named": slice(first, first + most), "since": now - DAY}
-        seen = await in_library(fleet.observe, at.database, now=now, settings=at.settings, **how)
+        observe = partial(fleet.observe, now=now, settings=at.settings, since=now - DAY)
+        named = slice(first, first + most)
+        seen = await in_library(observe, at.database, which=selection(request), named=named)
         return {**asdict(seen), "put_back": await in_library(restored_backup.reason, at.database, at.standstill.behind)}
 
     async def audit(self, request: Request) -> object:

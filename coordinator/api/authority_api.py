@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember, is_text
+from coordinator.base.requests import BodyMember, flag_in, is_text, text_in
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state, documents
 from coordinator.database import revocations as revoked
@@ -112,7 +112,7 @@ class AuthorityApi:
 
     async def _received(self, request: Request, body: Mapping[str, object], add: Callable[..., Result]) -> Result:
         at = self._at
-        data = _decoded(str(body["document"]))
+        data = _decoded(text_in(body, "document"))
         added = await in_database(add, at.database, data, actor=request.peer.name, now=at.now())
         async with at.standstill.reading:
             # A raised epoch ends it.
@@ -127,11 +127,11 @@ class AuthorityApi:
 
     async def revoke(self, request: Request) -> object:
         at, body = self._at, await body_of(request, _REVOCATION)
-        named = {"reason": body["reason"], "unknown": body.get("unknown", False)}
-        named |= {"actor": request.peer.name, "now": at.now()}
-        await in_database(revocation.revoke, at.database, body["category"], body["value"], **named)
+        category, value = text_in(body, "category"), text_in(body, "value")
+        because = partial(revocation.revoke, reason=text_in(body, "reason"), unknown=flag_in(body, "unknown"))
+        await in_database(because, at.database, category, value, actor=request.peer.name, now=at.now())
         at.publisher.wake()
-        return {"category": body["category"], "value": body["value"]}
+        return {"category": category, "value": value}
 
     async def restore(self, request: Request) -> object:
         at = self._at

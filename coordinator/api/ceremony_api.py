@@ -5,7 +5,7 @@ from functools import partial
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember
+from coordinator.base.requests import BodyMember, number_in, text_in
 from coordinator.base.threads import in_library
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import request_builder, trust_changes
@@ -64,8 +64,9 @@ class CeremonyApi:
     async def recovery_request(self, request: Request) -> object:
         at, body = self._at, await body_of(request, _RECOVERY)
         self._believed()
-        asked = body["node_id"], body["scope"], body["to_config_version"]
-        return _answer(await in_library(request_builder.recovery_request, at.database, *asked, at.settings, at.now()))
+        node_id, scope, version = text_in(body, "node_id"), text_in(body, "scope"), number_in(body, "to_config_version")
+        recovery = partial(request_builder.recovery_request, at.database, node_id, scope, version)
+        return _answer(await in_library(recovery, at.settings, at.now()))
 
     def _believed(self) -> None:
         """Root keys sign no date of a clock that has just leapt ahead (clock_jump.py)."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from coordinator.api.operator_route import body_of, for_operators, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember, is_text
+from coordinator.base.requests import BodyMember, is_text, text_in
 from coordinator.base.threads import in_database, in_library
 from coordinator.membership import operators
 from coordinator.runtime.context import Coordinator
@@ -36,9 +36,8 @@ class OperatorApi:
 
     async def add(self, request: Request) -> object:
         name, body = parameter(request, "name", is_id), await body_of(request, _CERTIFICATE)
-        der = _der(str(body["certificate"]))
-        who = {"actor": request.peer.name, "now": self._at.now()}
-        added = await in_database(operators.add, self._at.database, name, der, **who)
+        der, now = _der(text_in(body, "certificate")), self._at.now()
+        added = await in_database(operators.add, self._at.database, name, der, actor=request.peer.name, now=now)
         await self._door.load()
         return asdict(added)
 

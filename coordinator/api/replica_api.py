@@ -1,6 +1,7 @@
 """Which coordinators the cluster has, as an operator asks."""
 
 from dataclasses import asdict
+from functools import partial
 
 from coordinator.api.operator_route import for_operators, parameter
 from coordinator.base.threads import in_database, in_library
@@ -27,6 +28,6 @@ class ReplicaApi:
 
     async def remove(self, request: Request) -> object:
         at, name = self._at, parameter(request, "coordinator_id", is_id)
-        who = {"actor": request.peer.name, "now": at.now()}
-        await in_database(replicas.remove, at.database, name, answering=at.coordinator_id, **who)
+        removed = partial(replicas.remove, answering=at.coordinator_id, actor=request.peer.name, now=at.now())
+        await in_database(removed, at.database, name)
         return {"coordinator_id": name}

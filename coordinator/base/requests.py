@@ -48,6 +48,32 @@ def closed(value: Mapping[str, object], members: Mapping[str, BodyMember], code:
             raise Refused(code, f"member {name!r} is out of form")
 
 
+def text_in(value: Mapping[str, object], name: str) -> str:
+    """A member that `closed` has judged, with its type; so are the next three."""
+    found = value[name]
+    if not isinstance(found, str):
+        raise Refused(Code.BAD_REQUEST, f"member {name!r} is no text")
+    return found
+
+
+def number_in(value: Mapping[str, object], name: str) -> int:
+    found = value[name]
+    if not isinstance(found, int):
+        raise Refused(Code.BAD_REQUEST, f"member {name!r} is no whole number")
+    return found
+
+
+def flag_in(value: Mapping[str, object], name: str) -> bool:
+    """False where it is absent."""
+    return value.get(name) is True
+
+
+def texts_in(value: Mapping[str, object], name: str) -> dict[str, str]:
+    """Texts by name."""
+    found = value[name]
+    return {key: text_in(found, key) for key in found} if isinstance(found, dict) else {}
+
+
 def is_text(most: int) -> Callable[[object], bool]:
     """1..`most` characters, all of them printable."""
     return lambda value: isinstance(value, str) and 0 < len(value) <= most and value.isprintable()

@@ -10,10 +10,11 @@ is then committed, and the answer is lost (rules P7, J12).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import trio
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _changes = trio.CapacityLimiter(1)
@@ -21,17 +22,23 @@ _library = trio.CapacityLimiter(2)
 _compiler = trio.CapacityLimiter(1)
 
 
-async def in_database(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+async def in_database(
+    operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+) -> Result:
     """Run one operation that writes, after those that wait already."""
     return await _run(_changes, partial(operation, *arguments, **named))
 
 
-async def in_library(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+async def in_library(
+    operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+) -> Result:
     """Run one operation that only reads: a large document holds up no change and no report."""
     return await _run(_library, partial(operation, *arguments, **named))
 
 
-async def in_compiler(operation: Callable[..., Result], *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - handed on
+async def in_compiler(
+    operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+) -> Result:
     return await _run(_compiler, partial(operation, *arguments, **named))
 
 
