@@ -278,7 +278,7 @@ class Client:
     # ---- inside
 
     def request(self, method: str, path: str, body: Any = None, *, wait_s: float = 0.0) -> "Answer":  # noqa: ANN401 - as http.client takes it
-        """One request. AgentDown, NotFound, Expired, Refused."""
+        """One request. AgentDown, NotFound, Expired, AgentRefused."""
         connection, response = self._asked(method, path, body, wait_s)
         with closing(connection):
             try:

@@ -1,8 +1,8 @@
 """What one caller is shown, the same on whatever way out: socket, files, status, readiness, metrics. Pure.
 
-    Sight(access, peer).sees(scope)      a scope that may be read; what may not be does not exist (access.py)
-        .sees_service(patterns)          a service of which at least one scope may be read
-    status_seen(status, sight)           the status without the rest, of which only the number is told
+    CallerSight(access, peer).sees(scope)      a scope that may be read; what may not be does not exist (access.py)
+              .sees_service(patterns)          a service of which at least one scope may be read
+    status_seen(status, sight)                 the status without the rest, of which only the number is told
 
 Over TCP nobody is known: as long as there is no `[access]` everybody is shown the names of what a node holds, since
 monitoring asks there; with it nobody is, but at the socket, where the kernel says who asks.

@@ -1,8 +1,8 @@
 """A service that was seen running under a fresh head: the values, and how the store keeps them. Pure.
 
-    Sight     since when and until when it was seen, by the guarded clock
-    KEPT_S    what was not seen for so long before the head expired counts no more: it asks far more often than that
-    MOST      so many are kept
+    SeenRunning     since when and until when it was seen, by the guarded clock
+    KEPT_S          what was not seen for so long before the head expired counts no more: it asks far more often
+    MOST            so many are kept
 
 Nothing is ever seen in an outage, so a sight cannot be had by asking in one, whatever the clock does meanwhile.
 """

@@ -63,7 +63,7 @@ class ProvenRequest:
 
     def __post_init__(self, proven: object) -> None:
         if proven is not _PROVEN:
-            raise TypeError("a JoinRequest is made by JoinRequest.authenticated, from a proof")
+            raise TypeError("a ProvenRequest is made by ProvenRequest.authenticated, from a proof")
 
     @classmethod
     def authenticated(

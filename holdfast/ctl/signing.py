@@ -29,7 +29,7 @@ FILE_SUFFIX = ".request.json"
 @dataclass(frozen=True)
 class Signing:
     """How a request is to be signed: `keys` are key files or directories of them. `despite_reports`: members that
-    report bundles which the coordinator does not know are not believed (held_bundles.py).
+    report bundles which the coordinator does not know are not believed (bundle_conflicts.py).
     """
 
     keys: tuple[Path, ...]
