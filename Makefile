@@ -78,7 +78,7 @@ trixie: .venv-trixie/.ready ## the same code on Debian 13's library versions
 newest: test
 
 # An agent with Debian 12's libraries through whole lives: by itself, and beside a coordinator with the newest.
-WITH_A_COORDINATOR := $(addprefix tests/journeys/test_,two_daemons.py put_back.py agent_download.py identity_reset.py)
+WITH_A_COORDINATOR := $(addprefix tests/journeys/test_,two_daemons.py restored_backup.py agent_download.py identity_reset.py)
 BY_ITSELF := $(filter-out $(WITH_A_COORDINATOR),$(wildcard tests/journeys/test_agent*.py)) \
     tests/journeys/test_outage.py tests/journeys/test_days.py
 journeys: .venv-bookworm/.ready $(READY) ## an agent with Debian 12's libraries through whole lives

@@ -1,7 +1,7 @@
 """Floors and store brought together: what is unfinished is finished, what is above is held (rules L32).
 
 roll_forward    an activation that the floors name and the store has not made, from its pending slots
-hold            a floor above the store stays: the store was put back, or is new
+hold            a floor above the store stays: the store was restored from an old backup, or is new
 floor_of_store  the floors, raised by what the store has accepted
 """
 
@@ -164,7 +164,7 @@ def _returned(transaction: LmdbTransaction, scope: str, floor: ScopeFloor) -> Ma
 
 
 def behind_store(transaction: LmdbTransaction, floors: FloorRecord) -> list[str]:
-    """The scopes whose floor is below what the store has accepted, in words: the files were put back."""
+    """The scopes whose floor is below what the store has accepted, in words: the files were restored."""
     return [
         f"the floor of {record.scope} is below the store"
         for record in scope_records(transaction)

@@ -106,14 +106,15 @@ class Reporting:
             self.sources.wake()
 
     async def _learn(self, answer: HeartbeatAnswer) -> None:
-        """What was recorded and is above what we hold: this disk was put back (rules K41, P18)."""
+        """What was recorded and is above what we hold: this disk was restored from an old backup (rules K41, P18)."""
         node = self.node
         recorded = {scope: (one.authority_epoch, one.config_version) for scope, one in answer.recorded.items()}
         behind = above_held(recorded, node.holdings)
         if behind != node.learnt.behind:
             node.learnt.behind = behind
             if behind:
-                log.error("the coordinator has recorded more than is held: this disk was put back", scopes=behind)
+                said = "the coordinator has recorded more than is held: this disk was restored from an old backup"
+                log.error(said, scopes=behind)
                 self.sources.wake()
             node.tell()
         await node.threads.write(node.store.journal.acknowledge, answer.acknowledged_event)

@@ -53,7 +53,8 @@ class Showing:
         before, now = self.shown.get(source.endpoint), trio.current_time()
         if before is not None and before.envelope_hash == envelope_hash and now - before.at < AGAIN_S:
             return
-        log.error("the coordinator knows less than it has given us: it was put back?", source=str(source))
+        said = "the coordinator knows less than it has given us: was it restored from an old backup?"
+        log.error(said, source=str(source))
         self.node.counters.add("heads_shown")
         await self._send(source, data)
         self.shown[source.endpoint] = ShownHead(envelope_hash, now)

@@ -226,7 +226,10 @@ class AdminApi:
         observe = partial(fleet.observe, now=now, settings=at.settings, since=now - DAY)
         named = slice(first, first + most)
         seen = await in_library(observe, at.database, which=selection(request), named=named)
-        return {**asdict(seen), "put_back": await in_library(restored_backup.reason, at.database, at.standstill.behind)}
+        return {
+            **asdict(seen),
+            "restored_backup": await in_library(restored_backup.reason, at.database, at.standstill.behind),
+        }
 
     async def audit(self, request: Request) -> object:
         """The newest first; `before` is the audit id to page on from."""

@@ -162,7 +162,7 @@ def _standing(database: Database) -> dict[str, object]:
         "revision": standing.revision,
         "state_id": standing.state_id,
         "sites": sites,
-        "put_back": restored_backup.reason_of(standing),
+        "restored_backup": restored_backup.reason_of(standing),
         "trust_bundle": bundle,
     }
 

@@ -52,7 +52,7 @@ JOINS_IN_ALL_PER_MINUTE = 10_000  # of strangers, from everywhere; members renew
 GRANT_S = 20.0
 LOOK_AGAIN_S = 1.0
 PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
-NOT_ON_RECORD = frozenset({Comparison.PUT_BACK, Comparison.CONFLICT})
+NOT_ON_RECORD = frozenset({Comparison.RESTORED_BACKUP, Comparison.CONFLICT})
 TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
 
 _log = structlog.get_logger(__name__)
@@ -165,7 +165,7 @@ class NodeApi:
         return Response(204, [self._issuer(), *([PROVE] if news is not None and held > news.pair else [])])
 
     async def proof(self, request: Request) -> Response:
-        """The head that a node holds and that is above our record: is it ours, then we were put back (rules K41)."""
+        """The head that a node holds and that is above our record: is it ours, then we were restored (rules K41)."""
         at, peer = self._at, await self._member(request)
         _check_rate(self._proofs, peer.node_id)
         data = await request.body()
@@ -176,7 +176,9 @@ class NodeApi:
             await self._note(peer, HEAD, (0, 0), refused.code.value)
             raise to_peer(refused) from refused
         found = await in_library(restored_backup.stands, at.database, peer.node_id, mark)
-        if found is Comparison.PUT_BACK or (found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")):
+        if found is Comparison.RESTORED_BACKUP or (
+            found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")
+        ):
             await self._proven(
                 peer, await in_database(restored_backup.keep, at.database, peer.node_id, mark, now=at.now())
             )
@@ -269,7 +271,7 @@ class NodeApi:
     # ---- heartbeat
 
     async def heartbeat(self, request: Request) -> Response:
-        """Answered after its commit (protocol 3). A coordinator that was put back notes what nodes hold, and answers
+        """Answered after its commit (protocol 3). A coordinator that was restored notes what nodes hold, and answers
         nothing: its operator has to know which bundles there are (bundle_conflicts.py).
         """
         peer = await self._member(request, is_report=True)
@@ -318,7 +320,7 @@ class NodeApi:
         return peer
 
     def _sound(self) -> None:
-        """A coordinator that was put back serves nobody (rules K41)."""
+        """A coordinator that was restored from an old backup serves nobody (rules K41)."""
         if self._at.standstill.reason:
             raise HttpError(503, "not_ready", "refused", retry_after=5)
 

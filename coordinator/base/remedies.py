@@ -103,7 +103,7 @@ EXPLANATIONS: dict[Code, RefusalExplanation] = {
         "Free space there; what could not be written is taken again by itself, or when it is asked for again.",
     ),
     Code.BACKUP_FAILED: RefusalExplanation(
-        "The backup could not be made, or not be put back; nothing of it was left.", "Correct what the message names."
+        "The backup could not be made, or not be restored; nothing of it was left.", "Correct what the message names."
     ),
     Code.BACKUP_DAMAGED: RefusalExplanation(
         "A backup is cut off, changed, or none: what it holds is not what its manifest says.", "Use another one."

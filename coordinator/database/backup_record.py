@@ -1,6 +1,6 @@
 """That a backup was made: a row of the audit log, so that every replica and every command can say how old it is.
 
-Beside the backup itself nothing would know of it; and what was put back from a backup knows, rightly, of none that came
+Beside the backup itself nothing would know of it; and what was restored knows, rightly, of none that came
 after. A coordinator's backup holds its own keys: each has to make its own, also of a shared database.
 """
 

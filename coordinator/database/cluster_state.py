@@ -13,7 +13,9 @@ from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys.tokens import key_id_of
 from snapshot.identifiers import format_time, is_endpoint, is_hash, is_id
 
-PUT_BACK = "the database was put back: a node holds a head that we signed and that is not on record here"
+RESTORED_BACKUP = (
+    "the database was restored from an old backup: a node holds a head that we signed and that is not on record here"
+)
 RAISE_EPOCH = "holdfastctl epoch raise"
 IMPORT_FIRST = "first `holdfastctl trust import` of all bundles that are younger than the copy"
 
@@ -48,10 +50,10 @@ class ClusterState:
     revocations_version: int
     last_issued_at: int
     nonce_key: bytes
-    put_back_epoch: int | None = None  # the database was put back, until the epoch is above it (restored_backup.py)
+    put_back_epoch: int | None = None  # the database was restored, until the epoch is above it (restored_backup.py)
 
     @property
-    def is_put_back(self) -> bool:
+    def is_restored(self) -> bool:
         """Until the epoch is raised (rules K41)."""
         return self.put_back_epoch is not None and self.authority_epoch <= self.put_back_epoch
 
@@ -96,10 +98,10 @@ def standing(transaction: Transaction) -> ClusterState:
 
 
 def sound(transaction: Transaction) -> ClusterState:
-    """The same, where something may be signed from it: `stale_state` once the database is known to be put back."""
+    """The same, where something may be signed from it: `stale_state` once the database is known to be restored."""
     found = standing(transaction)
-    if found.is_put_back:
-        raise Refused(Code.STALE_STATE, PUT_BACK, remedy=found.remedy)
+    if found.is_restored:
+        raise Refused(Code.STALE_STATE, RESTORED_BACKUP, remedy=found.remedy)
     return found
 
 
@@ -114,7 +116,8 @@ def went_back(found: ClusterState, known: ClusterState | None, *, is_behind: boo
         return ""
     if not is_behind and (found.authority_epoch, found.revision) >= (known.authority_epoch, known.revision):
         return ""
-    return f"the database is at revision {found.revision}, and was at {known.revision}: it was put back ({RAISE_EPOCH})"
+    at = f"at revision {found.revision}, and was at {known.revision}"
+    return f"the database is {at}: it was restored from an old backup ({RAISE_EPOCH})"
 
 
 def raise_revision(transaction: Transaction) -> str:

@@ -35,7 +35,7 @@ cluster = Table(
     Column("last_issued_at", BigInteger, nullable=False),  # issued_at never goes back: rules K47
     Column("nonce_key", LargeBinary, nullable=False),
     Column("initialised_at", Double, nullable=False),
-    Column("put_back_epoch", BigInteger),  # proven of this epoch: the database was put back (rules K41)
+    Column("put_back_epoch", BigInteger),  # proven of this epoch: the database was restored (rules K41)
 )
 
 coordinators = Table(

@@ -49,7 +49,7 @@ def verifier(database: Database) -> Verifier:
 def join(database: Database, request: ProvenRequest, *, now: float) -> Grant:
     """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way."""
     with database.change(actor=f"node:{request.node_id}", now=now) as transaction:
-        cluster_state.sound(transaction)  # a coordinator without a state, or that was put back, admits nobody
+        cluster_state.sound(transaction)  # a coordinator without a state, or that was restored, admits nobody
         try:
             _spend_nonce(transaction, request)
             return _apply(transaction, request, decide(request, _state(transaction, request), now))

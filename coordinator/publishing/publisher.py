@@ -159,7 +159,7 @@ class Publisher:
                 return True
             self._note(batch)
             await self._put_out([each.publication for each in batch.drafts])
-        except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was put back meanwhile
+        except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was restored meanwhile
             self._cannot(str(fault))
             return False
         return not (batch.unsigned and not batch.drafts)

@@ -1,4 +1,4 @@
-"""A check-in of a member: who it is, whether one of us was put back. Pure.
+"""A check-in of a member: who it is, whether one of us was restored from an old backup. Pure.
 
 rules K30, K33, K36, K37, K41
 """
@@ -18,9 +18,9 @@ class Comparison(enum.Enum):
     """A node's mark against what this database has on record for it (rules K41)."""
 
     EQUAL = "equal"
-    NODE_BEHIND = "node_behind"  # the node was put back: RECOVERING, full resync
+    NODE_BEHIND = "node_behind"  # the node was restored from an old backup: RECOVERING, full resync
     NODE_AHEAD = "node_ahead"  # unproven: an alarm, and nothing else
-    PUT_BACK = "put_back"  # proven by our own signature: not ready until the operator raises the epoch
+    RESTORED_BACKUP = "restored_backup"  # proven by our own signature: not ready until the operator raises the epoch
     CONFLICT = "conflict"  # one version, two contents: X16
 
 
@@ -74,7 +74,7 @@ def compare(record: ReportedMark | None, reported: ReportedMark | None, *, prove
     if theirs < ours:
         return Comparison.NODE_BEHIND
     if theirs > ours:
-        return Comparison.PUT_BACK if proven else Comparison.NODE_AHEAD
+        return Comparison.RESTORED_BACKUP if proven else Comparison.NODE_AHEAD
     if record is not None and reported is not None and not is_same_pin(record.content_hash, reported.content_hash):
         return Comparison.CONFLICT
     return Comparison.EQUAL

@@ -40,7 +40,7 @@ spec:
   route_ttl_s: 86400
   session_ttl_s: 3600
   # After a power cut a node goes on by its own disk. Say false for machines that may be stolen, or whose disk may be
-  # put back to an earlier day: these stop at a restart until they have reached a coordinator.
+  # restored to an earlier day: these stop at a restart until they have reached a coordinator.
   allow_unconfirmed_start: true
 """
 

@@ -1,9 +1,9 @@
-"""Trust bundles that members report and that are not on record here: of a database that was put back (rules K41, S35).
+"""Trust bundles that members report and that are not on record here: of a database that was restored (rules K41, S35).
 
 A number that a node holds must not come again with another content: the node would refuse all that follows it. But a
 report is a node's word, and one that claims the greatest number there is would stop every later bundle, the one that
 revokes a stolen key above all. So what is only claimed is listed for the operator and stops nothing while the database
-is the authority. It stops a bundle where the database is known to be put back (restored_backup.py): the claims may be
+is the authority. It stops a bundle where the database is known to be restored (restored_backup.py): the claims may be
 true then, and `--despite-reports` goes on; a later bundle is believed when it is shown: root keys have signed it.
 Rejected: to believe a number that a signed head lists, since config keys sign heads.
 
@@ -48,21 +48,21 @@ def claims(transaction: Transaction, version: int) -> list[ReportedBundle]:
 
 
 def check_unused(transaction: Transaction, version: int, *, despite_reports: bool) -> None:
-    """Refused `conflict` where the database was put back and members report the number that is to be made."""
+    """Refused `conflict` where the database was restored and members report the number that is to be made."""
     holders = claims(transaction, version)
-    if holders and not despite_reports and cluster_state.standing(transaction).is_put_back:
+    if holders and not despite_reports and cluster_state.standing(transaction).is_restored:
         detail = f"bundle {version} was made before: {_names(holders)} hold {max(each.greatest for each in holders)}"
         raise Refused(Code.CONFLICT, detail, remedy=REMEDY)
 
 
 def check_same(transaction: Transaction, version: int, content_hash: str, *, despite_reports: bool) -> None:
-    """Refused `conflict` where the database was put back and members report that number with another content."""
+    """Refused `conflict` where the database was restored and members report that number with another content."""
     holders = [
         each
         for each in claims(transaction, version)
         if each.active is not None and each.active[0] == version and each.active[1] != content_hash
     ]
-    if holders and not despite_reports and cluster_state.standing(transaction).is_put_back:
+    if holders and not despite_reports and cluster_state.standing(transaction).is_restored:
         raise Refused(Code.CONFLICT, f"{_names(holders)} hold another bundle {version}", remedy=REMEDY)
 
 

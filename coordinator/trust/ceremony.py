@@ -144,7 +144,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class RaiseEpoch:
-    """All that was published gets a new epoch: the answer to a stolen config key, and to a database put back."""
+    """All that was published gets a new epoch: the answer to a stolen config key, and to a database restored."""
 
     to: int | None = None  # one more than the present where it is None
 

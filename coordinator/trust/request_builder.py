@@ -49,7 +49,7 @@ def bundle_request(
     *,
     despite_reports: bool = False,
 ) -> SigningRequest:
-    """Refused where the wishes are at odds with what stands there, and where members of a database that was put back
+    """Refused where the wishes are at odds with what stands there, and where members of a database that was restored
     report a later bundle already.
     """
     container, present, former = _chain(database)

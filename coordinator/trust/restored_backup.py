@@ -1,4 +1,4 @@
-"""Whether this database was put back: a node shows a head that we signed and that is not on record (rules K41, P30).
+"""Whether this database was restored: a node shows a head that we signed and that is not on record (rules K41, P30).
 
 From then on until the operator raises the epoch, no coordinator of this database signs, publishes or admits: whatever
 it signed would lie below what nodes hold (rules X12).
@@ -53,7 +53,7 @@ def reason(database: Database, behind: Callable[[cluster_state.ClusterState], st
 
 
 def reason_of(standing: cluster_state.ClusterState) -> str:
-    return f"{cluster_state.PUT_BACK} ({standing.remedy})" if standing.is_put_back else ""
+    return f"{cluster_state.RESTORED_BACKUP} ({standing.remedy})" if standing.is_restored else ""
 
 
 def shown(database: Database, node_id: str, data: bytes) -> ProvenHead:
@@ -88,12 +88,12 @@ def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> C
     mark = head.mark
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
         found = _compared(transaction, node_id, mark)
-        if found is Comparison.PUT_BACK:
+        if found is Comparison.RESTORED_BACKUP:
             bundle_conflicts.note(transaction, node_id, head.bundle_version)
             epoch = _epoch_of(mark, cluster_state.standing(transaction))
             transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
         ours = _record(transaction, node_id)
-        transaction.audit("put_back", node_id, vars(ours) if ours else None, vars(mark), outcome=found.value)
+        transaction.audit("restored_backup", node_id, vars(ours) if ours else None, vars(mark), outcome=found.value)
     return found
 
 
@@ -101,7 +101,7 @@ def note(database: Database, node_id: str, scope: str, held: Pair, outcome: str,
     """`held`: the version of the scope, or of its head, that the node says it holds."""
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
         claim = {"scope": scope, "authority_epoch": held[0], "version": held[1]}
-        transaction.audit("put_back.unproven", node_id, None, claim, outcome=outcome)
+        transaction.audit("restored_backup.unproven", node_id, None, claim, outcome=outcome)
 
 
 def _epoch_of(mark: ReportedMark, standing: cluster_state.ClusterState) -> int:
@@ -138,7 +138,7 @@ def _verified(data: bytes, holder: Holder) -> ProvenHead:
 
 def _lenient(holder: Holder, opened: Envelope, at: float) -> Holder:
     """Whose keys signed is the question, not whether we have heard of the bundle and the epoch of that day: of a
-    database that was put back we have not.
+    database that was restored from an old backup we have not.
     """
     bundle = holder.bundle
     if bundle is None:

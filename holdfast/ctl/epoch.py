@@ -26,7 +26,7 @@ def show(asked: CoordinatorClient) -> None:
 def raise_(asked: CoordinatorClient, to: int | None, signing: Signing) -> None:
     """Publish everything anew under a higher epoch.
 
-    For a database that was put back, and for a stolen config key that has run the versions up: what nodes hold of the
+    For a database that was restored, and for a stolen config key that has run the versions up: what nodes hold of the
     old epoch gives way, whatever its version.
     """
     wish: dict[str, object] = {"wish": "raise_epoch"} | ({} if to is None else {"to": to})

@@ -19,7 +19,7 @@ Places = Mapping[tuple[str, str], str]
 STANDINGS = {
     "same": "holds it",
     "behind": "holds an older version",
-    "ahead": "holds a newer version than was published: see `put back` in `holdfastctl status`",
+    "ahead": "holds a newer version than was published: see `restored backup` in `holdfastctl status`",
     "other_content": "HOLDS ANOTHER CONTENT UNDER THIS VERSION",
     "nothing": "has none active",
     "unheard": "has not reported yet",

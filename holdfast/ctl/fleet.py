@@ -46,7 +46,7 @@ def _looked_up(asked: CoordinatorClient) -> tuple[dict[str, Any], Failed | None]
         if failed.exit_code != UNANSWERED:
             raise
         return {}, failed
-    held_back = answer["put_back"] or answer["publishing"]["fault"]
+    held_back = answer["restored_backup"] or answer["publishing"]["fault"]
     return answer, Failed(f"not ready: {held_back}", DIFFERENT) if held_back else None
 
 
@@ -107,7 +107,7 @@ def _render_status(answer: dict[str, Any]) -> None:
             ("trust bundle", trusted),
             ("certificate", f"{answer['certificate']['sha256']}, until {answer['certificate']['expires_at']}"),
             ("nodes waiting", answer["held_polls"]),
-            ("put back", answer["put_back"] or "no"),
+            ("restored backup", answer["restored_backup"] or "no"),
             ("publishing", publishing["fault"] or "good"),
             ("heads to make", publishing["behind"]),
             ("alarms", answer["alarms"]),
@@ -124,8 +124,8 @@ def _render_status(answer: dict[str, Any]) -> None:
 
 def _render_fleet(answer: dict[str, Any]) -> None:
     short = answer["baseline_shortfall"]
-    if answer["put_back"]:
-        say(f"NOT READY: {answer['put_back']}", "")
+    if answer["restored_backup"]:
+        say(f"NOT READY: {answer['restored_backup']}", "")
     output.facts(
         [
             ("members", answer["members"]),

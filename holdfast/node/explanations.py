@@ -24,7 +24,7 @@ CAUSES = {
     "clock_regressed": "The clock is behind what signed documents prove: set it right.",
     "revoked": "This node was revoked. Once it is readmitted: holdfast store reset-identity, then holdfast join.",
     "node_behind": "The coordinator has recorded more than this node holds: it is fetching it again.",
-    "store_regressed": "The store was put back: what is missing is fetched again.",
+    "store_regressed": "The store was restored from an old backup: what is missing is fetched again.",
     "running_on_previous": "The active version was damaged, the one before serves: it is fetched again.",
     "scope_missing": "A scope that the head lists has not arrived yet: holdfast explain SCOPE names what was refused.",
     "version_gap": "An increment did not fit: the full document is being fetched.",

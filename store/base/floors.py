@@ -2,7 +2,7 @@
 
 LMDB cannot hold its own floor: with a damaged meta page it opens on the previous transaction without an error. So
 what was accepted is also written here, *before* the swap, and a floor never goes down: not by age, not by a fault,
-not by a store that was put back. A record also names the envelopes being activated, so that a start after a crash
+not by a store that was restored. A record also names the envelopes being activated, so that a start after a crash
 in between knows what to finish.
 """
 

@@ -8,7 +8,7 @@ import pytest
 from agent.base import gc_tuning
 
 
-def test_it_is_put_back_whatever_ends_it():
+def test_it_is_restored_whatever_ends_it():
     before = sys.getswitchinterval()
     with pytest.raises(KeyError), gc_tuning.responsive():
         assert sys.getswitchinterval() == pytest.approx(gc_tuning.SWITCH_S)

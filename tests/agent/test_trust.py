@@ -46,7 +46,7 @@ async def test_a_lost_store_walks_from_the_pinned_roots(one, mock_clock):
 
 
 async def test_a_lost_store_takes_no_bundle_below_its_mark(one, mock_clock):
-    """rules S53; threats D-24: a coordinator that was put back cannot lower what the floors hold"""
+    """rules S53; threats D-24: a coordinator that was restored from an old backup cannot lower what the floors hold"""
     async with one.agent():
         await one.settled()
         rotate(one, 2)

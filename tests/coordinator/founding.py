@@ -89,7 +89,7 @@ def _write(folder: Path, name: str, pair: KeyPair) -> None:
     (folder / f"{name}.key").chmod(0o600)
 
 
-def set_put_back(database: Database, epoch: int | None) -> None:
-    """As if a node had proven that the database was put back; None ends it."""
+def set_restored(database: Database, epoch: int | None) -> None:
+    """As if a node had proven that the database was restored from an old backup; None ends it."""
     with database.record() as transaction:
         transaction.run(update(schema.cluster).values(put_back_epoch=epoch))

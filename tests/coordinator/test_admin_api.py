@@ -15,7 +15,7 @@ from coordinator.declared.value_shapes import Shapes
 from coordinator.publishing import static_tree
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
-from tests.coordinator.founding import Founded, set_put_back
+from tests.coordinator.founding import Founded, set_restored
 from wire.client import ClientError
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
@@ -344,8 +344,8 @@ async def test_that_the_database_was_put_back_is_said_as_soon_as_it_knows(founde
     """rules K41: another replica may have found it, or have ended it; the next look at the database is seconds away"""
     async with running(founded) as at:
         database = at.daemon.coordinator.database
-        for epoch, words in ((1, "put back"), (None, "")):
-            set_put_back(database, epoch)
+        for epoch, words in ((1, "restored from an old backup"), (None, "")):
+            set_restored(database, epoch)
             for path in ("/v1/fleet", "/v1/status"):
-                said = (await at.ask("GET", path))["put_back"]
+                said = (await at.ask("GET", path))["restored_backup"]
                 assert (words in said) if words else (said == ""), (path, said)

@@ -12,7 +12,7 @@ from snapshot.container import ChunkParts
 from tests.coordinator import reports
 from tests.coordinator.bundles import Bundles
 from tests.coordinator.candidates import contents
-from tests.coordinator.founding import set_put_back
+from tests.coordinator.founding import set_restored
 from tests.coordinator.publishing import Press
 
 KEPT = ("documents", "trust_bundles", "cluster", "audit")
@@ -47,7 +47,7 @@ def request(press: Press, **given: bool) -> signing_requests.SigningRequest:
 
 def known_to_be_put_back(press: Press) -> None:
     """As after a node has shown a head of ours that is not on record (restored_backup.py)."""
-    set_put_back(press.database, 1)
+    set_restored(press.database, 1)
 
 
 def hash_of(bundle: bytes) -> str:

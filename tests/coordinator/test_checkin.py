@@ -1,4 +1,4 @@
-"""A check-in: who it is, whether one of us was put back (rules K33, K36, K41)."""
+"""A check-in: who it is, whether one of us was restored from an old backup (rules K33, K36, K41)."""
 
 from coordinator.base.refusal import Refused
 from coordinator.database.member import Member
@@ -32,7 +32,7 @@ def test_who_was_put_back() -> None:
     assert compare(ours, ours) is Comparison.EQUAL
     assert compare(theirs, ours) is compare(ours, None) is Comparison.NODE_BEHIND
     assert compare(ours, theirs) is compare(None, ours) is Comparison.NODE_AHEAD
-    assert compare(ours, theirs, proven=True) is Comparison.PUT_BACK
+    assert compare(ours, theirs, proven=True) is Comparison.RESTORED_BACKUP
     assert compare(ours, ReportedMark(1, 5, "b")) is Comparison.CONFLICT
     assert compare(ReportedMark(2, 1), ReportedMark(1, 99)) is Comparison.NODE_BEHIND
     assert compare(None, None) is Comparison.EQUAL

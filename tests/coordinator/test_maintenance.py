@@ -14,7 +14,7 @@ from coordinator.runtime import maintenance
 from coordinator.trust import restored_backup
 from tests.coordinator.candidates import contents
 from tests.coordinator.daemon import Follower, refusal, running
-from tests.coordinator.founding import Founded, set_put_back
+from tests.coordinator.founding import Founded, set_restored
 from tests.coordinator.test_database import fill
 from tests.coordinator.test_restored_backup import is_ready, raise_epoch
 
@@ -31,7 +31,7 @@ async def test_an_older_look_is_not_the_last_word(founded: Founded, monkeypatch:
 
     async with running(founded) as at:
         database = at.daemon.coordinator.database
-        set_put_back(database, 1)
+        set_restored(database, 1)
         await at.daemon.keeper.look()
         assert not await is_ready(at)
         monkeypatch.setattr(maintenance, "_looked", slow)

@@ -14,7 +14,7 @@ from coordinator.publishing import declarations, heads, publisher
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
 from tests.coordinator.candidates import NOW, admit
-from tests.coordinator.founding import set_put_back
+from tests.coordinator.founding import set_restored
 from tests.coordinator.publishing import STATE, Press
 
 
@@ -107,7 +107,7 @@ async def test_a_database_found_to_be_put_back_in_between_ends_nothing(database:
     def now() -> float:
         """Asked for what is due, for preparing, and for publishing: there it has just become known."""
         if next(times) == 2:
-            set_put_back(database, 1)
+            set_restored(database, 1)
         return press.now
 
     made._now = now
@@ -119,7 +119,7 @@ async def test_a_database_found_to_be_put_back_in_between_ends_nothing(database:
         assert "holdfastctl epoch raise" in made.health.fault and board.latest("node-a") is None
         with database.read() as transaction:
             assert heads.published_head(transaction, "node-a") is None
-        set_put_back(database, None)
+        set_restored(database, None)
         await published(made)
         assert made.health.fault == ""
         nursery.cancel_scope.cancel()

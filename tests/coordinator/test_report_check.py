@@ -191,6 +191,6 @@ async def test_the_operator_is_told(tmp_path, database_url: str) -> None:
         node = await at.admit("node-a")
         await node.report(body(scopes={ROUTES: scope(mark(9))}))
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 1}
-        (entry,) = (await at.ask("GET", "/v1/audit?action=put_back.unproven"))["entries"]
+        (entry,) = (await at.ask("GET", "/v1/audit?action=restored_backup.unproven"))["entries"]
         assert entry["after"] == {"scope": ROUTES, "authority_epoch": 1, "version": 9}
         assert (await at.probe("/probe/readiness"))[0] == 200

@@ -1,4 +1,4 @@
-"""A database that was put back, proven by the head that a node holds (rules K41, P30, X12)."""
+"""A database that was restored from an old backup, proven by the head that a node holds (rules K41, P30, X12)."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ async def test_an_unproven_claim_alarms_and_is_asked_for_proof(founded: Founded)
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 2}
         assert "holdfast-prove" not in (await node.head()).headers
         assert await is_ready(at)
-        (entry,) = await audited(at, "put_back.unproven")  # who claims without end does not fill the audit log
+        (entry,) = await audited(at, "restored_backup.unproven")  # who claims without end does not fill the audit log
         assert (entry["subject"], entry["outcome"]) == ("node-a", "node_ahead")
         assert entry["after"] == {"scope": "head", "authority_epoch": 9, "version": 1_000}
 
@@ -104,10 +104,10 @@ async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
         for wrong in (b"", b"no container", theirs, bundle, mine[:-1], mine.replace(b"node-a", b"node-x")):
             assert await refusal(show(node, wrong)) == "bad_proof"
         assert (await show(node, mine)).status == 204
-        assert (await at.ask("GET", "/v1/status"))["put_back"] == ""
+        assert (await at.ask("GET", "/v1/status"))["restored_backup"] == ""
         assert await is_ready(at)
-        assert await audited(at, "put_back") == []
-        assert [entry["outcome"] for entry in await audited(at, "put_back.unproven")] == ["bad_proof"]
+        assert await audited(at, "restored_backup") == []
+        assert [entry["outcome"] for entry in await audited(at, "restored_backup.unproven")] == ["bad_proof"]
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 6}
         await at.apply(STATE)
         assert (await node.head(generation=1, epoch=1, wait=60)).status == 200
@@ -145,7 +145,7 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
         assert back_up(founded.url)["heads"] == published
         await raise_epoch(at)
         assert await is_ready(at)
-        assert (await at.ask("GET", "/v1/status"))["put_back"] == ""
+        assert (await at.ask("GET", "/v1/status"))["restored_backup"] == ""
         for follower in (ahead, other):
             trust = await follower.node.get(f"/v1/trust?from={follower.holder.bundle.version}")
             for bundle in TrustList.parse(trust.body).documents:
@@ -169,9 +169,9 @@ async def assert_stopped(at: Running, node: TlsNode) -> None:
     ):  # fmt: skip
         assert await refusal(asked) == "not_ready"
     assert await refusal(at.token()) == "stale_state"
-    assert "put back" in (await at.ask("GET", "/v1/fleet"))["put_back"]
-    (entry,) = await audited(at, "put_back")
-    assert (entry["actor"], entry["subject"], entry["outcome"]) == ("node:node-a", "node-a", "put_back")
+    assert "restored from an old backup" in (await at.ask("GET", "/v1/fleet"))["restored_backup"]
+    (entry,) = await audited(at, "restored_backup")
+    assert (entry["actor"], entry["subject"], entry["outcome"]) == ("node:node-a", "node-a", "restored_backup")
 
 
 async def audited(at: Running, action: str) -> list[dict]:
@@ -212,7 +212,7 @@ async def test_a_head_of_a_later_bundle_and_epoch_proves_it_too(founded: Founded
         await add_bundle(at, second)  # the one that nodes hold, so it does not lead above them
         assert not await is_ready(at)
         before = back_up(founded.url)["heads"]
-        assert "holdfastctl epoch raise --to 3" in (await at.ask("GET", "/v1/status"))["put_back"]
+        assert "holdfastctl epoch raise --to 3" in (await at.ask("GET", "/v1/status"))["restored_backup"]
         assert await refusal(show(node, head)) == "not_ready"
         assert back_up(founded.url)["heads"] == before
         await add_bundle(at, founded.bundles.next(epoch=3))
@@ -265,7 +265,7 @@ async def test_a_conflict_shown_again_and_again_is_noted_once(founded: Founded) 
             transaction.run(update(schema.documents).where(heads).values(content_hash="sha256:" + "ab" * 32))
         for _ in range(3):
             assert (await show(node, head)).status == 204
-        assert [entry["outcome"] for entry in await audited(at, "put_back")] == ["conflict"]
+        assert [entry["outcome"] for entry in await audited(at, "restored_backup")] == ["conflict"]
         assert await is_ready(at)
         await at.apply(STATE)
         assert (await node.head(generation=1, epoch=1, wait=60)).status == 200

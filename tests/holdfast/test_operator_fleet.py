@@ -19,7 +19,7 @@ ANSWER = {
     "members": 1,
     "data_members": 1,
     "baseline_shortfall": 0,
-    "put_back": "",
+    "restored_backup": "",
     "states": {"active": 1},
     "grades": {"fresh": 1},
     "lag_versions": {},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.holdfast.operator_lab import ROOT, Lab, Ran
 from tests.journeys.gateway import Gateway, declare
-from tests.journeys.test_put_back import database, is_said_to_be_put_back, readiness, until
+from tests.journeys.test_restored_backup import database, is_said_to_be_put_back, readiness, until
 
 
 def backed_up(lab: Lab, to: Path, *more: object) -> Path:

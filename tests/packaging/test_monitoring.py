@@ -87,7 +87,7 @@ FIRING = [
     ("HoldfastNodesSilent", 'holdfast_fleet_nodes{state="active"}', "1x40", "30m", None),
     ("HoldfastNodesLate", 'holdfast_fleet_stragglers{reason="late"}', "1x90", "50m", None),
     ("HoldfastNodesLate", 'holdfast_fleet_stragglers{reason="late"}', "1x90", "70m", {"reason": "late"}),
-    ("HoldfastNodesPutBack", 'holdfast_fleet_stragglers{reason="node_behind"}', "1x40", "30m",
+    ("HoldfastNodesRestored", 'holdfast_fleet_stragglers{reason="node_behind"}', "1x40", "30m",
      {"reason": "node_behind"}),
     ("HoldfastRefused", "holdfast_coordinator_refusing_nodes", "1x40", "30m", {}),
     ("HoldfastRefusedRunsOut", "holdfast_coordinator_refusing_expires_in_seconds", "3600x40", "30m", {}),

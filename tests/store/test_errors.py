@@ -88,7 +88,7 @@ def test_a_floor_that_may_be_on_the_disk_counts(failing):
 
 
 def test_a_withdrawal_finishes_what_the_floors_name(failing):
-    """rules S3, L32: or the next start would take it for a store that was put back"""
+    """rules S3, L32: or the next start would take it for a store that was restored from an old backup"""
     verdict = failing.verified(failing.cluster.snapshot(2, {"a": 2}))
     failing.disk.fail(5, NO_SPACE)
     with pytest.raises(StoreError):

@@ -96,7 +96,7 @@ STATUS = closed(
         "authority_epoch": VERSION,
         "revision": COUNT,
         "state_id": TEXT,
-        "put_back": TEXT,
+        "restored_backup": TEXT,
         "sites": named(COUNT),
         "trust_bundle": nullable(ref("TrustBundle")),
         "coordinator_id": IDENTIFIER.schema,
@@ -522,7 +522,7 @@ def api() -> Api:
     step = of(RotationStep)
     step["properties"]["is_due"] = BOOLEAN
     fleet = of(Fleet)
-    fleet["properties"]["put_back"] = TEXT
+    fleet["properties"]["restored_backup"] = TEXT
     return Api(
         "Holdfast: coordinator, for operators",
         DESCRIPTION,

@@ -77,7 +77,7 @@ OPERATIONS = {
         {204: answer("It is on record.")},
         (400, 403, 413, 429, 503),
         body=body({"type": "string", "contentMediaType": DOCUMENT}, kind=DOCUMENT),
-        description="Asked for by `Holdfast-Prove`. 503: the head proves that the database was put back.",
+        description="Asked for by `Holdfast-Prove`. 503: the head proves that the database was restored.",
     ),
     ("GET", "/v1/documents/{snapshot_id}"): Operation(
         "A document that is for this node",

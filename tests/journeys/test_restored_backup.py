@@ -35,7 +35,7 @@ def until(holds: Callable[[], bool], gateway: Gateway) -> None:
 def is_said_to_be_put_back(lab: Lab) -> bool:
     """And not only that it is not ready, as a coordinator that begins is not either."""
     status, said = readiness(lab)
-    return status == 503 and "was put back" in said
+    return status == 503 and "was restored from an old backup" in said
 
 
 def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab, gateway: Gateway, tmp_path: Path):
@@ -54,7 +54,7 @@ def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab
     until(lambda: is_said_to_be_put_back(lab), gateway)
     assert "holdfastctl epoch raise" in readiness(lab)[1]
     assert "holdfastctl epoch raise" in lab.good("status").out
-    assert "put back" in lab.good("status", "--json").json["put_back"]
+    assert "restored from an old backup" in lab.good("status", "--json").json["restored_backup"]
     assert "NOT READY" in lab.ctl("fleet").out
     assert gateway.port() == 8082
     assert gateway.status["state"] == "active"
@@ -72,7 +72,7 @@ def test_it_stops_the_node_goes_on_and_a_new_epoch_brings_them_together(lab: Lab
     until(lambda: readiness(lab)[0] == 200, gateway)
     until(lambda: gateway.port() == 8083 and gateway.status["state"] == "active", gateway)
     assert gateway.status["head"]["authority_epoch"] == 2
-    assert lab.good("status", "--json").json["put_back"] == ""
+    assert lab.good("status", "--json").json["restored_backup"] == ""
 
 
 def test_bundles_of_after_the_backup_are_brought_in_first(lab: Lab, tmp_path: Path):
