@@ -39,8 +39,9 @@ CHECKS := $(wildcard tests/test_*.py) tests/snapshot
 check: lint types ## lint, types, the house's own rules, and the document core
 	$(BIN)/python -m pytest -q $(CHECKS) $(ARGS)
 
-lint: $(READY) ## ruff
+lint: $(READY) ## ruff, check and format
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(READY) ## mypy --strict
 	$(BIN)/mypy
