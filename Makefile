@@ -7,13 +7,18 @@ READY  := $(VENV)/.ready
 
 .PHONY: help check test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
+# What is downloaded is held against hashes (tools/hashes), and nothing else is taken along; then this repository itself.
+PINNED = install --quiet --disable-pip-version-check --require-hashes --no-deps -r
+OURS   := install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 27
 
 $(READY): pyproject.toml tests/constraints/newest.txt
 	tools/system-packages test
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator,test,lint]'
+	$(BIN)/pip $(PINNED) tests/constraints/newest.txt
+	$(BIN)/pip $(OURS)
 	touch $@
 
 test: $(READY) ## all tests but those that take minutes each
@@ -23,7 +28,7 @@ test: $(READY) ## all tests but those that take minutes each
 $(VENV)/.demo: pyproject.toml tests/constraints/newest.txt | demo-packages
 	@if [ $(READY) -nt pyproject.toml -a $(READY) -nt tests/constraints/newest.txt ]; then touch $@; else \
 	    set -ex; $(PYTHON) -m venv $(VENV); \
-	    $(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints/newest.txt -e '.[coordinator]'; \
+	    $(BIN)/pip $(PINNED) tests/constraints/newest.txt; $(BIN)/pip $(OURS); \
 	    touch $@; \
 	fi
 
@@ -57,14 +62,11 @@ faults: $(READY) ## long runs: kills, power cuts, full disks (root)
 	$(BIN)/python -m pytest -m slow tests/faults tests/journeys $(ARGS)
 
 # The same code on Debian's library versions (tests/constraints/); a coordinator asks for Debian 13's.
-TEST_TOOLS := pytest pytest-trio hypothesis rfc8785 jsonpatch trustme
-OLD_bookworm := .
-OLD_trixie := '.[coordinator]' 'psycopg[binary]'
-
 .venv-%/.ready: tests/constraints/%.txt pyproject.toml
 	tools/system-packages test
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -c $< -e $(OLD_$*) $(TEST_TOOLS)
+	.venv-$*/bin/pip $(PINNED) $<
+	.venv-$*/bin/pip $(OURS)
 	touch $@
 
 UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast

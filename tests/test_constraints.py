@@ -1,0 +1,46 @@
+"""What is installed to work on this: versions and hashes that stand here, of all that is asked for."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.citations import ROOT
+
+LISTS = sorted((ROOT / "tests/constraints").glob("*.txt"))
+ASKED = {"newest.txt": ("coordinator", "test", "lint"), "trixie.txt": ("coordinator",), "bookworm.txt": ()}
+
+
+def pins(text):
+    """The lines of each version, its hashes among them."""
+    return re.findall(r"^([\w.-]+)==(\S+)((?: \\\n +--hash=sha256:[0-9a-f]{64})+)$", text, re.MULTILINE)
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.name)
+def test_each_version_has_the_hashes_of_its_files(path):
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    assert sum(1 + hashes.count("--hash") for _, _, hashes in pins(path.read_text())) == len(lines) > 0
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.name)
+def test_all_that_the_project_asks_for_is_on_the_list(path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"]]
+    for extra in ASKED[path.name]:
+        asked += project["optional-dependencies"][extra]
+    listed = {normal(name) for name, _, _ in pins(path.read_text())}
+    assert {normal(re.match(r"[\w.-]+", each)[0]) for each in asked} - listed == set()
+
+
+def test_nothing_is_installed_without_its_hash():
+    """But what `make fuzz` and `make audit` take for themselves, which nothing else depends on."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^PINNED = install .*--require-hashes --no-deps -r$", makefile, re.MULTILINE)
+    assert re.search(r"^OURS +:= install .*--no-deps --no-build-isolation -e \.$", makefile, re.MULTILINE)
+    calls = re.findall(r"/pip (\$\(\w+\)|\w+)", makefile)
+    assert sorted(calls) == ["$(OURS)"] * 3 + ["$(PINNED)"] * 3 + ["install"] * calls.count("install")
+    assert calls.count("install") == 2
