@@ -4,6 +4,7 @@ Exit status: 0 done, 1 the answer is no (or there is a difference), 2 wrong usag
 5 expired, 6 refused, 74 the answer could not be written.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -48,7 +49,7 @@ def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> 
     @wraps(function)
     def wrapped(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options
         try:
-            if not (or_files and (files / "index.json").exists()):
+            if not (or_files and has_files(files)):
                 wait_for(socket_path)
             function(Client(socket_path, files), **given)
         except HoldfastError as error:
@@ -58,6 +59,11 @@ def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> 
 
 
 asks_the_agent_or_files = partial(asks_the_agent, or_files=True)
+
+
+def has_files(files: Path) -> bool:
+    """Whether this caller may go on with them; where `[access]` leaves them to others, there are none for it."""
+    return os.access(files, os.X_OK, effective_ids=True)
 
 
 def fail(text: str, status: int) -> NoReturn:
