@@ -178,7 +178,7 @@ def _later_format(lab: Lab, node: Node) -> Packages:
 
 def _know_a_later_format(unpacked: Path) -> None:
     """As the first release will be that changes the store: format 2, and a step that leads to it."""
-    migration = unpacked / "usr/share/holdfast/store/migration.py"
+    migration = unpacked / "usr/share/holdfast/store/base/migration.py"
     text = migration.read_text()
     changed = text.replace("FORMAT = 1\n", "FORMAT = 2\n").replace("Step] = {}", "Step] = {1: lambda _: None}")
     check(
