@@ -67,8 +67,7 @@ class Update:
     put_offs: PutOffs = field(default_factory=PutOffs)
     trust_lock: trio.Lock = field(default_factory=trio.Lock)
     _judged_by: object = None
-    _asking: set[trio.CancelScope] = field(default_factory=set)
-    _epoch: int = 0  # of the head that what is asked for is of
+    _asking: dict[trio.CancelScope, int] = field(default_factory=dict)  # each with the epoch of the head that it is of
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
@@ -173,20 +172,19 @@ class Update:
         may make it last as long as he likes, and what it brings is refused.
         """
         epoch = self.node.holdings.held_head[0]
-        if epoch > self._epoch:
-            for scope in self._asking:
+        for scope, asked_in in self._asking.items():
+            if asked_in < epoch:
                 scope.cancel()
-        self._epoch = epoch
 
     @contextmanager
     def _asked(self) -> Iterator[trio.CancelScope]:
         """What others are asked for, as long as it is of this epoch."""
         with trio.CancelScope() as scope:
-            self._asking.add(scope)
+            self._asking[scope] = self.node.holdings.held_head[0]
             try:
                 yield scope
             finally:
-                self._asking.discard(scope)
+                del self._asking[scope]
 
     async def _planned(self, source: Source | None = None) -> UpdatePlan:
         """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is

@@ -5,6 +5,7 @@ import trio
 
 from agent.base.byte_source import Chunks
 from agent.update.second_look import EVERY_S
+from agent.update.update import Update
 from store.base import pending
 from tests.agent.bench import bench
 from tests.fakes.cluster import CLUSTER_ID, HOUR
@@ -122,3 +123,14 @@ async def test_a_head_that_lists_more_than_there_are_slots_comes_in_its_turns(tm
         await one.until(lambda: {one.version(name) for name in names} == {1})
         assert one.node.store.pending() == []
         assert one.state == "active"
+
+
+async def test_a_start_ends_no_round_of_the_same_epoch(tmp_path, mock_clock):
+    """rules S67: a round that the first head after a start has begun is of that head"""
+    async with lab(tmp_path, mock_clock) as started, bench(started) as one:
+        await one.settle()
+        before = one.outside.update
+        begun_anew = Update(before.node, before.sources, before.admission, before.trust, before.validators)
+        with begun_anew._asked() as asked:
+            begun_anew.give_up_before()
+            assert not asked.cancel_called
