@@ -5,11 +5,19 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help check test demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: help check test coverage demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 # What is downloaded is held against hashes (tools/hashes), and nothing else is taken along; then this repository itself.
 PINNED = install --quiet --disable-pip-version-check --require-hashes --no-deps -r
 OURS   := install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+
+# As many tests at a time as there are processors, and two where there is one: much of a test is waiting. WORKERS=0 runs
+# them one after the other in one process, as a debugger wants it. A file stays with one worker, in its order: what its
+# tests share is made once, and nobody meets a world that a later test has changed. ARGS is for pytest.
+WORKERS ?= $(shell processors=$$(nproc); echo $$((processors > 2 ? processors : 2)))
+PYTEST   = -m pytest --numprocesses=$(WORKERS) --dist=loadfile
+# A test starts many interpreters: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 27
@@ -22,7 +30,7 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 	touch $@
 
 test: $(READY) ## all tests but those that take minutes each
-	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+	$(BIN)/python $(PYTEST) -m 'not slow' $(ARGS)
 
 # The main job from end to end on this machine, in a temporary directory; KEEP=1 leaves it running.
 $(VENV)/.demo: pyproject.toml tests/constraints/newest.txt | demo-packages
@@ -42,7 +50,12 @@ demo: $(VENV)/.demo ## the main job from end to end in a temporary directory; KE
 # For every minute: no process is started, and no socket opened.
 CHECKS := $(wildcard tests/test_*.py) tests/snapshot
 check: lint types ## lint, types, the house's own rules, and the document core
-	$(BIN)/python -m pytest -q $(CHECKS) $(ARGS)
+	$(BIN)/python $(PYTEST) -q $(CHECKS) $(ARGS)
+
+# By units alone, with a fifth of their examples: a program that is traced takes half as long again.
+coverage: export HOLDFAST_EXAMPLES ?= 0.2
+coverage: $(READY) ## branches that units reach in the document core, the wire and the store; not fewer than the floor
+	$(BIN)/python $(PYTEST) --cov --cov-report=term tests/snapshot tests/wire tests/store $(ARGS)
 
 lint: $(READY) ## ruff, check and format
 	$(BIN)/ruff check .
@@ -56,10 +69,11 @@ docs: $(READY) ## the pages that are made from the code, anew
 	$(BIN)/python -m tests.pages --write
 	$(BIN)/python -m tests.traceability --write
 
-# Minutes long, as root: power cuts, full and failing disks, kills.
-faults: $(READY) ## long runs: kills, power cuts, full disks (root)
+# Minutes long, as root: power cuts, full and failing disks, kills; and properties with ten times their examples.
+faults: $(READY) ## long runs: kills, power cuts, full disks (root), properties with many examples
 	tools/system-packages faults
-	$(BIN)/python -m pytest -m slow tests/faults tests/journeys $(ARGS)
+	$(BIN)/python $(PYTEST) -m slow tests/faults tests/journeys $(ARGS)
+	HOLDFAST_EXAMPLES=10 $(BIN)/python $(PYTEST) -m hypothesis $(UNITS) tests/coordinator $(ARGS)
 
 # The same code on Debian's library versions (tests/constraints/); a coordinator asks for Debian 13's.
 .venv-%/.ready: tests/constraints/%.txt pyproject.toml
@@ -70,12 +84,23 @@ faults: $(READY) ## long runs: kills, power cuts, full disks (root)
 	touch $@
 
 UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast
+# Left to `make test`: what they show is our own deciding, and others take the same calls of libraries. Their properties are
+# tried there too with all their examples. Those of the document core that are named here call no library at all.
+OURS_ALONE := tests/agent/test_reaction_retries.py tests/coordinator/test_change_impact.py \
+    tests/coordinator/test_explain_sources.py tests/coordinator/test_instead.py \
+    $(addprefix tests/holdfast/test_operator_,declared_files.py declared_text.py drill.py due.py explain.py nodes.py \
+    operators.py resources.py rotate.py selection.py) \
+    $(addprefix tests/snapshot/test_,canonical.py canonical_costs.py container_example.py degraded.py edwards.py ending.py \
+    grants.py identifiers.py limits.py manifest.py outage.py patch.py raw_secrets.py reasons.py roles.py secrets.py \
+    secrets_properties.py)
+REPEATED := -m 'not slow' $(OURS_ALONE:%=--ignore=%)
+bookworm trixie: export HOLDFAST_EXAMPLES ?= 0.2
 
 bookworm: .venv-bookworm/.ready ## the same code on Debian 12's library versions
-	.venv-bookworm/bin/python -m pytest -m 'not slow' $(UNITS) --ignore-glob='*operator*' $(ARGS)
+	.venv-bookworm/bin/python $(PYTEST) $(REPEATED) $(UNITS) --ignore-glob='*operator*' $(ARGS)
 
 trixie: .venv-trixie/.ready ## the same code on Debian 13's library versions
-	.venv-trixie/bin/python -m pytest -m 'not slow' $(UNITS) tests/coordinator $(ARGS)
+	.venv-trixie/bin/python $(PYTEST) $(REPEATED) $(UNITS) tests/coordinator $(ARGS)
 
 # The newest versions are those of `make test`.
 newest: test
@@ -85,9 +110,9 @@ WITH_A_COORDINATOR := $(addprefix tests/journeys/test_,two_daemons.py restored_b
 BY_ITSELF := $(filter-out $(WITH_A_COORDINATOR),$(wildcard tests/journeys/test_agent*.py)) \
     tests/journeys/test_outage.py tests/journeys/test_days.py
 journeys: .venv-bookworm/.ready $(READY) ## an agent with Debian 12's libraries through whole lives
-	.venv-bookworm/bin/python -m pytest -m 'not slow' $(BY_ITSELF) $(ARGS)
+	.venv-bookworm/bin/python $(PYTEST) -m 'not slow' $(BY_ITSELF) $(ARGS)
 	HOLDFAST_AGENT_PYTHON='$(CURDIR)/.venv-bookworm/bin/python' \
-	    $(BIN)/python -m pytest -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
+	    $(BIN)/python $(PYTEST) -m 'not slow' $(WITH_A_COORDINATOR) $(ARGS)
 
 # The Debian packages, of the last commit, by Debian's own tools: build/deb/*.deb.
 DEB := build/deb

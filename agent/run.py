@@ -1,6 +1,6 @@
 """The agent's process: what is started, in which order, and what ends it (rules A10, A12, A14).
 
-    holdfast-agent [--config /etc/holdfast/agent.toml]
+    holdfast-agent [--config /etc/holdfast/agent.toml] [--check]
 
 The one nursery of the agent is in `serve`. A task that fails is logged, counted and started again: nothing that
 happens upstream ends the process, or takes an active scope away.
@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 import trio
@@ -66,22 +67,22 @@ async def serve(
         opened = await threads.write(open_store, settings, clock.read())
         try:
             node = await threads.write(make_node, settings, clock, threads, opened)
-            inside = _build(settings, node, opened)
-            inside.api.socket_trouble = lambda: listener.trouble
+            inside = _build(settings, node, opened, lambda: listener.trouble)
             with following(opened.store.watch, inside.active):
                 async with AsyncExitStack() as at_the_end, trio.open_nursery() as nursery:
                     await nursery.start(local.serve, inside.server, listener, stop, nursery.cancel_scope)
                     notifier.ready()
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
-                    nursery.start_soon(_kept_up, node, StatusKeeper(node, notifier).run)
-                    nursery.start_soon(_kept_up, node, inside.publishing.run)
-                    nursery.start_soon(_kept_up, node, inside.watching.run)
-                    nursery.start_soon(_kept_up, node, inside.services.run)
-                    nursery.start_soon(_kept_up, node, inside.front.decisions.run)
-                    nursery.start_soon(_kept_up, node, inside.front.running.run)
-                    nursery.start_soon(_kept_up, node, Upkeep(node).run)
-                    nursery.start_soon(_kept_up, node, ProbeListener(settings.local.probes_listen, inside.api).run)
+                    nursery.start_soon(_keep_up, node, StatusKeeper(node, notifier).run)
+                    nursery.start_soon(_keep_up, node, inside.publishing.run)
+                    nursery.start_soon(_keep_up, node, inside.watching.run)
+                    nursery.start_soon(_keep_up, node, inside.services.run)
+                    nursery.start_soon(_keep_up, node, inside.log_missing_units)
+                    nursery.start_soon(_keep_up, node, inside.front.decisions.run)
+                    nursery.start_soon(_keep_up, node, inside.front.running.run)
+                    nursery.start_soon(_keep_up, node, Upkeep(node).run)
+                    nursery.start_soon(_keep_up, node, ProbeListener(settings.local.probes_listen, inside.api).run)
 
                     # It costs what the first answer did not wait for; nor do those that come meanwhile.
                     await threads.read(importlib.import_module, "agent.upstream")
@@ -90,27 +91,28 @@ async def serve(
                     gc_tuning.keep_what_is_loaded()
                     outside = upstream.build(node, opened, inside)
                     at_the_end.push_async_callback(outside.aclose)
-                    nursery.start_soon(_kept_up, node, outside.joining.run)
-                    nursery.start_soon(_kept_up, node, outside.refresh_heads)
-                    nursery.start_soon(_kept_up, node, outside.bring_up)
-                    nursery.start_soon(_kept_up, node, outside.look_again)
-                    nursery.start_soon(_kept_up, node, outside.report)
-                    nursery.start_soon(_kept_up, node, outside.certificate_ends.run)
+                    nursery.start_soon(_keep_up, node, outside.joining.run)
+                    nursery.start_soon(_keep_up, node, outside.refresh_heads)
+                    nursery.start_soon(_keep_up, node, outside.bring_up)
+                    nursery.start_soon(_keep_up, node, outside.look_again)
+                    nursery.start_soon(_keep_up, node, outside.report)
+                    nursery.start_soon(_keep_up, node, outside.certificate_ends.run)
                     nursery.start_soon(_wake_on_hangup, outside.wake)
         finally:
             opened.close()
 
 
-def _build(settings: AgentSettings, node: RunningNode, opened: OpenedStore) -> Local:
+def _build(settings: AgentSettings, node: RunningNode, opened: OpenedStore, socket_trouble: Callable[[], str]) -> Local:
+    folder = opened.store.paths.temporary / "candidates"
     try:
-        inside = local.build(settings, node, opened.views, opened.store.paths.temporary / "candidates")
+        inside = local.build(settings, node, opened.views, folder, socket_trouble)
     except ValueError as error:
         raise ConfigurationError([str(error)]) from error
     inside.validators.start()
     return inside
 
 
-async def _kept_up(node: RunningNode, task: Callable[[], Awaitable[None]]) -> None:
+async def _keep_up(node: RunningNode, task: Callable[[], Awaitable[None]]) -> None:
     """The outermost edge of a task: it is started again after whatever it did not expect. What fails again and again is
     started less and less often, since what it does first may be a request that a whole fleet makes.
     """
@@ -124,8 +126,8 @@ async def _kept_up(node: RunningNode, task: Callable[[], Awaitable[None]]) -> No
             node.counters.add("task_faults")
             log.exception("task failed", task=name)
             if trio.current_time() - started > RESTART_MOST_S:
-                back_off.succeeded()
-            await trio.sleep(back_off.failed())
+                back_off.note_success()
+            await trio.sleep(back_off.note_failure())
         else:
             return
 
@@ -157,14 +159,15 @@ async def _serve_and_end(serving: Callable[[], Awaitable[None]], scope: trio.Can
     scope.cancel()
 
 
-def _heard(number: int, frame: object) -> None:
+def _ignore_hangup(number: int, frame: object) -> None:
     """A hangup before anybody waits for one: it ends nothing. Not ignored, since commands would inherit that."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    signal.signal(signal.SIGHUP, _heard)
+    signal.signal(signal.SIGHUP, _ignore_hangup)
     parser = argparse.ArgumentParser(prog="holdfast-agent", description="The Holdfast agent of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml (default: %(default)s)")
+    parser.add_argument("--check", action="store_true", help="look at the configuration, and start nothing")
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     asked = parser.parse_args(arguments)
     notifier = SystemdNotifier()
@@ -174,6 +177,8 @@ def main(arguments: list[str] | None = None) -> None:
         awaited = unconfigured.Awaited(asked.config)
     except ConfigurationError as error:
         _end("\n".join(error.problems), EXIT_CONFIGURATION)
+    if asked.check:
+        _check(settings)
     set_up_logging(settings.log.level)
     serving = partial(unconfigured.serve, awaited=awaited) if nobody else serve
     serving = partial(serving, settings, notifier=notifier)
@@ -189,6 +194,13 @@ def main(arguments: list[str] | None = None) -> None:
         _end(*ended[0])
     if awaited.named:
         _become_a_nodes()
+
+
+def _check(settings: AgentSettings) -> NoReturn:
+    missing = trio.run(local.find_missing, settings, strict_exception_groups=True)
+    if missing:
+        _end("\n".join(missing), EXIT_CONFIGURATION)
+    sys.exit()
 
 
 def _become_a_nodes() -> None:

@@ -20,17 +20,18 @@ from agent.access.access import Access
 from agent.base.clock import SystemClock
 from agent.config.configuration import AgentSettings, ConfigurationError, load, parse
 from agent.local import local
+from snapshot.codes import CATALOGUE, Area
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.systemd import SystemdNotifier
-from wire.unix import HOSTS, UnixTransport
+from wire.unix import UnixTransport
 from wire.version import VERSION
 
 NOT_CONFIGURED = "not_configured"
-REMEDY = "agent.toml names no cluster yet: holdfast join FILE; or fill in [node] and [coordinator], it is taken up then"
+REMEDY = CATALOGUE[Area.STATE][NOT_CONFIGURED].text
 LOOK_EVERY_S = 1.0
 ABOUT_A_NODE = ("node", "coordinator", "manual")
 _NOBODY = {
@@ -80,7 +81,7 @@ async def serve(settings: AgentSettings, *, awaited: Awaited, notifier: SystemdN
     """Until `stop` is set, or `awaited` has come. SocketError before anything is served."""
     with local.listener(settings.local) as listener:
         async with trio.open_nursery() as nursery:
-            server = Server("local", _routes(), UnixTransport(), LOCAL, hosts=HOSTS, first=Access(()).first)
+            server = Server("local", _routes(), UnixTransport(), LOCAL, first=Access(()).first)
             await nursery.start(local.serve, server, listener, stop, nursery.cancel_scope)
             log.warning("not configured", remedy=REMEDY)
             notifier.ready(f"unenrolled {NOT_CONFIGURED}: {REMEDY}")
@@ -106,8 +107,8 @@ def _routes() -> Routes:
         HttpRoute("GET", "/probe/readiness", _readiness),
     ]
     scopes = "/v1/scopes/{scope}"
-    others = [("GET", each) for each in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
-    others += [("POST", each) for each in ("/v1/may", "/v1/import", "/v1/trust/confirm")]
+    others = [("GET", path) for path in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
+    others += [("POST", path) for path in ("/v1/may", "/v1/import", "/v1/trust/confirm")]
     return Routes(*answered, *(HttpRoute(method, template, _refuse) for method, template in others))
 
 

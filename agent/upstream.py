@@ -77,9 +77,9 @@ def build(
     sources = Sources(node, identity.identity, uniform)
     admission = Admission(node)
     update = Update(node, sources, admission, TrustChain(node, admission), local.validators, put_offs=PutOffs(uniform))
-    local.front.update, local.front.sources = update, sources
+    local.front.begin_to_ask(update, sources)
     return Upstream(
-        Joining(node, update, identity, uniform, sources.renewed),
+        Joining(node, update, identity, uniform, sources.renew),
         sources,
         Refresh(node, sources, update, Showing(node)),
         update,

@@ -1,13 +1,14 @@
 """The agent as a process, holding a document of 100 MiB; prints ratios against a floor of the same run (goals in
 brackets).
 
-    python -m benchmarks.agent [--mib 100] [--runs 5] [--only start reads idle activation] [DIRECTORY]
+    python -m benchmarks.agent [--mib 100] [--runs 5] [--only start reads idle activation files] [DIRECTORY]
 
 start        to the first answer, without a network, against the imports of the same libraries and nothing more
 reads        status and a section over the socket, against an empty answer of trio and h11 in a process of its own
 idle         memory, and the processor time of a poll without news, against a bare TLS client that asks the same; what
              the agent does anyway (timers, sections hashed in rounds) is measured apart
 activation   another 100 MiB: memory meanwhile, and the longest that a status request waits, against the bare server's
+files        a Config of 200 MiB in 300 files, and then another one in the place of it: memory meanwhile
 
 Coordinator and node are real, over real TLS; the node's wall clock is ahead by so much that the fake's documents are
 of now. Callers are processes of their own, so that they wait for the agent alone.
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ import trio
 from benchmarks import documents, wire
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, ORGANIZATIONS, Cluster
+from tests.fakes.config_document import FileContent, config_sections
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.journeys.lab import ROUTES, agent_toml, first_documents, put_token
 
@@ -42,6 +44,8 @@ SECTION = MIB - 65536
 STATUS = "/v1/status"
 READ = f"/v1/scopes/{ROUTES}/sections/routes.00000"
 REQUESTS, POLLS = 4000, 20
+CONFIG, FILES_MIB, FILES = "config/web", 200, 300
+NO_TEXT = bytes(number | 0x80 for number in range(256))  # random bytes say a URL with a password sooner or later
 OFFSET = NOW - time.time()
 
 
@@ -300,6 +304,45 @@ async def activation(folder: Path, server: CoordinatorServer, mib: int) -> None:
     )
 
 
+async def files(folder: Path, server: CoordinatorServer) -> None:
+    """Into an empty folder, and then others in their place, while the former stay for readers."""
+    with agent(folder) as process:
+        await until_held(process, server.cluster.versions[ROUTES])
+        await trio.sleep(5)
+        for what in ("at first", "all others"):
+            before, peaks = process.kib("RssAnon"), list[int]()
+            declared = many_files(server)
+            begun, used = time.perf_counter(), process.used_s()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch_memory, process, peaks)
+                await until_there(folder / "run/active/config/web", declared)
+                nursery.cancel_scope.cancel()
+            taken, used = time.perf_counter() - begun, process.used_s() - used
+            print(f"{FILES_MIB} MiB in {FILES} files, {what}: {taken:.1f} s, {used:.1f} s of processor time")
+            print(f"anonymous memory grows by {(max(peaks) - before) / 1024:.1f} MiB meanwhile [<= 24]")
+
+
+def many_files(server: CoordinatorServer) -> bytes:
+    """The next version, every byte of it new, announced; what its last file says."""
+    size = FILES_MIB * MIB // FILES
+    mark = os.urandom(16)
+    data = [mark + os.urandom(size - 16).translate(NO_TEXT) for _ in range(FILES)]
+    declared = {f"part/{number:03}.bin": FileContent(each) for number, each in enumerate(data)}
+    made = config_sections(declared)
+    server.snapshot(made.sections, CONFIG, raw=made.raw, subject_node_id="*", roles=())
+    server.announce()
+    return mark
+
+
+async def until_there(place: Path, mark: bytes) -> None:
+    """The last file shows that it is of this version, and the generation is whole."""
+    while True:
+        with suppress(OSError), (place / f"part/{FILES - 1:03}.bin").open("rb") as file:
+            if file.read(len(mark)) == mark:
+                return
+        await trio.sleep(0.05)
+
+
 async def watch_memory(process: Process, peaks: list[int]) -> None:
     while True:
         peaks.append(process.kib("RssAnon"))
@@ -355,6 +398,8 @@ async def measure(folder: Path, chosen: argparse.Namespace) -> None:
             await idle(folder, server)
         if "activation" in chosen.only:
             await activation(folder, server, chosen.mib)
+        if "files" in chosen.only:
+            await files(folder, server)
     if "start" in chosen.only:
         await trio.to_thread.run_sync(start, folder, chosen.runs)
 
@@ -364,7 +409,7 @@ def main(arguments: list[str]) -> None:
         part(arguments[1:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ["start", "reads", "idle", "activation"]
+    parts = ["start", "reads", "idle", "activation", "files"]
     parser.add_argument("--mib", type=int, default=100)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)

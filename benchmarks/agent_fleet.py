@@ -31,8 +31,8 @@ from coordinator.database.database import Database
 from coordinator.run import collect_seldom
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator.bundles import roots_of
 from tests.coordinator.daemon import running
@@ -54,7 +54,7 @@ class Node:
 
     node_id: str
     line: ssl.SSLSocket
-    holder: Holder
+    holder: VerifierState
     generation: int = 0
     held: str = ""
     buffer: bytearray = field(default_factory=bytearray)
@@ -108,16 +108,16 @@ class Node:
 def nodes_of(folder: Path, port: int, count: int) -> list[Node]:
     daemon.NODES = count  # a certificate for each
     lines = daemon.connections(folder, port, count)
-    made = [Node(f"n{number}", line, Holder(CLUSTER, f"n{number}")) for number, line in enumerate(lines)]
+    made = [Node(f"n{number}", line, VerifierState(CLUSTER, f"n{number}")) for number, line in enumerate(lines)]
     first = made[0]
     first.ask("/v1/trust?from=0")
     while (body := first.answer()) is None:
         pass
     bundle = TrustList.parse(body).documents[0]
-    first.holder = Holder(CLUSTER, first.node_id, roots=roots_of(bundle))
+    first.holder = VerifierState(CLUSTER, first.node_id, roots=roots_of(bundle))
     first.take(bundle, SNAPSHOT)
     for node in made:
-        node.holder = Holder(CLUSTER, node.node_id, roots=first.holder.roots, bundle=first.holder.bundle)
+        node.holder = VerifierState(CLUSTER, node.node_id, roots=first.holder.roots, bundle=first.holder.bundle)
     return made
 
 

@@ -9,7 +9,7 @@ from snapshot import canonical
 from snapshot.bundle import CONFIG, ROOT, parse_keys
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
-from snapshot.holder import Holder, Roots
+from snapshot.verifier_state import Roots, VerifierState
 from snapshot.verify import Verified, verify
 
 NOW = 1_800_000_000
@@ -27,9 +27,9 @@ class Cluster:
         keys = roots | {self.key.key_id: signer.key_record(self.key, purpose=CONFIG, **life)}
         sections = signer.trust_bundle_sections(keys, root_threshold=1, config_threshold=1, authority_epoch=1)
         self.bundle_document = signer.snapshot(self.claims("trust_bundle", 1), sections, [root])
-        holder = Holder(CLUSTER, NODE, roots=Roots(parse_keys(roots), 1))
+        holder = VerifierState(CLUSTER, NODE, roots=Roots(parse_keys(roots), 1))
         bundle = verify(ChunkParts([self.bundle_document.to_bytes()]), holder, kind=SNAPSHOT, now=NOW).bundle
-        self.holder = Holder(
+        self.holder = VerifierState(
             CLUSTER, NODE, frozenset({"core_mesh"}), frozenset({"amber", "sable"}), bundle, marks={}, active={}
         )
 

@@ -44,7 +44,7 @@ def main():
 
 def _shapes():
     """The coordinator's wider table: 1 MiB in which every family has to be looked for closely, and nothing is found."""
-    families = value_shapes.shipped()
+    families = value_shapes.shipped_shapes()
     literals = " ".join(literal for each in families.values() for literal in each.needs)
     taken = {}
     for name, unit in {**UNITS, "configuration": AROUND + "\n", **WORST}.items():

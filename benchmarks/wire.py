@@ -26,7 +26,6 @@ import h11
 import trio
 
 from wire.certificate import make_identity
-from wire.contexts import TlsIdentity
 from wire.limits import LOCAL, REMOTE
 from wire.peer import PinState
 from wire.pins import PinTable
@@ -35,6 +34,7 @@ from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.shedding import Concern, Gate
 from wire.tls import PinnedTransport
+from wire.tls_contexts import TlsIdentity
 from wire.unix import UnixTransport, unix_listener
 
 SECTION = b'{"a":"' + b"x" * 1000 + b'"}'

@@ -28,7 +28,7 @@ from coordinator.base.clock_jump import HOLD_S, Leap
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_database
 from coordinator.database.database import Database
-from coordinator.database.database_fault import first_line, told
+from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
 from coordinator.declared.apply_cache import LastRead
 from coordinator.keys import keystore, server_certificate, signing_key, tokens
@@ -53,13 +53,13 @@ from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
 from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
-from wire.contexts import TlsIdentity, alert_of, server_context
 from wire.limits import JOIN, REMOTE
 from wire.listening import ListenError
 from wire.logs import last_words, set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import SystemdNotifier
+from wire.tls_contexts import TlsIdentity, alert_of, server_context
 from wire.unix import SocketError, SocketFault, unix_listener
 from wire.version import VERSION
 
@@ -122,12 +122,12 @@ class Daemon:
             notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
             _log.info("serving", **vars(ports))
             task_status.started(ports)
-            await self._until_ended(signals)
+            await self._wait_for_end(signals)
             notifier.stopping()
             await self._wind_down()
             nursery.cancel_scope.cancel()
 
-    async def _until_ended(self, signals: AsyncIterator[int]) -> None:
+    async def _wait_for_end(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
             if number != signal.SIGHUP:
                 return
@@ -146,7 +146,7 @@ class Daemon:
         """Keys and certificates are read again: all of it is taken, or all stays as it is."""
         at, coordinator = self.configuration, self.coordinator
         try:
-            keys, shown, shapes = _config_keys(at), _shown(at), value_shapes.load(at.value_shapes)
+            keys, shown, shapes = _config_keys(at), _server_identity(at), value_shapes.load(at.value_shapes)
             certificate = Certificate.read(shown.der)
             authorities = server_certificate.authorities(file_of(at.certificate))
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
@@ -154,7 +154,7 @@ class Daemon:
             _log.error("not reloaded", reason=str(error))
             return
         except SQLAlchemyError as error:
-            _log.error("not reloaded", reason=told(error))
+            _log.error("not reloaded", reason=line_of(error))
             return
         for table in (coordinator.pins.table, self.door.table):
             table.add_own(shown.der)
@@ -168,14 +168,14 @@ class Daemon:
 
 def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     """Everything, from its configuration. Refused, UnusableKeyError, OSError where it cannot be had."""
-    database = _opened(at)
-    shown = _shown(at)
+    database = _open(at)
+    shown = _server_identity(at)
     table = PinTable([shown.der])
     token_key = _token_key(file_of(at.token_key))
     cluster_id = lost_database.standing(database, at).cluster_id
     _follow(database, at, shown, token_key, now())
     board = Board()
-    leap = Leap(clock.now, clock.elapsed, min(HOLD_S, at.settings.head_refresh_s / 2))
+    leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
     standstill = Standstill()
     publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.reason)
     coordinator = Coordinator(
@@ -200,7 +200,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     readiness = Readiness()
     door = Door(database, PinTable([shown.der]), now)
     reminder, lately = Reminder(coordinator), Lately(coordinator)
-    fleet, join = (replace(each, connections_each=at.connections_per_address) for each in (REMOTE, JOIN))
+    fleet, join = (replace(limits, connections_each=at.connections_per_address) for limits in (REMOTE, JOIN))
     limits = listeners.LimitsByListener(fleet, join)
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
@@ -218,21 +218,21 @@ def main() -> None:
         daemon = build(configuration.load(asked.config or asked.path or configuration.DEFAULT_PATH))
     except FileNotFoundError as error:
         begin = "a cluster begins with `holdfastctl init`, which makes it"
-        sys.exit(_said(FileNotFoundError(f"{error.filename}: there is no such file; {begin}")))
+        sys.exit(_say(FileNotFoundError(f"{error.filename}: there is no such file; {begin}")))
     except (Refused, UnusableKeyError, BadCertificateError, OSError) as error:
-        sys.exit(_said(error))
+        sys.exit(_say(error))
     except OperationalError as error:
-        sys.exit(_said(ConnectionError(f"the database does not answer: {first_line(error)}"), COME_AGAIN))
+        sys.exit(_say(ConnectionError(f"the database does not answer: {first_line(error)}"), COME_AGAIN))
     except SQLAlchemyError as error:
         what = "is no database URL" if isinstance(error, ArgumentError) else first_line(error)
-        sys.exit(_said(ValueError(f"database.url: {what} (name a database that `holdfastctl init` has made)")))
+        sys.exit(_say(ValueError(f"database.url: {what} (name a database that `holdfastctl init` has made)")))
     collect_seldom()
     try:
         trio.run(daemon.serve, strict_exception_groups=True)
     except SocketError as error:
-        sys.exit(_said(error, COME_AGAIN if error.reason is SocketFault.IN_USE else WRONG_CONFIGURATION))
+        sys.exit(_say(error, COME_AGAIN if error.reason is SocketFault.IN_USE else WRONG_CONFIGURATION))
     except ListenError as error:
-        sys.exit(_said(error, COME_AGAIN if error.may_pass else WRONG_CONFIGURATION))
+        sys.exit(_say(error, COME_AGAIN if error.may_pass else WRONG_CONFIGURATION))
     finally:
         daemon.coordinator.database.close()
 
@@ -245,7 +245,7 @@ def collect_seldom() -> None:
     gc.set_threshold(COLLECT_AFTER)
 
 
-def _opened(at: Configuration) -> Database:
+def _open(at: Configuration) -> Database:
     """One coordinator for each SQLite file, and no schema newer than this program (rules P8). None is made here."""
     lost_database.check(at)
     database = Database(at.database_url)
@@ -284,7 +284,7 @@ def _token_key(path: Path) -> Ed25519PrivateKey:
     return private
 
 
-def _shown(at: Configuration) -> KeyPair:
+def _server_identity(at: Configuration) -> KeyPair:
     """What all listeners show: a certificate, and the key that fits it."""
     files = TlsIdentity(file_of(at.certificate), file_of(at.key))
     shown = files.read()
@@ -304,6 +304,6 @@ def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed
         _log.info("entry of this coordinator renewed", coordinator_id=own)
 
 
-def _said(error: Exception, status: int = WRONG_CONFIGURATION) -> int:
+def _say(error: Exception, status: int = WRONG_CONFIGURATION) -> int:
     last_words(f"holdfast-coordinator: {error}")
     return status

@@ -1,12 +1,17 @@
-"""The trust bundle (format.md 8): which keys are trusted, from its four sections, checked whole when it is loaded."""
+"""The trust bundle (format.md 8): which keys are trusted, from its four sections, checked whole when it is loaded.
+
+Sections beside the four, further members of a key record, scope types and thresholds that this release does not know
+are passed over (format.md 1, "Extension").
+"""
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from snapshot import canonical
 from snapshot.envelope import Envelope
+from snapshot.extension import refuse_critical
 from snapshot.identifiers import (
     HEAD,
     MAX_INTEGER,
@@ -17,13 +22,14 @@ from snapshot.identifiers import (
     parse_time,
 )
 from snapshot.limits import DEFAULT, Limits
-from snapshot.manifest import Revocations, bad_content, closed, parse_revocations
+from snapshot.manifest import Revocations, bad_content, closed_object, open_object, parse_revocations
 from snapshot.reasons import Reason
 from snapshot.signature import ALGORITHMS, BadKey, key_id, load_public_key
 
 SCOPE = "trust_bundle"
 SECTIONS = ("authority", "keys", "revocations", "thresholds")
 ROOT, CONFIG = "root", "config"
+OF_TYPE = f"{CONFIG}/"  # before the scope type whose threshold it is
 ACTIVE, RETIRING, REVOKED = "active", "retiring", "revoked"
 
 
@@ -61,14 +67,25 @@ class TrustBundle:
     issued_at: int
     expires_at: int
     keys: Mapping[str, KeyRecord]
-    thresholds: Mapping[str, int]
+    thresholds: Mapping[str, int]  # `root`, `config`, and perhaps `config/<scope type>`
     authority_epoch: int  # the highest that any document may carry
     revocations: Revocations
+    passed_over: tuple[str, ...] = ()  # what this release does not know, as JSON pointers
+
+    def config_threshold(self, scope_type: str) -> int:
+        """How many config keys must sign what is of this type, or a head."""
+        return threshold_of(self.thresholds, scope_type)
+
+
+def threshold_of(thresholds: Mapping[str, int], scope_type: str) -> int:
+    """The type's own in the place of that of all config keys."""
+    return thresholds.get(f"{OF_TYPE}{scope_type}", thresholds[CONFIG])
 
 
 def from_sections(envelope: Envelope, sections: Mapping[str, object], limits: Limits = DEFAULT) -> TrustBundle:
-    """The bundle that four parsed sections say; Rejected as `bad_content` where one of them does not hold."""
-    if tuple(sorted(sections)) != SECTIONS:
+    """The bundle that parsed sections say; Rejected as `bad_content` where one of the four does not hold."""
+    refuse_unsupported(sections)
+    if not sections.keys() >= set(SECTIONS):
         raise bad_content(", ".join(SECTIONS), ", ".join(sorted(sections)), "sections")
     keys = parse_keys(sections["keys"], limits)
     return TrustBundle(
@@ -80,7 +97,41 @@ def from_sections(envelope: Envelope, sections: Mapping[str, object], limits: Li
         thresholds=_thresholds(sections["thresholds"], keys),
         authority_epoch=_authority_epoch(sections["authority"]),
         revocations=parse_revocations(sections["revocations"], of_head=False),
+        passed_over=tuple(_unknown(sections)),
     )
+
+
+def refuse_unsupported(sections: Mapping[str, object]) -> None:
+    """A critical name that is not known: of a section, a threshold, a key record's member or scope type. It is looked
+    for in whatever is of the form to have one, before any other rule of step 11.
+    """
+    refuse_critical(sections, "sections")
+    refuse_critical(_members(sections.get("thresholds")), "/thresholds")
+    for name, record in _members(sections.get("keys")).items():
+        refuse_critical(_members(record), f"/keys/{name}")
+        refuse_critical(_scope_types(record), f"/keys/{name}/scope_types")
+
+
+def _members(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _scope_types(record: object) -> list[str]:
+    """Of a key that is no root key: what one of those may sign follows from its purpose."""
+    members = _members(record)
+    types = members.get("scope_types") if members.get("purpose") != ROOT else None
+    return [name for name in types if isinstance(name, str)] if isinstance(types, list) else []
+
+
+def _unknown(sections: Mapping[str, object]) -> Iterator[str]:
+    """What a whole bundle says that this release does not know."""
+    yield from (f"/{name}" for name in sections if name not in SECTIONS)
+    for name in _members(sections["thresholds"]):
+        if name not in (ROOT, CONFIG) and _type_of(name) not in _SIGNED:
+            yield f"/thresholds/{name.replace('/', '~1')}"
+    for key, record in _members(sections["keys"]).items():
+        yield from (f"/keys/{key}/{name}" for name in _members(record) if name not in _KEY_FORM)
+        yield from (f"/keys/{key}/scope_types/{name}" for name in _scope_types(record) if name not in _SIGNED)
 
 
 def from_bytes(envelope: Envelope, sections: Mapping[str, bytes], limits: Limits = DEFAULT) -> TrustBundle:
@@ -106,7 +157,8 @@ def _key_record(name: str, value: object) -> KeyRecord:
     where = f"/keys/{name}"
     is_root = isinstance(value, dict) and value.get("purpose") == ROOT
     # What a root key may sign follows from its purpose: its scope types are not looked at.
-    members = closed(value, _KEY_FORM | ({"scope_types": lambda _: True} if is_root else {}), where)
+    given = open_object(value, _KEY_FORM | ({"scope_types": lambda _: True} if is_root else {}), {}, where)
+    members = {member: given[member] for member in _KEY_FORM}
     public_key = _public_key(members["public_key"], where)
     if key_id(public_key) != name:
         raise bad_content(f"the id {key_id(public_key)}", name, where)
@@ -145,23 +197,43 @@ _KEY_FORM: dict[str, Callable[[object], bool]] = {
     "public_key": lambda value: isinstance(value, str),
     "purpose": lambda value: value in (ROOT, CONFIG),
     "cluster_id": is_id,
-    "scope_types": lambda value: is_sorted_set(value, lambda item: item in (*SCOPE_TYPES, HEAD)),
+    "scope_types": lambda value: is_sorted_set(value, is_id),
     "not_before": _is_time,
     "not_after": _is_time,
     "status": lambda value: value in (ACTIVE, RETIRING, REVOKED),
 }
 
 
+_SIGNED = (*SCOPE_TYPES, HEAD)  # what a key record may name that this release knows
+
+
 def _thresholds(value: object, keys: Mapping[str, KeyRecord]) -> dict[str, int]:
-    members = closed(value, {ROOT: is_integer, CONFIG: is_integer}, "/thresholds")
-    for purpose, threshold in members.items():
-        usable = sum(key.purpose == purpose and key.status != REVOKED for key in keys.values())
-        if not (isinstance(threshold, int) and 1 <= threshold <= usable):
-            raise bad_content(f"1..{usable}, the keys that can sign", threshold, f"/thresholds/{purpose}")
-    return {purpose: int(str(threshold)) for purpose, threshold in members.items()}
+    members = _members(value)
+    of_types = {name: is_integer for name in members if is_id(_type_of(name))}
+    closed_object(value, {ROOT: is_integer, CONFIG: is_integer, **of_types}, "/thresholds")
+    for name, threshold in members.items():
+        usable = _able(name, keys)
+        if usable is not None and not (isinstance(threshold, int) and 1 <= threshold <= usable):
+            raise bad_content(f"1..{usable}, the keys that can sign", threshold, f"/thresholds/{name}")
+    return {name: int(str(threshold)) for name, threshold in members.items()}
+
+
+def _type_of(threshold: str) -> str:
+    return threshold.removeprefix(OF_TYPE) if threshold.startswith(OF_TYPE) else ""
+
+
+def _able(threshold: str, keys: Mapping[str, KeyRecord]) -> int | None:
+    """How many keys can sign for it; None where its scope type is not known."""
+    usable = [key for key in keys.values() if key.status != REVOKED]
+    if threshold in (ROOT, CONFIG):
+        return sum(key.purpose == threshold for key in usable)
+    scope_type = _type_of(threshold)
+    if scope_type not in _SIGNED:
+        return None
+    return sum(key.purpose == CONFIG and scope_type in key.scope_types and scope_type != SCOPE for key in usable)
 
 
 def _authority_epoch(value: object) -> int:
-    members = closed(value, {"authority_epoch": is_integer}, "/authority")
+    members = closed_object(value, {"authority_epoch": is_integer}, "/authority")
     epoch = members["authority_epoch"]
     return epoch if isinstance(epoch, int) else MAX_INTEGER

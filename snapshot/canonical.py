@@ -10,6 +10,21 @@ a trace. White space other than the space is never inside a string, so it must n
 space may be left, and the colons left must be as many as the members (a member given twice is a name lost). Numbers
 are compared as they are read, escapes as a set, and names must ascend. So a section is parsed once, in C, and its
 values are never visited one by one.
+
+Why canonical at all: a hash is over bytes, and two values that are equal must have equal hashes, or an increment could
+not be compared with the document that it leads to. Why it is refused, and not made canonical on reading: who signed
+other bytes meant other bytes, and two parsers that repair differently read two documents under one signature.
+
+Example. `{"a":1.0}` is valid JSON with the value that `{"a":1}` has, and is refused: RFC 8785 writes 1. So are
+`{"b":1,"a":2}` (names in disorder), `{"a":1,"a":2}` (a name twice), `"\\u0041"` (an escape without need), a byte
+order mark, and a line's end after the last brace.
+
+Rejected:
+
+- Write the parsed value again and compare the bytes: simple, and three times the time and memory on every section that
+  a node reads. It is what the tests hold this module to.
+- A parser of our own: it would be slow in Python, and a second opinion on what JSON is.
+- A canonical CBOR: no shell, browser or editor of our users reads it.
 """
 
 import json
@@ -71,7 +86,7 @@ class Parsed:
 
 def survey(value: object) -> Parsed:
     """What `parse` would give for a value's own canonical bytes, whatever its size."""
-    return _parsed(dumps(value).decode())
+    return _parse(dumps(value).decode())
 
 
 def loads(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) -> object:
@@ -80,9 +95,9 @@ def loads(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) ->
 
 def parse(data: bytes, limits: Limits = DEFAULT, *, depth: int | None = None) -> Parsed:
     """The value of canonical `data` within the limits on depth, values and strings; NotCanonical otherwise."""
-    text = _decoded(data)
+    text = _decode(data)
     _refuse_too_many_containers(text, limits.json_values)
-    parsed = _parsed(text)
+    parsed = _parse(text)
     structure = _structure(data)
     if b" " in structure:
         raise NotCanonical("white space between tokens")
@@ -100,7 +115,7 @@ def dumps(value: object) -> bytes:
     """The canonical bytes of a value of dict, list, str, int, float, bool and None; ValueError for any other."""
     if _is_plain(value):
         return _PLAIN.encode(value).encode()
-    return "".join(_written(value)).encode()
+    return "".join(_tokens(value)).encode()
 
 
 def number(value: float) -> str:
@@ -129,7 +144,7 @@ def _decimal(value: float) -> tuple[str, str, int]:
     return "-" if value < 0 else "", digits.rstrip("0"), point
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -184,7 +199,7 @@ _INTEGERS = _Judged(_integer)
 _FLOATS = _Judged(_float)
 
 
-def _parsed(text: str) -> Parsed:
+def _parse(text: str) -> Parsed:
     objects: list[dict[str, object]] = []
 
     def collect(item: dict[str, object]) -> dict[str, object]:
@@ -248,12 +263,12 @@ def _refuse_other_escapes(text: str) -> None:
 
 def _refuse_disorder(parsed: Parsed) -> None:
     """Names ascend by UTF-16 code units (RFC 8785, 3.2.3), which is by code point wherever there is only ASCII."""
-    in_order: Callable[[Iterable[str]], list[str]] = sorted if parsed.text.isascii() else _sorted_by_utf_16
+    in_order: Callable[[Iterable[str]], list[str]] = sorted if parsed.text.isascii() else _by_utf_16
     if any(list(shape) != in_order(shape) for shape in parsed.shapes):
         raise NotCanonical("member names out of order")
 
 
-def _sorted_by_utf_16(names: Iterable[str]) -> list[str]:
+def _by_utf_16(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
@@ -296,19 +311,19 @@ def _refuse_large(value: int) -> None:
         raise ValueError("an integer outside +-(2^53-1)")
 
 
-def _written(value: object) -> Iterator[str]:
+def _tokens(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         separator = "{"
-        for name in _sorted_by_utf_16(value):
-            yield f"{separator}{_quoted(name)}:"
-            yield from _written(value[name])
+        for name in _by_utf_16(value):
+            yield f"{separator}{_quote(name)}:"
+            yield from _tokens(value[name])
             separator = ","
         yield "}" if value else "{}"
     elif isinstance(value, (list, tuple)):
         separator = "["
         for item in value:
             yield separator
-            yield from _written(item)
+            yield from _tokens(item)
             separator = ","
         yield "]" if value else "[]"
     elif isinstance(value, float):
@@ -316,8 +331,8 @@ def _written(value: object) -> Iterator[str]:
             raise ValueError("a number that is not finite, or written as an integer outside +-(2^53-1)")
         yield number(value)
     else:
-        yield _quoted(value)
+        yield _quote(value)
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)  # noqa: TID251 - this is the canonical module

@@ -3,14 +3,15 @@
 Within step 11 the order is that of format.md's text, whichever section came first (rules S88).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from snapshot import canonical, secrets
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.canonical import Parsed
+from snapshot.config_files import FILES, FileEntry, parse_index
 from snapshot.envelope import Envelope
-from snapshot.identifiers import is_id
+from snapshot.identifiers import CONFIG, is_id
 from snapshot.limits import Limits
 from snapshot.manifest import bad_content
 from snapshot.reasons import Reason, Rejected
@@ -23,12 +24,14 @@ PEER_DIRECTORY = "peer_directory"
 class Order(IntEnum):
     """The order of step 11's faults."""
 
-    CANONICAL = 0
-    STRUCTURE = 1
-    ORGANIZATION = 2
-    TOPOLOGY = 3
-    PATCH = 4
-    RESULT = 5
+    CRITICAL = 0
+    CANONICAL = 1
+    STRUCTURE = 2
+    ORGANIZATION = 3
+    TOPOLOGY = 4
+    PATCH = 5
+    RESULT = 6
+    INDEX = 7  # of a config, once its increment has been applied
 
 
 class DocumentContent:
@@ -37,17 +40,23 @@ class DocumentContent:
     def __init__(self, envelope: Envelope, limits: Limits) -> None:
         self._envelope = envelope
         self._limits = limits
-        self._faults: dict[Order, Rejected] = {}
+        self._faults: dict[Order, tuple[str, Rejected]] = {}
         self.secret: Rejected | None = None
         self.peers: set[str] = set()
         self.values: dict[str, object] = {}  # of a trust bundle, which is read whole
+        self.files: Mapping[str, FileEntry] | None = None  # of a config: its index, where it is in form
+        self.alone: frozenset[str] = frozenset()  # sections that are all of their file
+        self.index_fault: Rejected | None = None
 
     @property
     def fault(self) -> Rejected | None:
-        return self._faults[min(self._faults)] if self._faults else None
+        return self._faults[min(self._faults)][1] if self._faults else None
 
-    def note(self, order: Order, fault: Rejected) -> None:
-        self._faults.setdefault(order, fault)
+    def note(self, order: Order, fault: Rejected, place: str = "") -> None:
+        """The first of its order stays; where places are given, the one that stands first."""
+        noted = self._faults.get(order)
+        if noted is None or place < noted[0]:
+            self._faults[order] = (place, fault)
 
     def parse(self, name: str, data: bytes) -> Parsed | None:
         """The section, or None with the fault noted."""
@@ -62,6 +71,9 @@ class DocumentContent:
         section = self.parse(name, data)
         if section is None:
             return
+        if name == FILES and self._envelope.scope_type == CONFIG:
+            self._read_index(section)
+            return
         self._note(Order.STRUCTURE, lambda: self._structure_holds(name, section))
         self._note(Order.ORGANIZATION, lambda: self._organizations_are_listed(name, section))
         finding = secrets.find_secret_in(section) if self.secret is None else None
@@ -69,6 +81,14 @@ class DocumentContent:
             found = f"a raw secret ({finding.detector})"
             where = f"{name}{finding.pointer}"
             self.secret = Rejected(12, Reason.RAW_SECRET, expected="a secret_ref", found=found, where=where)
+
+    def _read_index(self, section: Parsed) -> None:
+        """Judged by its own form alone: a path may be any word."""
+        try:
+            self.files = parse_index(section.value)
+            self.alone = frozenset(file.sections[0] for file in self.files.values() if len(file.sections) == 1)
+        except Rejected as fault:
+            self.index_fault = fault
 
     def count_peers(self, name: str, value: object) -> None:
         if is_part(name, "peers") and isinstance(value, dict):
@@ -81,12 +101,12 @@ class DocumentContent:
             self.note(order, fault)
 
     def _structure_holds(self, name: str, section: Parsed) -> None:
+        if self._envelope.scope_type == TRUST_BUNDLE:
+            self.values[name] = section.value
         forbidden = FORBIDDEN_MEMBERS & section.names
         if forbidden:
             raise bad_content("no member that grants authority", min(forbidden), name)
-        if self._envelope.scope_type == TRUST_BUNDLE:
-            self.values[name] = section.value
-        elif self._envelope.scope_type == PEER_DIRECTORY and is_part(name, "peers"):
+        if self._envelope.scope_type == PEER_DIRECTORY and is_part(name, "peers"):
             if not isinstance(section.value, dict) or not all(map(is_id, section.value)):
                 raise bad_content("an object by node id", "something else", name)
             self.count_peers(name, section.value)

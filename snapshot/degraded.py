@@ -16,6 +16,20 @@ Whether a service ran is the node's own knowledge (`GateFacts.running`), and wha
 What a caller says of it only makes the question narrower: with `running_since` it asks about going on with something
 (this session, this route), which is no more than the service's running or the route's standing there gives without
 it. To take a caller's word was rejected: whoever may ask could start in an outage what never ran.
+
+Example. The policy allows `continue_services` for 4 h, with sessions of 1 h; the head expired at 10:00,
+`service_assignment/web` expires at 10:40, and the node saw web running at 09:59. At 10:30 `continue_services` for web
+is allowed until 10:40, the nearest of three ends. A session that was open at 09:59 may go on until then, a new one may
+not open (`not_in_policy`). At 10:40 neither goes on (`scope_expired`), though the 4 h are not over. When the
+coordinator is back and the head fresh, all is asked anew and nothing remembers the outage.
+
+Rejected:
+
+- A state machine that switches modes by timers: a process that slept through its timer, or a machine that was
+  suspended, would go on by a mode that has ended. Here the mode is computed from the facts at each question.
+- The wall clock for durations: whoever can set it back prolongs the outage's permissions.
+- One answer for the whole node: an expired scope would stop services that have nothing to do with it.
+- Default permissions where no policy is held: the safe default is that nothing goes on that nobody allowed.
 """
 
 from collections.abc import Mapping
@@ -180,7 +194,7 @@ def fence(facts: GateFacts, now: float) -> str | None:
         return GateReason.NO_DEGRADED_POLICY
     if not facts.confirmed and not policy.allow_unconfirmed_start:
         return GateReason.UNCONFIRMED_START
-    if _left(policy.max_duration_s, facts) <= 0:
+    if _rest_of(policy.max_duration_s, facts) <= 0:
         return GateReason.DEGRADED_LIMIT
     return None
 
@@ -188,7 +202,7 @@ def fence(facts: GateFacts, now: float) -> str | None:
 def held_policy(facts: GateFacts, now: float) -> Policy | None:
     """The policy, unless it has expired, its signer has been revoked or its epoch is over (rules S58, S61)."""
     scope = facts.scopes.get(POLICY_SCOPE)
-    if scope is None or _lapsed(scope, facts, now, running=False, degraded=True):
+    if scope is None or _lapse_of(scope, facts, now, running=False, degraded=True):
         return None
     return facts.policy
 
@@ -196,12 +210,12 @@ def held_policy(facts: GateFacts, now: float) -> Policy | None:
 def may(question: Question, facts: GateFacts, now: float) -> GateAnswer:
     """The answer of the gate."""
     present = mode(facts, now)
-    reason, until = _judged(question, facts, now, present)
+    reason, until = _judge(question, facts, now, present)
     allowed = reason == GateReason.OK
     return GateAnswer(allowed, reason, present, int(until) if allowed and until is not None else None)
 
 
-def _judged(question: Question, facts: GateFacts, now: float, present: Mode) -> tuple[str, float | None]:
+def _judge(question: Question, facts: GateFacts, now: float, present: Mode) -> tuple[str, float | None]:
     if question.action in FORBIDDEN:
         return GateReason.FORBIDDEN_IN_DEGRADED, None
     rule = RULES.get(question.action)
@@ -232,9 +246,9 @@ def _policy_allows(
         return GateReason.NOT_IN_POLICY, None
     if not _is_seen(question, rule, facts):
         return GateReason.NOT_SEEN_RUNNING, None
-    left = _left(policy.max_duration_s, facts)
+    left = _rest_of(policy.max_duration_s, facts)
     if rule.ttl is not None:
-        left = min(left, _left(getattr(policy, rule.ttl), facts))
+        left = min(left, _rest_of(getattr(policy, rule.ttl), facts))
     if left <= 0:
         return GateReason.DEGRADED_LIMIT, None
     return GateReason.OK, _earliest(now + left, facts.scopes[POLICY_SCOPE].expires_at, expires_at)
@@ -259,7 +273,7 @@ def _is_seen(question: Question, rule: Rule, facts: GateFacts) -> bool:
         return not rule.new
     if rule.grants == "services":
         return question.resource in facts.running
-    listing = [each.grants for each in facts.scopes.values() if question.resource in each.grants.secrets]
+    listing = [scope.grants for scope in facts.scopes.values() if question.resource in scope.grants.secrets]
     return any(service in grants.services for grants in listing for service in facts.running)
 
 
@@ -267,7 +281,7 @@ def _scopes_allow(
     question: Question, rule: Rule, facts: GateFacts, now: float, present: Mode
 ) -> tuple[GateReason, float | None]:
     """OK with the expiry of the scope that grants it (None where none is asked for), or why no scope does."""
-    names = _scopes_asked(question, rule, facts)
+    names = _scopes_behind(question, rule, facts)
     if not names and question.scope is None and not _must_be_listed(question, rule):
         return GateReason.OK, None
     # In degraded mode only what was there goes on, so there the bounds hold of running use, too (rules S57).
@@ -277,7 +291,7 @@ def _scopes_allow(
     usable: list[int] = []
     for name in names:
         scope = facts.scopes[name]
-        lapsed = _lapsed(scope, facts, now, running=running, degraded=present is Mode.DEGRADED)
+        lapsed = _lapse_of(scope, facts, now, running=running, degraded=present is Mode.DEGRADED)
         if lapsed is None and _role_is_revoked(name, facts):
             lapsed = GateReason.REVOKED
         if lapsed is None:
@@ -289,7 +303,7 @@ def _scopes_allow(
     return (found[0] if found else GateReason.NOT_IN_POLICY), None
 
 
-def _scopes_asked(question: Question, rule: Rule, facts: GateFacts) -> list[str]:
+def _scopes_behind(question: Question, rule: Rule, facts: GateFacts) -> list[str]:
     """The active scopes that the question rests on: what it names, or those that name its resource."""
     return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope))
 
@@ -313,7 +327,7 @@ def _could_list(scope: str, grants: str) -> bool:
     return grants == "secrets" or parse_scope(scope)[0] != COMBINED
 
 
-def _lapsed(scope: HeldScope, facts: GateFacts, now: float, *, running: bool, degraded: bool) -> GateReason | None:
+def _lapse_of(scope: HeldScope, facts: GateFacts, now: float, *, running: bool, degraded: bool) -> GateReason | None:
     """Why a scope authorises this no longer."""
     if now >= scope.expires_at:
         return GateReason.SCOPE_EXPIRED
@@ -340,7 +354,7 @@ def _role_is_revoked(scope: str, facts: GateFacts) -> bool:
     return scope_type in allowed_scope_types(facts.roles) - allowed_scope_types(left)
 
 
-def _left(seconds: float, facts: GateFacts) -> float:
+def _rest_of(seconds: float, facts: GateFacts) -> float:
     """What is left of a duration that began when the head expired."""
     return seconds - max(0.0, facts.head_expired_for_s)
 

@@ -32,8 +32,8 @@ _SMALL_ORDER = frozenset(
 @lru_cache(maxsize=1024)
 def is_full_order(encoded: bytes) -> bool:
     """Whether 32 bytes are the canonical encoding of a curve point other than the identity whose order is L."""
-    point = _decoded(encoded)
-    return point is not None and not _is_identity(point) and _is_identity(_multiplied(L, point))
+    point = _decode(encoded)
+    return point is not None and not _is_identity(point) and _is_identity(_multiply(L, point))
 
 
 def is_canonical(encoded: bytes) -> bool:
@@ -46,7 +46,7 @@ def is_small_order(encoded: bytes) -> bool:
     return encoded[:31] + bytes([encoded[31] & 0x7F]) in _SMALL_ORDER
 
 
-def _decoded(encoded: bytes) -> _Point | None:
+def _decode(encoded: bytes) -> _Point | None:
     if len(encoded) != 32 or not is_canonical(encoded):
         return None
     number = int.from_bytes(encoded, "little")
@@ -67,7 +67,7 @@ def _is_identity(point: _Point) -> bool:
     return x % P == 0 and (y - z) % P == 0
 
 
-def _added(p: _Point, q: _Point) -> _Point:
+def _add(p: _Point, q: _Point) -> _Point:
     """Complete addition for a = -1 (RFC 8032, 5.1.4)."""
     a = (p[1] - p[0]) * (q[1] - q[0]) % P
     b = (p[1] + p[0]) * (q[1] + q[0]) % P
@@ -77,11 +77,11 @@ def _added(p: _Point, q: _Point) -> _Point:
     return e * f % P, g * h % P, f * g % P, e * h % P
 
 
-def _multiplied(factor: int, point: _Point) -> _Point:
+def _multiply(factor: int, point: _Point) -> _Point:
     product = _IDENTITY
     while factor:
         if factor & 1:
-            product = _added(product, point)
-        point = _added(point, point)
+            product = _add(product, point)
+        point = _add(point, point)
         factor >>= 1
     return product

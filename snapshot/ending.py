@@ -40,7 +40,7 @@ class Thing:
     renews_from: float | None = None
 
     @property
-    def said_from(self) -> float:
+    def warns_from(self) -> float:
         """When its end begins to be said."""
         if self.renews_from is not None:
             return (self.renews_from + self.ends) / 2
@@ -53,7 +53,7 @@ class Thing:
         if now >= self.ends:
             return Urgency.ENDED
         is_near = self.renews_from is None and self.ends - now <= within_s
-        return Urgency.SOON if is_near or now >= self.said_from else Urgency.FINE
+        return Urgency.SOON if is_near or now >= self.warns_from else Urgency.FINE
 
     def sentence(self, now: float) -> str:
         """For a log or a probe."""
@@ -67,7 +67,7 @@ class Thing:
             "name": self.name,
             "begins": format_time(self.begins),
             "ends": format_time(self.ends),
-            "said_from": format_time(self.said_from),
+            "said_from": format_time(self.warns_from),
             "urgency": str(self.urgency(now, within_s)),
             "then": self.then,
             "remedy": self.remedy,
@@ -88,10 +88,10 @@ def in_order(things: Iterable[Thing]) -> list[Thing]:
 def due(things: Iterable[Thing], now: float, within_s: float = 0.0) -> list[Thing]:
     """Those that somebody has to do something about, in order."""
     asks = (Urgency.SOON, Urgency.ENDED)
-    return in_order(each for each in things if each.urgency(now, within_s) in asks)
+    return in_order(thing for thing in things if thing.urgency(now, within_s) in asks)
 
 
 def worst(things: Iterable[Thing], now: float, within_s: float = 0.0) -> Urgency:
     """The greatest urgency among them."""
     ranks = [Urgency.FINE, Urgency.PLANNED, Urgency.SOON, Urgency.ENDED]
-    return max((each.urgency(now, within_s) for each in things), key=ranks.index, default=Urgency.FINE)
+    return max((thing.urgency(now, within_s) for thing in things), key=ranks.index, default=Urgency.FINE)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from snapshot import canonical
 from snapshot.algorithms import ALGORITHMS
 from snapshot.identifiers import (
+    CONFIG,
     HEAD,
     MAX_SCOPE_IDS,
     format_time,
@@ -146,6 +147,8 @@ def _refuse_at_odds(envelope: Envelope, kind: str) -> None:
         raise _bad(f"a {kind}", envelope.kind, "kind")
     if envelope.signer_key_id in envelope.cosigner_key_ids:
         raise _bad("cosigners without the primary signer", "the primary signer among them", "cosigner_key_ids")
+    if envelope.scope_type == CONFIG and len(envelope.scope_ids) != 1:
+        raise _bad("one scope id", len(envelope.scope_ids), "scope_ids")
     if kind == HEAD and envelope.scope_type != HEAD:
         raise _bad("head", envelope.scope_type, "scope_type")
     if kind == INCREMENT:

@@ -62,15 +62,15 @@ class LateGrants:
     def __getattr__(self, kind: str) -> Container[str]:
         if kind not in Grants.__dataclass_fields__:
             raise AttributeError(kind)
-        found: Container[str] = getattr(self._found, kind)
+        found: Container[str] = getattr(self._grants, kind)
         return found
 
     @property
     def endpoints(self) -> frozenset[str]:
-        return self._found.endpoints
+        return self._grants.endpoints
 
     @cached_property
-    def _found(self) -> Grants:
+    def _grants(self) -> Grants:
         return self._read()
 
 
@@ -85,14 +85,14 @@ GRANTED_BY = {
 
 def parse_policy(section: bytes | None) -> Policy | None:
     """The policy, of exactly the members of rules S58; None for anything else, which is as no policy."""
-    value = _loaded(section) if section is not None else None
+    value = _load(section) if section is not None else None
     members = {"allow", "allow_unconfirmed_start", *_MOST_S}
     if not isinstance(value, dict) or value.keys() != members:
         return None
     allow, unconfirmed = value["allow"], value["allow_unconfirmed_start"]
     if not isinstance(allow, list) or not isinstance(unconfirmed, bool):
         return None
-    if not all(isinstance(one, str) and one in ALLOWABLE for one in allow):
+    if not all(isinstance(action, str) and action in ALLOWABLE for action in allow):
         return None
     if not all(is_integer(value[name], 0) and value[name] <= most for name, most in _MOST_S.items()):
         return None
@@ -108,10 +108,10 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
         grants_here = kind is not None and _holds(name, kind)
         if not grants_here and _REFERENCE not in data:
             continue
-        value = _loaded(data)
+        value = _load(data)
         secrets.update(_references(value))
         if kind is not None and grants_here:
-            named.update(_named(kind, value))
+            named.update(_grants_in(kind, value))
     return Grants(**({kind: frozenset(named)} if kind else {}), secrets=frozenset(secrets))
 
 
@@ -120,14 +120,14 @@ def _holds(name: str, kind: str) -> bool:
     return name == kind or (kind != "endpoints" and name.startswith(f"{kind}."))
 
 
-def _loaded(data: bytes) -> object:
+def _load(data: bytes) -> object:
     try:
         return canonical.loads(data)
     except canonical.NotCanonical:
         return None
 
 
-def _named(kind: str, value: object) -> Iterator[str]:
+def _grants_in(kind: str, value: object) -> Iterator[str]:
     entries = value.items() if isinstance(value, Mapping) else ()
     for name, entry in entries:
         if not is_id(name) or not isinstance(entry, Mapping):

@@ -19,11 +19,13 @@ SCOPE_TYPES = (
     "trust_bundle",
     "storage_directory",
     "degraded_mode_policy",
+    "config",
 )
+CONFIG = "config"  # files for any consumer
 # Role data that one document may bring to many nodes (format.md 7, step 3).
 SHAREABLE = frozenset(SCOPE_TYPES) - {"node_bootstrap", "node_runtime", "service_assignment"}
 # Of these each thing has a scope of its own, by its id: none has just the name of the type.
-ONE_EACH = frozenset({"service_assignment"})
+ONE_EACH = frozenset({"service_assignment", CONFIG})
 HEAD = "head"
 
 MAX_SCOPE_IDS = 64

@@ -1,10 +1,11 @@
 """The manifests of format.md 5, one form for each kind; out of form is `bad_content`, step 11."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from snapshot import canonical
+from snapshot.extension import refuse_critical
 from snapshot.identifiers import (
     is_endpoint,
     is_hash,
@@ -20,13 +21,20 @@ from snapshot.identifiers import (
 from snapshot.limits import DEFAULT, Limits
 from snapshot.reasons import Reason, Rejected
 
+RAW = "raw"
+
 
 @dataclass(frozen=True)
 class SectionEntry:
-    """One section of a full state: the SHA-256 of its bytes (64 hex digits) and their number."""
+    """One section of a full state: the SHA-256 of its bytes (64 hex digits) and their number. A raw one is no JSON."""
 
     sha256: str
     size: int
+    is_raw: bool = False
+
+    def members(self) -> dict[str, object]:
+        """As a manifest has it."""
+        return {"sha256": self.sha256, "size": self.size, **({"form": RAW} if self.is_raw else {})}
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,19 @@ class SectionChange:
 
 @dataclass(frozen=True)
 class ScopeVersion:
-    """What a head lists for one scope."""
+    """What a head lists for one scope, or as a candidate. The last three are of a guarded change, perhaps left out."""
 
     authority_epoch: int
     config_version: int
     content_hash: str
     snapshot_id: str
+    change: str | None = None
+    probation_s: int | None = None
+    allowed: str | None = None  # the hash of a plan that an operator let pass
+
+    def members(self) -> dict[str, object]:
+        """As a head lists it."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class Head:
     poll_after_s: int
     revocations: Revocations
     scopes: Mapping[str, ScopeVersion] = field(default_factory=dict)
+    candidates: Mapping[str, ScopeVersion] = field(default_factory=dict)  # what is coming: judged, and not activated
+    passed_over: tuple[str, ...] = ()  # members that this release does not know, as JSON pointers
 
 
 @dataclass(frozen=True)
@@ -97,20 +114,22 @@ def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionCha
 
 
 def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
+    value = _object(data, limits)
+    refuse_critical(_names_of_head(value), "manifest")
     form = {
         "generation": is_integer,
         "poll_after_s": is_integer,
         "revocations": lambda value: isinstance(value, dict),
         "scopes": lambda value: isinstance(value, dict),
     }
-    members = _closed(_object(data, limits), form, "")
-    scopes = members["scopes"]
-    assert isinstance(scopes, dict)  # noqa: S101 - the form above says so
+    members = open_object(value, form, {"candidates": lambda value: isinstance(value, dict)}, "")
     return Head(
         generation=_integer(members["generation"]),
         poll_after_s=_integer(members["poll_after_s"]),
         revocations=parse_revocations(members["revocations"], of_head=True),
-        scopes={_scope(name): _scope_version(name, value) for name, value in scopes.items()},
+        scopes=_listing(members, "scopes"),
+        candidates=_listing(members, "candidates"),
+        passed_over=tuple(_unknown_of_head(members)),
     )
 
 
@@ -130,22 +149,27 @@ def parse_recovery(data: bytes, limits: Limits = DEFAULT) -> RecoveryManifest:
 def parse_revocations(value: object, *, of_head: bool) -> Revocations:
     """The `revocations` of a head, or the section of a trust bundle, which has no version and no key ids."""
     form = {
-        "node_ids": _sorted(is_id),
-        "role_assignments": _sorted(_is_role_assignment),
-        "service_ids": _sorted(is_id),
-        "endpoints": _sorted(is_endpoint),
+        "node_ids": _sorted_set_of(is_id),
+        "role_assignments": _sorted_set_of(_is_role_assignment),
+        "service_ids": _sorted_set_of(is_id),
+        "endpoints": _sorted_set_of(is_endpoint),
     }
     if of_head:
-        form |= {"version": lambda version: is_integer(version, 0), "key_ids": _sorted(is_key_id)}
+        form |= {"version": lambda version: is_integer(version, 0), "key_ids": _sorted_set_of(is_key_id)}
     members = _closed(value, form, "/revocations")
     return Revocations(
         **{name: frozenset(item) if isinstance(item, list) else item for name, item in members.items()}  # type: ignore[arg-type]
     )
 
 
+def names_in(data: bytes, limits: Limits = DEFAULT) -> Iterable[str]:
+    """Of the sections, whatever their form."""
+    return _object(data, limits)
+
+
 def state_bytes(entries: Mapping[str, SectionEntry]) -> bytes:
     """The canonical manifest of a full state."""
-    return canonical.dumps({name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()})
+    return canonical.dumps({name: entry.members() for name, entry in entries.items()})
 
 
 def state_after(base: Mapping[str, SectionEntry], changes: Mapping[str, SectionChange]) -> dict[str, SectionEntry]:
@@ -163,7 +187,7 @@ def bad_content(expected: object, found: object, where: str = "") -> Rejected:
     return Rejected(11, Reason.BAD_CONTENT, expected=expected, found=found, where=where or "manifest")
 
 
-def closed(value: object, form: Mapping[str, Callable[[object], bool]], where: str) -> dict[str, object]:
+def closed_object(value: object, form: Mapping[str, Callable[[object], bool]], where: str) -> dict[str, object]:
     """`value` as an object of exactly the members of `form`, each in form; `bad_content` otherwise."""
     if not isinstance(value, dict):
         raise bad_content("an object", type(value).__name__, where)
@@ -178,7 +202,24 @@ def closed(value: object, form: Mapping[str, Callable[[object], bool]], where: s
     return value
 
 
-_closed = closed
+def open_object(
+    value: object,
+    form: Mapping[str, Callable[[object], bool]],
+    optional: Mapping[str, Callable[[object], bool]],
+    where: str,
+) -> dict[str, object]:
+    """`value` as an object of the members of `form`, perhaps those of `optional`, and others whose names are ids."""
+    if not isinstance(value, dict):
+        raise bad_content("an object", type(value).__name__, where)
+    known = {name: value[name] for name in value if name in form or name in optional}
+    for name in value.keys() - known.keys():
+        if not is_id(name):
+            raise bad_content("members whose names are ids", name, where)
+    closed_object(known, {**form, **{name: optional[name] for name in known.keys() & optional.keys()}}, where)
+    return value
+
+
+_closed = closed_object
 
 
 def _object(data: bytes, limits: Limits) -> dict[str, object]:
@@ -201,44 +242,101 @@ def _sections(data: bytes, limits: Limits) -> dict[str, object]:
     return sections
 
 
-_ENTRY = {"sha256": is_hex_digest, "size": lambda value: is_integer(value, 0)}
-_RESULT = {"result_sha256": is_hex_digest, "result_size": lambda value: is_integer(value, 0)}
+_ENTRY: dict[str, Callable[[object], bool]] = {"sha256": is_hex_digest, "size": lambda value: is_integer(value, 0)}
+_RESULT: dict[str, Callable[[object], bool]] = {
+    "result_sha256": is_hex_digest,
+    "result_size": lambda value: is_integer(value, 0),
+}
 
 
-def _entry(name: str, value: object, prefix: str = "") -> SectionEntry:
-    members = value if prefix else closed(value, _ENTRY, name)
-    assert isinstance(members, dict)  # noqa: S101 - closed() gives one
-    return SectionEntry(str(members[prefix + "sha256"]), _integer(members[prefix + "size"]))
+_FORM_OF_RAW: dict[str, Callable[[object], bool]] = {"form": lambda value: value == RAW}
+
+
+def _entry(name: str, value: object) -> SectionEntry:
+    return _entry_of(closed_object(value, _ENTRY | _form_of(value), name))
+
+
+def _form_of(value: object) -> dict[str, Callable[[object], bool]]:
+    """Of a section that is bytes; what may be one is for the reader of the scope type to say."""
+    return _FORM_OF_RAW if isinstance(value, dict) and "form" in value else {}
+
+
+def _entry_of(members: Mapping[str, object], prefix: str = "") -> SectionEntry:
+    sha256, size = str(members[prefix + "sha256"]), _integer(members[prefix + "size"])
+    return SectionEntry(sha256, size, is_raw=not prefix and "form" in members)
 
 
 def _change(name: str, value: object) -> SectionChange:
     op = value.get("op") if isinstance(value, dict) else None
     if op == "remove":
-        closed(value, {"op": bool}, name)
+        closed_object(value, {"op": bool}, name)
         return SectionChange("remove", None, None)
     if op not in ("set", "patch"):
         raise bad_content("an op of set, remove or patch", op, name)
-    members = closed(value, {"op": bool} | _ENTRY | (_RESULT if op == "patch" else {}), name)
-    brought = SectionEntry(str(members["sha256"]), _integer(members["size"]))
-    return SectionChange(op, brought, _entry(name, members, "result_") if op == "patch" else brought)
+    members = closed_object(value, {"op": bool} | _ENTRY | (_RESULT if op == "patch" else _form_of(value)), name)
+    brought = _entry_of(members)
+    return SectionChange(op, brought, _entry_of(members, "result_") if op == "patch" else brought)
 
 
-def _scope(name: str) -> str:
+def _listing(members: Mapping[str, object], name: str) -> dict[str, ScopeVersion]:
+    """The versions by scope, under `scopes` or `candidates`."""
+    listed = members.get(name, {})
+    assert isinstance(listed, dict)  # noqa: S101 - the form says so
+    return {_scope(scope, f"/{name}"): _scope_version(value, f"/{name}/{scope}") for scope, value in listed.items()}
+
+
+def _scope(name: str, where: str) -> str:
     try:
         parse_scope(name)
     except ValueError as error:
-        raise bad_content(str(error), name, "/scopes") from None
+        raise bad_content(str(error), name, where) from None
     return name
 
 
-def _scope_version(name: str, value: object) -> ScopeVersion:
-    form = {
-        "authority_epoch": is_integer,
-        "config_version": is_integer,
-        "content_hash": is_hash,
-        "snapshot_id": is_id,
-    }
-    return ScopeVersion(**closed(value, form, f"/scopes/{name}"))  # type: ignore[arg-type]
+_LISTED: dict[str, Callable[[object], bool]] = {
+    "authority_epoch": is_integer,
+    "config_version": is_integer,
+    "content_hash": is_hash,
+    "snapshot_id": is_id,
+}
+MOST_PROBATION_S = 86_400
+_GUARDED: dict[str, Callable[[object], bool]] = {
+    "change": is_id,
+    "probation_s": lambda value: type(value) is int and 0 <= value <= MOST_PROBATION_S,
+    "allowed": is_hash,
+}
+
+
+def _scope_version(value: object, where: str) -> ScopeVersion:
+    members = open_object(value, _LISTED, _GUARDED, where)
+    return ScopeVersion(**{name: members[name] for name in members if name in _LISTED or name in _GUARDED})  # type: ignore[arg-type]
+
+
+def _names_of_head(value: Mapping[str, object]) -> Iterator[str]:
+    """Every name that a head leaves open: its members, the types of scopes, the members of their entries."""
+    yield from value
+    for _, scope, entry in _entries(value):
+        yield scope
+        yield from entry
+
+
+def _unknown_of_head(value: Mapping[str, object]) -> Iterator[str]:
+    known: Container[str] = ("generation", "poll_after_s", "revocations", *_LISTINGS)
+    yield from (f"/{name}" for name in value if name not in known)
+    for listing, scope, entry in _entries(value):
+        unknown = (name for name in entry if name not in _LISTED and name not in _GUARDED)
+        yield from (f"/{listing}/{scope.replace('/', '~1')}/{name}" for name in unknown)
+
+
+_LISTINGS = ("scopes", "candidates")
+
+
+def _entries(value: Mapping[str, object]) -> Iterator[tuple[str, str, Mapping[str, object]]]:
+    """(scopes or candidates, the scope, its entry), of whatever has that form."""
+    for listing in _LISTINGS:
+        listed = value.get(listing)
+        for scope, entry in listed.items() if isinstance(listed, dict) else ():
+            yield listing, scope, entry if isinstance(entry, dict) else {}
 
 
 def _is_role_assignment(value: object) -> bool:
@@ -247,7 +345,7 @@ def _is_role_assignment(value: object) -> bool:
     return bool(slash) and is_id(node) and is_id(role)
 
 
-def _sorted(member: Callable[[object], bool]) -> Callable[[object], bool]:
+def _sorted_set_of(member: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: is_sorted_set(value, member)
 
 

@@ -82,7 +82,7 @@ class Foreseen:
     stops: tuple[Stop, ...]
 
     @property
-    def fenced(self) -> OutagePhase | None:
+    def fenced_phase(self) -> OutagePhase | None:
         return next((state for state in self.states if state.mode == Mode.FENCED), None)
 
 
@@ -115,14 +115,14 @@ def moments(held: GateFacts, outage: Outage) -> list[float]:
         policy = held.policy
         bounds = (policy.max_duration_s, policy.route_ttl_s, policy.session_ttl_s) if policy is not None else ()
         found |= {head, *(head + bound for bound in bounds)}
-    return [outage.began, *sorted(one for one in found if outage.began < one <= ends)]
+    return [outage.began, *sorted(moment for moment in found if outage.began < moment <= ends)]
 
 
 def uses_of(named: Named, held: GateFacts, began: float) -> Iterator[Use]:
     """What goes on, by scope, without what is revoked; and what would begin."""
     for what, action, kind, claimed in GOES_ON:
         for scope in sorted(named):
-            names = tuple(sorted(named[scope].get(kind, frozenset()) - _revoked(kind, held)))
+            names = tuple(sorted(named[scope].get(kind, frozenset()) - _revocations_of(kind, held)))
             if names:
                 since = int(min(began, held.head_expires_at or began)) if claimed else None
                 yield Use(what, Question(action, scope, names[0], since), names)
@@ -162,7 +162,7 @@ def _together(stops: Iterable[Stop]) -> Iterator[Stop]:
         yield Stop(after_s, what, tuple(sorted(found[after_s, order[what], what, reason])), reason)
 
 
-def _revoked(kind: str, held: GateFacts) -> frozenset[str]:
+def _revocations_of(kind: str, held: GateFacts) -> frozenset[str]:
     told = held.revocations
     return {"services": told.service_ids, "peers": told.node_ids, "endpoints": told.endpoints}.get(kind, frozenset())
 

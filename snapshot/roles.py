@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-EVERY_NODE = frozenset({"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy"})
+EVERY_NODE = frozenset({"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy", "config"})
 # These two establish a node's roles and organizations, and are not tested against them.
 ESTABLISHING = frozenset({"node_bootstrap", "node_runtime"})
 

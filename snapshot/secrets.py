@@ -56,6 +56,8 @@ _TOKEN = [re.compile(f"{first}(?<![A-Za-z0-9]{first}){rest}") for first, rest in
 # Three base64url parts; a lookahead, since a host name in front must not swallow the first of them.
 _JWT = re.compile(r"(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.)")
 _AUTHORITY = re.compile(r"//([^/?#\s]*)@")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NOT_TEXT = re.compile(r"[\ud800-\udfff]")  # a byte of a file that is not UTF-8
 _WIREGUARD = re.compile(r"(?:^|\\n)[ \t]*(?:PrivateKey|PresharedKey)[ \t]*=[ \t]*\S", re.MULTILINE | re.IGNORECASE)
 
 # Before a close look at each string, the text of the section as it was signed: two characters that it must hold, which
@@ -63,8 +65,8 @@ _WIREGUARD = re.compile(r"(?:^|\\n)[ \t]*(?:PrivateKey|PresharedKey)[ \t]*=[ \t]
 _AFTER = r"(?:(?<![A-Za-z0-9]{0})|(?<=\\[bfnrt]{0})|(?<=\\u[0-9a-f]{{4}}{0}))"
 _STRICT = {first: re.compile(first + _AFTER.format(first) + rest) for first, rest in _TOKENS.items()}
 _GATES = [
-    (one, other, (re.compile(pattern), *strict))
-    for one, other, pattern, *strict in (
+    (gate, other, (re.compile(pattern), *strict))
+    for gate, other, pattern, *strict in (
         ("A", "A", r"A(?:KIA|SIA|Iza|ccountKey=)", _STRICT["A"]),
         ("g", "_", r"g(?:h[pousr]_|ithub_pat_)", _STRICT["g"]),
         ("g", "-", r"glpat-", _STRICT["g"]),
@@ -105,6 +107,11 @@ def find_secret_in(section: Parsed) -> SecretFinding | None:
     return None
 
 
+def find_shape(text: str) -> str | None:
+    """The same of a long text, with the gates before it."""
+    return shape_of(text) if _may_hold_shape(text) else None
+
+
 def shape_of(text: str) -> str | None:
     """The detector whose shape occurs anywhere in a string."""
     if _PEM.search(text):
@@ -115,7 +122,7 @@ def shape_of(text: str) -> str | None:
         return "provider_token"
     if any(_ends_in_jwt_header(match[1]) for match in _JWT.finditer(text)):
         return "jwt"
-    if any(_has_password(match[1]) for match in _AUTHORITY.finditer(text)):
+    if any(_is_login(match) for match in _AUTHORITY.finditer(text)):
         return "url_credentials"
     return "wireguard_key" if _WIREGUARD.search(text) else None
 
@@ -140,7 +147,7 @@ def _suspects(section: Parsed) -> Iterator[tuple[object, str, str]]:
     for item in section.objects:
         for name in forbidden:
             if name in item and _is_secret(item[name]):
-                yield item, f"/{_escaped(name)}", "name"
+                yield item, f"/{_escape(name)}", "name"
     if REFERENCE in section.names:
         wrong = (item for item in section.objects if REFERENCE in item and not is_reference(item))
         yield from ((item, f"/{REFERENCE}", "reference") for item in wrong)
@@ -166,8 +173,8 @@ def _names_to_look_at(names: set[str]) -> set[str]:
 
 def _may_hold_shape(text: str) -> bool:
     """A gate, on the text as it was signed: nothing that the patterns look for is ever escaped there."""
-    for one, other, patterns in _GATES:
-        if one in text and other in text and all(pattern.search(text) for pattern in patterns):
+    for gate, other, patterns in _GATES:
+        if gate in text and other in text and all(pattern.search(text) for pattern in patterns):
             return True
     return False
 
@@ -212,9 +219,14 @@ def _is_jwt_header(part: str) -> bool:
     return isinstance(header, dict) and "alg" in header
 
 
-def _has_password(userinfo: str) -> bool:
-    _, _, password = userinfo.partition(":")
-    return bool(password)
+def _is_login(match: re.Match[str]) -> bool:
+    """Whether an authority has a password, and is one. No URL holds a control character; one in another encoding than
+    UTF-8 is known by its `://`. Else any large binary file held a password: of random bytes, one in 24 MiB.
+    """
+    userinfo = match[1]
+    if not userinfo.partition(":")[2] or _CONTROL.search(userinfo):
+        return False
+    return not _NOT_TEXT.search(userinfo) or match.string[match.start() - 1 : match.start()] == ":"
 
 
 def _pointer(value: object, wanted: object) -> str:
@@ -227,12 +239,12 @@ def _pointer(value: object, wanted: object) -> str:
         if isinstance(item, dict):
             if isinstance(wanted, str) and wanted in item:
                 return f"{pointer}/(a member name)"
-            pending += [(child, f"{pointer}/{_escaped(name)}") for name, child in reversed(item.items())]
+            pending += [(child, f"{pointer}/{_escape(name)}") for name, child in reversed(item.items())]
         elif isinstance(item, list):
             pending += [(child, f"{pointer}/{index}") for index, child in reversed(list(enumerate(item)))]
     return ""
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """A pointer's token; a name that is a secret itself is not repeated (threats D-55)."""
     return "(secret)" if shape_of(name) else name.replace("~", "~0").replace("/", "~1")

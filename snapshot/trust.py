@@ -7,9 +7,9 @@ from snapshot import bundle as trust_bundle
 from snapshot.bundle import CONFIG, ROOT, KeyRecord, TrustBundle
 from snapshot.container import Opening
 from snapshot.envelope import RECOVERY, Envelope
-from snapshot.holder import Holder
 from snapshot.reasons import Reason
 from snapshot.signature import pae, verify_signature
+from snapshot.verifier_state import VerifierState
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Authority:
     keys: Mapping[str, KeyRecord]
     threshold: int
     purpose: str
-    holder: Holder
+    holder: VerifierState
     now: float
     at_any_time: bool = False  # what is active outlives its key's end (format.md 7)
 
@@ -32,7 +32,7 @@ class Authority:
         now = record.not_before if self.at_any_time else self.now
         return record.fault(self.holder.cluster_id, now, scope_type, self.purpose, revoked)
 
-    def counted(self, envelope: Envelope, opening: Opening) -> tuple[str, ...]:
+    def counted_signers(self, envelope: Envelope, opening: Opening) -> tuple[str, ...]:
         """The listed signers whose key may sign this and whose signature verifies; each public key once."""
         return tuple(
             key_id
@@ -54,17 +54,19 @@ class Authority:
         return verify_signature(record.algorithm, record.public_key, pae(envelope.kind, opening.envelope), signature)
 
 
-def authority_over(envelope: Envelope, holder: Holder, now: float) -> Authority:
+def authority_over(envelope: Envelope, holder: VerifierState, now: float) -> Authority:
     """Our bundle's; for a first bundle that of the given roots; without either, nobody's."""
     purpose = ROOT if is_root_signed(envelope) else CONFIG
     if holder.bundle is not None:
-        return Authority(holder.bundle.keys, holder.bundle.thresholds[purpose], purpose, holder, now)
+        of_config = holder.bundle.config_threshold(envelope.scope_type)
+        threshold = holder.bundle.thresholds[ROOT] if purpose == ROOT else of_config
+        return Authority(holder.bundle.keys, threshold, purpose, holder, now)
     if holder.roots is not None:
         return Authority(holder.roots.keys, holder.roots.threshold, purpose, holder, now)
     return Authority({}, 1, purpose, holder, now)
 
 
-def own_authority(bundle: TrustBundle, holder: Holder, now: float) -> Authority:
+def own_authority(bundle: TrustBundle, holder: VerifierState, now: float) -> Authority:
     """A bundle's authority over itself: it must meet the root threshold that it sets (format.md 8)."""
     return Authority(bundle.keys, bundle.thresholds[ROOT], ROOT, holder, now)
 

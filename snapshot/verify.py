@@ -8,6 +8,29 @@
 A step returns nothing, or rejects; none of them writes. `now` is one reading, in Unix seconds. Steps 1..4 read claims
 that nobody has vouched for yet: they may refuse, and nothing else. A section is read once, when step 6 compares its
 hash; what steps 11 and 12 have to say of it is gathered then, and said when their turn comes.
+
+The order is what makes the reasons stable and the work small. What costs nothing comes first (form, size, whose it is),
+then the signatures, then the one long reading of the content; what only a believed document may say (its epoch, its
+version, its times) is looked at after the signatures, so nobody learns by unsigned bytes what a node holds. The first
+statement that is not true is the verdict: two readers of one document give one reason, which the conformance vectors
+hold.
+
+Example. A node runs `route_policy` 1.6 and is given 1.5, well signed, by a mirror that was restored from an old
+backup. Steps 1..7 are content: it is a snapshot of this cluster, for this node, signed by enough keys, whole, in its
+time. Step 9 compares it with the mark 1.6 and says `rollback`. Nothing has been written; the pending slot that took the
+sections is thrown away; 1.6 goes on. With one bit of a section changed the same document ends at step 6, and signed by
+an unknown key at step 4: in neither case does the version matter.
+
+What is decided here is belief. What is not: whether it is wanted (`agent/state/plan.py`), whether it may replace
+what is active at this moment (`store/activation.py`, which compares again), whether consumers take it (validators).
+
+Rejected:
+
+- To gather all faults and report them together: later steps would judge what earlier ones have not yet vouched for.
+- To verify while the bytes arrive and act on the first good section: half a document is none (rules L28).
+- Exceptions of libraries as verdicts: a bug of ours would read as somebody's bad document. They are `verifier_fault`,
+  which refuses as well and says whose fault it is.
+- A `Verified` that callers can make: the store would have to trust each of them to have asked.
 """
 
 import hashlib
@@ -18,17 +41,17 @@ from typing import NoReturn
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 from snapshot import bundle as trust_bundle
-from snapshot import envelope, intake, manifest, trust
+from snapshot import content_reader, envelope, manifest, trust
 from snapshot.bundle import TrustBundle
-from snapshot.case import Case, Keep, digest_is, reject
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.content import DocumentContent
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
-from snapshot.holder import Holder, Mark
-from snapshot.identifiers import HEAD, SCOPE_TYPES, SHAREABLE, format_time
+from snapshot.identifiers import CONFIG, HEAD, SCOPE_TYPES, SHAREABLE, format_time
 from snapshot.manifest import Head, RecoveryManifest, SectionEntry
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import ESTABLISHING, allowed_scope_types
+from snapshot.verification import Keep, Verification, digest_is, reject
+from snapshot.verifier_state import Mark, VerifierState
 
 MOST_BUNDLES = 256
 ISSUED_AHEAD_S = 300  # rules, Numbers: clock skew
@@ -101,7 +124,7 @@ Verdict = Verified | AlreadyApplied | NotYetValid
 
 
 def verify(
-    parts: Parts, holder: Holder, *, kind: str, now: float, keep: Keep | None = None, superseded: bool = False
+    parts: Parts, holder: VerifierState, *, kind: str, now: float, keep: Keep | None = None, superseded: bool = False
 ) -> Verdict:
     """The verdict on a document of the kind that was asked for; `Rejected` and nothing else for any bytes.
 
@@ -109,7 +132,7 @@ def verify(
     order of the manifest, before the verdict is known. `superseded` says that the document is a trust bundle which
     another one follows in the same run, so that it may have expired (format.md 8).
     """
-    case = Case(holder, kind, now, parts, keep, superseded)
+    case = Verification(holder, kind, now, parts, keep, superseded)
     try:
         for number, holds in STEPS:
             case.step = number
@@ -122,11 +145,11 @@ def verify(
         raise
     except _OUR_FAULTS as fault:
         raise _verifier_fault(case.step, fault) from fault
-    return _verified(case)
+    return _proof(case)
 
 
 def follow(
-    bundles: Sequence[Parts], holder: Holder, *, now: float, keep: Keep | None = None
+    bundles: Sequence[Parts], holder: VerifierState, *, now: float, keep: Keep | None = None
 ) -> Iterator[Verified | NotYetValid]:
     """The bundles N+1.. of a run, in order, at most 256; each must be durable before the next is asked for.
 
@@ -145,9 +168,9 @@ def follow(
             holder = replace(holder, bundle=verdict.bundle, marks={**holder.marks, verdict.scope: verdict.mark})
 
 
-def judge_opening(opening: Opening, holder: Holder, *, kind: str, now: float) -> Envelope:
+def judge_opening(opening: Opening, holder: VerifierState, *, kind: str, now: float) -> Envelope:
     """Steps 1..5 over what comes before the manifest, so that nothing is fetched that nobody vouches for."""
-    case = Case(holder, kind, now, _OpeningOnly(opening), None)
+    case = Verification(holder, kind, now, _OpeningOnly(opening), None)
     try:
         for number, holds in STEPS[:5]:
             case.step = number
@@ -157,12 +180,12 @@ def judge_opening(opening: Opening, holder: Holder, *, kind: str, now: float) ->
     return case.envelope
 
 
-def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: Holder) -> dict[str, int]:
+def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: VerifierState) -> dict[str, int]:
     """The sections that a judged document carries, in order, and their signed sizes in bytes; Rejected at step 6."""
-    case = Case(holder, judged.kind, 0, _OpeningOnly(None), None)
+    case = Verification(holder, judged.kind, 0, _OpeningOnly(None), None)
     case.envelope, case.step = judged, 6
     try:
-        intake.read_manifest(case, manifest_bytes)
+        content_reader.read_manifest(case, manifest_bytes)
     except _OUR_FAULTS as fault:
         raise _verifier_fault(case.step, fault) from fault
     return {name: entry.size for name, entry in case.carried.items()}
@@ -171,7 +194,7 @@ def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: Holder) -> dic
 # 1
 
 
-def envelope_is_canonical_and_closed(case: Case) -> None:
+def envelope_is_canonical_and_closed(case: Verification) -> None:
     """Pulls what comes before the manifest, which is step 0's to read."""
     case.step = 0
     case.opening = case.parts.opening()
@@ -183,7 +206,7 @@ def envelope_is_canonical_and_closed(case: Case) -> None:
 # 2
 
 
-def cluster_is_ours(case: Case) -> None:
+def cluster_is_ours(case: Verification) -> None:
     if case.envelope.cluster_id != case.holder.cluster_id:
         reject(2, Reason.WRONG_CLUSTER, case.holder.cluster_id, case.envelope.cluster_id, "cluster_id")
 
@@ -191,28 +214,29 @@ def cluster_is_ours(case: Case) -> None:
 # 3
 
 
-def subject_is_us_and_scope_type_known(case: Case) -> None:
+def subject_is_us_and_scope_type_known(case: Verification) -> None:
     """The subject before the type (format.md 7)."""
     document = case.envelope
     if document.subject_node_id == SHARED:
-        _shared_with_us(document, case.holder)
+        _check_shared(document, case.holder)
     elif document.subject_node_id != case.holder.node_id:
         reject(3, Reason.WRONG_NODE, case.holder.node_id, document.subject_node_id, "subject_node_id")
     if document.scope_type not in SCOPE_TYPES and case.kind != HEAD:
         reject(3, Reason.UNKNOWN_SCOPE, "a scope type of version 1", document.scope_type, "scope_type")
 
 
-def _shared_with_us(document: Envelope, holder: Holder) -> None:
+def _check_shared(document: Envelope, holder: VerifierState) -> None:
     if document.scope_type not in SHAREABLE:
         reject(3, Reason.WRONG_NODE, "a scope type that may be shared", document.scope_type, "scope_type")
-    if document.scope_type != trust_bundle.SCOPE and not holder.roles.intersection(document.roles):
+    needs_none = document.scope_type == trust_bundle.SCOPE or (document.scope_type == CONFIG and not document.roles)
+    if not needs_none and not holder.roles.intersection(document.roles):
         reject(3, Reason.WRONG_NODE, "a role of ours", ", ".join(document.roles) or "none", "roles")
 
 
 # 4
 
 
-def a_signer_is_trusted(case: Case) -> None:
+def a_signer_is_trusted(case: Verification) -> None:
     document, authority = case.envelope, trust.authority_over(case.envelope, case.holder, case.now)
     faults = [authority.fault(key_id, document.scope_type) for key_id in document.signers]
     if None not in faults and faults[0] is not None:
@@ -224,7 +248,7 @@ def a_signer_is_trusted(case: Case) -> None:
     _our_bundle_is_new_enough(case)
 
 
-def _our_bundle_is_new_enough(case: Case) -> None:
+def _our_bundle_is_new_enough(case: Verification) -> None:
     document, held = case.envelope, case.holder.bundle
     if held is None:
         if not case.is_bundle:
@@ -240,31 +264,31 @@ def _our_bundle_is_new_enough(case: Case) -> None:
 # 5
 
 
-def enough_signatures_count(case: Case) -> None:
+def enough_signatures_count(case: Verification) -> None:
     authority = trust.authority_over(case.envelope, case.holder, case.now)
-    case.signers = authority.counted(case.envelope, case.opening)
+    case.signers = authority.counted_signers(case.envelope, case.opening)
     if not case.signers:
         reject(5, Reason.BAD_SIGNATURE, "a listed signer's good signature", "none", "signatures")
-    intake.threshold_is_met(case.signers, authority)
+    content_reader.threshold_is_met(case.signers, authority)
 
 
 # 6
 
 
-def content_is_what_was_signed(case: Case) -> None:
+def content_is_what_was_signed(case: Verification) -> None:
     """Reads the manifest, and every section once."""
-    intake.read_manifest(case, case.parts.manifest())
+    content_reader.read_manifest(case, case.parts.manifest())
     _revocations_do_not_go_back(case)
     sizes = [entry.size for entry in case.carried.values()]
     for data, (name, entry) in zip(case.parts.sections(sizes), case.carried.items(), strict=True):
         if len(data) != entry.size or not digest_is(data, entry.sha256):
             reject(6, Reason.CONTENT_MISMATCH, entry.sha256, "other bytes", name)
-        intake.take_section(case, name, data)
+        content_reader.take_section(case, name, data)
     if case.is_bundle:
-        intake.take_bundle(case)
+        content_reader.take_bundle(case)
 
 
-def _revocations_do_not_go_back(case: Case) -> None:
+def _revocations_do_not_go_back(case: Verification) -> None:
     """Of step 9, and met as soon as it can be: an expired head that goes back is a rollback, and no late one (T24).
 
     Within one epoch: a head of a higher one begins anew, and is judged by whether the bundle announces that.
@@ -279,10 +303,10 @@ def _revocations_do_not_go_back(case: Case) -> None:
 # 7
 
 
-def the_time_is_right(case: Case) -> None:
+def the_time_is_right(case: Verification) -> None:
     document = case.envelope
     envelope.refuse_bad_validity(document)
-    case.now = _lifted(case)
+    case.now = _lift_clock(case)
     if document.issued_at > case.now + ISSUED_AHEAD_S:
         _reject_time(Reason.ISSUED_IN_FUTURE, "at most 300 s ahead", document.issued_at, case.now, "issued_at")
     if case.now < document.valid_from:
@@ -291,7 +315,7 @@ def the_time_is_right(case: Case) -> None:
         _reject_time(Reason.EXPIRED, "ahead", document.expires_at, case.now, "expires_at")
 
 
-def _lifted(case: Case) -> float:
+def _lift_clock(case: Verification) -> float:
     """A clock known to be wrong follows `issued_at`, never beyond the bundle's end."""
     if case.holder.clock_synchronised or case.holder.bundle is None:
         return case.now
@@ -301,7 +325,7 @@ def _lifted(case: Case) -> float:
 # 8
 
 
-def epoch_is_not_stale(case: Case) -> None:
+def epoch_is_not_stale(case: Verification) -> None:
     epoch = case.envelope.authority_epoch
     if case.mark is not None and epoch < case.mark.authority_epoch:  # the scope's own floor (rules S89)
         reject(8, Reason.STALE_EPOCH, f"{case.mark.authority_epoch} or later", epoch, "authority_epoch")
@@ -312,7 +336,7 @@ def epoch_is_not_stale(case: Case) -> None:
         _base_is_kept(case)
 
 
-def _announced_epoch(case: Case) -> int | None:
+def _announced_epoch(case: Verification) -> int | None:
     """By our bundle; a new bundle announces its own, which never goes back (format.md 8)."""
     held = case.holder.bundle
     if not case.is_bundle:
@@ -323,7 +347,7 @@ def _announced_epoch(case: Case) -> int | None:
     return case.bundle.authority_epoch if case.bundle else None
 
 
-def _base_is_kept(case: Case) -> None:
+def _base_is_kept(case: Verification) -> None:
     """An increment changes neither epoch nor subject nor audience of what it changes (rules S32)."""
     active = case.holder.active.get(case.envelope.scope)
     if active is None:
@@ -340,7 +364,7 @@ def _base_is_kept(case: Case) -> None:
 # 9
 
 
-def version_is_newer(case: Case) -> None:
+def version_is_newer(case: Verification) -> None:
     if case.kind == RECOVERY:
         return
     _compare_with_mark(case)
@@ -352,7 +376,7 @@ def version_is_newer(case: Case) -> None:
         reject(9, Reason.BASE_MISMATCH, wanted, held, "base_config_version")
 
 
-def _compare_with_mark(case: Case) -> None:
+def _compare_with_mark(case: Verification) -> None:
     document, mark = case.envelope, case.mark
     if mark is None:
         return
@@ -368,7 +392,7 @@ def _compare_with_mark(case: Case) -> None:
             reject(9, Reason.ROLLBACK, f"later than {mark.version}", str(document.version), "config_version")
 
 
-def _is_not_given_up(case: Case) -> None:
+def _is_not_given_up(case: Verification) -> None:
     """What a recovery has left behind does not come back because its successor was lost (rules S87)."""
     returned = case.holder.returned.get(case.envelope.scope)
     if returned is not None:
@@ -376,14 +400,14 @@ def _is_not_given_up(case: Case) -> None:
         reject(9, Reason.ROLLBACK, wanted, f"{case.envelope.version}, which was given up", "config_version")
 
 
-def _is_taken_again(case: Case) -> bool:
+def _is_taken_again(case: Verification) -> bool:
     """What a recovery has led to and was lost since; its nonce is spent, and this is no second step back."""
     scope = case.envelope.scope
     returned = case.holder.returned.get(scope) if scope in case.holder.lost else None
     return returned == Mark(*case.envelope.version, case.envelope.state_hash)
 
 
-def _bundle_is_next(case: Case) -> None:
+def _bundle_is_next(case: Verification) -> None:
     """N+1 exactly, of the bundle that is held, whatever the mark says (format.md 8)."""
     held, found = case.holder.bundle, case.envelope.config_version
     if case.is_bundle and held is not None and found != held.version + 1:
@@ -391,7 +415,7 @@ def _bundle_is_next(case: Case) -> None:
         reject(9, reason, f"version {held.version + 1}", found, "config_version")
 
 
-def _recovery_for(case: Case, mark: Mark) -> RecoveryManifest | None:
+def _recovery_for(case: Verification, mark: Mark) -> RecoveryManifest | None:
     """The recovery at hand that allows exactly this step back, once (rules S87)."""
     alone = replace(case.holder, recoveries=())
     for container in case.holder.recoveries:
@@ -411,7 +435,7 @@ def _recovery_for(case: Case, mark: Mark) -> RecoveryManifest | None:
 # 10
 
 
-def scope_is_within_what_we_may_hold(case: Case) -> None:
+def scope_is_within_what_we_may_hold(case: Verification) -> None:
     document, holder = case.envelope, case.holder
     if document.scope_type in ESTABLISHING:  # these say what our roles and organizations are
         return
@@ -428,10 +452,11 @@ def scope_is_within_what_we_may_hold(case: Case) -> None:
 # 11
 
 
-def content_is_well_formed(case: Case) -> None:
+def content_is_well_formed(case: Verification) -> None:
     if case.kind == INCREMENT:
-        intake.apply_changes(case)
-    intake.topology_is_bounded(case)
+        content_reader.apply_changes(case)
+    content_reader.topology_is_bounded(case)
+    content_reader.files_are_whole(case)
     if case.content.fault is not None:
         raise case.content.fault
 
@@ -439,12 +464,13 @@ def content_is_well_formed(case: Case) -> None:
 # 12
 
 
-def no_secret_is_raw(case: Case) -> None:
+def no_secret_is_raw(case: Verification) -> None:
     if case.content.secret is not None:
         raise case.content.secret
+    content_reader.refuse_secret_in_files(case)
 
 
-STEPS: tuple[tuple[int, Callable[[Case], None]], ...] = (
+STEPS: tuple[tuple[int, Callable[[Verification], None]], ...] = (
     (1, envelope_is_canonical_and_closed),
     (2, cluster_is_ours),
     (3, subject_is_us_and_scope_type_known),
@@ -460,7 +486,7 @@ STEPS: tuple[tuple[int, Callable[[Case], None]], ...] = (
 )
 
 
-def _verified(case: Case) -> Verified:
+def _proof(case: Verification) -> Verified:
     document = case.envelope
     state_bytes = case.manifest_bytes if case.kind != INCREMENT else manifest.state_bytes(case.state)
     verified = object.__new__(Verified)

@@ -7,6 +7,31 @@
 A crash before 2 leaves the old one, a crash after 2 goes forward at the next start: the floor names an envelope that
 lies in a slot. The puts of 3 are made before 2 and committed after it, so that a full map refuses before anything
 is raised.
+
+What is decided here is whether a verified document may replace what is active, and which rows say so. What is not:
+whether a document is good (a `Promotion` comes of a `Verified`, or of a slot that the floors name, verified before);
+when the transaction is committed, and that the floor files are written before (`store/store.py`).
+
+Example. 1.6 of `route_policy` is active and 1.7 lies sealed in its slot. `swap` makes 1.7 active and 1.6 previous,
+sets the mark to 1.7 with its hash, drops the slot and the recoveries that were kept for it, and appends a row to the
+journal; `floors_after` gives the record with the mark 1.7, whose `activating` names the envelope. The floor file is
+written, the power fails: the next start finds the floor 1.7 above the store's 1.6, and `reconcile.roll_forward` makes
+the same swap of the same slot. Had it failed before the floor was written, 1.6 would be active and the slot would wait
+for the next round. There is no third outcome.
+
+Why floors come first: what is behind its floor can be brought up to it, from the slot or from the network; what is
+ahead of it could be taken back by restoring a disk, and nothing would show that. The order is fixed in
+`Store.activate`.
+
+Rejected:
+
+- The commit first, and then the floor: a crash between the two, and a store that is lost afterwards, let in the
+  version before.
+- A transaction a scope: the scopes of one head belong together, and readers would see half of it.
+- Any former active as the previous one: what a recovery leaves was given up, and a renewal of equal content is nothing
+  to fall back to (`_previous_after`).
+- Believing that the caller still has the state against which a document was verified: what is active is compared again
+  inside the transaction (`_refuse_conflict`), since between verdict and swap another may have become active.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,17 +40,17 @@ from functools import partial
 
 from snapshot.bundle import TrustBundle
 from snapshot.envelope import INCREMENT, RECOVERY, Envelope
-from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionEntry, parse_head
+from snapshot.verifier_state import Mark
 from snapshot.verify import Verified
 from store.base import blobs, journal, meta, pending, trust
 from store.base.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
-from store.base.records import DocumentRecord, ScopeRecord, digest_named, name_of
-from store.base.timefloor import Boot, TimeFloor, reset, risen
+from store.base.records import DocumentRecord, ScopeRecord, digest_from_name, name_of
+from store.base.timefloor import Boot, TimeFloor, floor_after, reset
 
 BUNDLE_SCOPE = "trust_bundle"
 Parsed = Callable[[bytes], StoredDocument | None]
@@ -52,7 +77,7 @@ class Promotion:
         return Mark(*self.envelope.version, self.record.content_hash)
 
 
-def of_verified(verified: Verified) -> Promotion:
+def promotion_of(verified: Verified) -> Promotion:
     """StoreError conflict for a recovery, which is kept and never active."""
     if verified.kind == RECOVERY:
         raise StoreError(StoreFault.CONFLICT, f"a recovery of {verified.scope} is kept, not activated")
@@ -62,7 +87,7 @@ def of_verified(verified: Verified) -> Promotion:
         envelope=verified.envelope_bytes,
         signatures=verified.signatures,
         manifest=blobs.digest_of(verified.manifest_bytes),
-        state=digest_named(verified.content_hash),
+        state=digest_from_name(verified.content_hash),
         signers=verified.signers,
         judged_at=verified.judged_at,
     )
@@ -221,7 +246,7 @@ class BundleFacts:
     expires_at: int
 
 
-def raised(
+def floors_after(
     floors: FloorRecord, promotions: Iterable[Promotion], generation: int, bundle: BundleFacts | None, boot: Boot
 ) -> FloorRecord:
     """The floors that must be durable before the promotions are: marks, envelopes, nonces, bundle, time."""
@@ -260,7 +285,7 @@ def _time_floor(
         floor = reset(bundle.issued_at, bundle.announced_epoch, boot)
     ceiling = bundle.expires_at if bundle else None
     for promotion in promotions:
-        floor = risen(floor, promotion.envelope.issued_at, ceiling, boot)
+        floor = floor_after(floor, promotion.envelope.issued_at, ceiling, boot)
     return floor
 
 

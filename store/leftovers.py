@@ -55,8 +55,8 @@ class Word:
 
 def leave(transaction: LmdbTransaction, verified: Sequence["Verified"]) -> None:
     """Discard what the documents that become active have no use for."""
-    bundle = next((one.bundle for one in verified if one.bundle), None)
-    head = next((one for one in verified if one.scope == HEAD), None)
+    bundle = next((document.bundle for document in verified if document.bundle), None)
+    head = next((document for document in verified if document.scope == HEAD), None)
     slots = list(pending.headers(transaction))
     if (head is None and bundle is None) or all(record.repair for _, record in slots):
         return

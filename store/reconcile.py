@@ -3,6 +3,32 @@
 roll_forward    an activation that the floors name and the store has not made, from its pending slots
 hold            a floor above the store stays: the store was restored from an old backup, or is new
 floor_of_store  the floors, raised by what the store has accepted
+
+At a start there are two witnesses of what was accepted, the floor files and the store, and either may have been put
+back or lost. For each scope the higher one counts:
+
+    floor and store agree              nothing is written
+    the floor is above, a slot has it  a crash came between floor and commit: the swap is made now   `roll_forward`
+    the floor is above, no slot has it the store is an old copy, or new: the mark stays             `hold`
+    the store is above                 the floor files are an old copy: they are raised             `floor_of_store`
+
+Example. Somebody restores yesterday's disk image of the store alone: `route_policy` stands at 1.5, the floors say 1.7.
+`hold` takes over the mark 1.7 and the hash of its envelope and leaves 1.5 active, so that `is_lost` is true of the
+scope: the node says RECOVERING, and takes 1.7 with exactly that content, or something newer, and never 1.6.
+
+A recovery that has led from 1.7 down to 1.6 makes the mark and what serves two different things; `returned` of a floor
+says so. Without it a node that loses its store afterwards would take 1.7 again, which was given up, and refuse 1.6.
+
+Nothing here asks anybody, and nothing is compared by time of day. A slot is believed as far as its bytes go: it was
+verified before the floors named it, and all of it is hashed again. It may lie there damaged: then nothing is rolled
+forward, and the mark holds.
+
+Rejected:
+
+- Lowering the floor to what the store has: the one thing that a floor is for.
+- Not starting: services would have no configuration because a disk was restored; what is active still passes the
+  verifier's second look at each start, and the mark keeps anything older out.
+- Asking the coordinator which one is right: the case to be solved is that it does not answer (docs/adr/0004).
 """
 
 from contextlib import suppress
@@ -10,7 +36,7 @@ from dataclasses import replace
 from functools import partial
 
 from snapshot import envelope as envelopes
-from snapshot.holder import Mark
+from snapshot.verifier_state import Mark
 from store.activation import Promotion, swap
 from store.base import blobs, meta, pending, trust
 from store.base.documents import document, is_lost, known_good, put_scope, scope_record, scope_records, state_after
@@ -18,12 +44,12 @@ from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
 from store.base.journal import Happened
-from store.base.records import DocumentRecord, PendingRecord, ScopeRecord, digest_named, name_of
+from store.base.records import DocumentRecord, PendingRecord, ScopeRecord, digest_from_name, name_of
 
 
 def roll_forward(transaction: LmdbTransaction, record: FloorRecord, now: float) -> tuple[str, ...]:
     """Finish the activation that the floors name, if it is unfinished and all of it lies in slots; else nothing."""
-    if not unfinished(transaction, record):
+    if not is_unfinished(transaction, record):
         return ()
     try:
         promotions = [_promotion(transaction, entry) for entry in record.activating]
@@ -35,7 +61,7 @@ def roll_forward(transaction: LmdbTransaction, record: FloorRecord, now: float) 
     return tuple(entry.scope for entry in record.activating)
 
 
-def unfinished(transaction: LmdbTransaction, record: FloorRecord) -> bool:
+def is_unfinished(transaction: LmdbTransaction, record: FloorRecord) -> bool:
     """Whether the floors name an activation that the store has not made."""
     return bool(record.activating) and all(
         entry.scope in record.scopes and is_above(transaction, entry.scope, record.scopes[entry.scope], record)
@@ -45,7 +71,7 @@ def unfinished(transaction: LmdbTransaction, record: FloorRecord) -> bool:
 
 def _promotion(transaction: LmdbTransaction, entry: ActivatingScope) -> Promotion:
     """The promotion of a slot that the floors name: it was verified, and everything in it is hashed again."""
-    slot = pending.find(transaction, entry.scope, digest_named(entry.envelope_hash))
+    slot = pending.find(transaction, entry.scope, digest_from_name(entry.envelope_hash))
     if slot is None:
         raise StoreError(StoreFault.NOT_DURABLE, f"no slot of {entry.scope} holds {entry.envelope_hash}")
     promotion = _promotion_of(transaction, slot[1], entry)
@@ -92,7 +118,7 @@ def hold(transaction: LmdbTransaction, record: FloorRecord) -> list[str]:
     for scope, floor in record.scopes.items():
         if is_above(transaction, scope, floor, record):
             present = scope_record(transaction, scope) or ScopeRecord(scope)
-            accepted = digest_named(floor.envelope_hash)
+            accepted = digest_from_name(floor.envelope_hash)
             put_scope(
                 transaction,
                 replace(
@@ -145,16 +171,16 @@ def floor_of_store(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRe
     )
 
 
-def with_returned(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRecord:
+def with_recovered_marks(transaction: LmdbTransaction, floors: FloorRecord) -> FloorRecord:
     """The floors, with what recoveries have led to: files that were written before they said so do not have it."""
     scopes = dict(floors.scopes)
     with suppress(StoreError):  # what cannot be read is damage, which is met where it is looked for
         for scope in {recovery.scope for recovery in trust.recoveries(transaction)} & scopes.keys():
-            scopes[scope] = replace(scopes[scope], returned=_returned(transaction, scope, scopes[scope]))
+            scopes[scope] = replace(scopes[scope], returned=_recovered_mark(transaction, scope, scopes[scope]))
     return replace(floors, scopes=scopes)
 
 
-def _returned(transaction: LmdbTransaction, scope: str, floor: ScopeFloor) -> Mark | None:
+def _recovered_mark(transaction: LmdbTransaction, scope: str, floor: ScopeFloor) -> Mark | None:
     """What serves below the mark because a recovery has led there."""
     record = scope_record(transaction, scope)
     if floor.returned is not None or record is None or record.active is None or is_lost(record):

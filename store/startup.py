@@ -24,7 +24,7 @@ from store.fsck.mend import mend
 from store.fsck.metapage import FileState, inspect
 from store.fsck.probe import Findings, probe
 from store.fsck.quarantine import set_aside
-from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, with_returned
+from store.reconcile import behind_store, floor_of_store, hold, is_above, roll_forward, with_recovered_marks
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def start(work: Start) -> tuple[Environment, Floors, Enrolment | None]:
     _empty(work.paths.temporary, work.disk)
     enrolled = _enrolment(work)
     floors = Floors.load(work.paths.floors, work.paths.temporary, work.disk, work.paths.cluster_id)
-    environment = _open(work, floors, established=_established(floors, enrolled))
+    environment = _open(work, floors, established=_is_established(floors, enrolled))
     try:
         _migrate(work, environment)
         _settle(work, environment, floors, enrolled)
@@ -77,7 +77,7 @@ def _enrolment(work: Start) -> Enrolment | None:
         return None
 
 
-def _established(floors: Floors, enrolled: Enrolment | None) -> bool:
+def _is_established(floors: Floors, enrolled: Enrolment | None) -> bool:
     """Whether this cluster was here before: then a missing store is damage, and no first start (rules L31)."""
     return floors.found or bool(floors.faults) or enrolled is not None
 
@@ -154,23 +154,26 @@ def _migrate(work: Start, environment: Environment) -> None:
 def _settle(work: Start, environment: Environment, floors: Floors, enrolled: Enrolment | None) -> None:
     """Bring floors and store together; one transaction when anything is to be changed, none when nothing is."""
     with environment.read() as transaction:
-        _note_floors(work, transaction, floors, lost=_floors_lost(transaction, floors, enrolled))
-        quiet = not (work.found or work.damaged or work.faults or _unsettled(transaction, floors.record))
+        _note_floors(work, transaction, floors, lost=_are_floors_lost(transaction, floors, enrolled))
+        quiet = not (work.found or work.damaged or work.faults or _is_unsettled(transaction, floors.record))
     if not quiet:
         with environment.write() as transaction:
             _reconcile(transaction, work, floors)
     with environment.read() as transaction:
-        effective = with_minimum(with_returned(transaction, floor_of_store(transaction, floors.record)), enrolled)
+        effective = with_minimum(
+            with_recovered_marks(transaction, floor_of_store(transaction, floors.record)), enrolled
+        )
     _write_floors(floors, effective)
 
 
-def _floors_lost(transaction: LmdbTransaction, floors: Floors, enrolled: Enrolment | None) -> bool:
+def _are_floors_lost(transaction: LmdbTransaction, floors: Floors, enrolled: Enrolment | None) -> bool:
+    """Whether neither file can be read though there must have been one: status `floor_lost` (threats D-24)."""
     if floors.found:
         return False
     return bool(floors.faults) or enrolled is not None or transaction.count("scopes") > 0
 
 
-def _unsettled(transaction: LmdbTransaction, record: FloorRecord) -> bool:
+def _is_unsettled(transaction: LmdbTransaction, record: FloorRecord) -> bool:
     """Whether the store lacks anything that the floors have."""
     if any(nonce not in set(trust.nonces(transaction)) for nonce in record.used_nonces):
         return True

@@ -19,11 +19,11 @@ from functools import partial
 from typing import Self, TypeVar
 
 from snapshot.envelope import RECOVERY, SNAPSHOT
-from snapshot.holder import Mark
 from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
+from snapshot.verifier_state import Mark
 from snapshot.verify import Verified
-from store import activation, giving_way, leftovers, reconcile
+from store import activation, eviction, leftovers, reconcile
 from store.activation import BundleFacts
 from store.base import blobs, enrolment, meta, pending, trust
 from store.base.disk import refusal
@@ -35,7 +35,7 @@ from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
 from store.base.pending import Pending, SlotContent, Waiting
-from store.base.records import PendingRecord, digest_named, name_of
+from store.base.records import PendingRecord, digest_from_name, name_of
 from store.base.rejections import Rejections
 from store.base.tables import Name, Table
 from store.base.timefloor import Boot, TimeFloor
@@ -54,7 +54,7 @@ REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stole
 
 @dataclass(frozen=True)
 class HolderState:
-    """What `snapshot.holder.Holder` asks of a store, read in one transaction."""
+    """What `snapshot.verifier_state.VerifierState` asks of a store, read in one transaction."""
 
     generation: int
     marks: Mapping[str, Mark]
@@ -132,15 +132,15 @@ class Store:
             yield StoreReading(transaction)
 
     @property
-    def committed(self) -> int:
+    def commit_number(self) -> int:
         """The number of the last commit: what was read at that number is what a reading would give now. Begins none."""
-        return self._environment.committed
+        return self._environment.commit_number
 
     def active(self, scope: str) -> StoredDocument | None:
         """The active document; it may be kept and read from after the next swap, until its blobs are garbage."""
         with self.read() as reading:
             record = reading.scope(scope)
-            return self._held(reading, record.active) if record and record.active else None
+            return self._document(reading, record.active) if record and record.active else None
 
     def standing(self) -> HolderState:
         """Marks, active documents, recoveries, nonces and lost scopes at one moment.
@@ -154,16 +154,16 @@ class Store:
             return HolderState(
                 reading.generation,
                 {scope: floor.mark for scope, floor in floors.scopes.items()},
-                {name: self._held(reading, one.active) for name, one in scopes.items() if one.active},
+                {name: self._document(reading, scope.active) for name, scope in scopes.items() if scope.active},
                 trust.containers(transaction),
                 floors.used_nonces,
-                reading.lost(),
+                reading.lost_scopes(),
                 {scope: floor.returned for scope, floor in floors.scopes.items() if floor.returned is not None},
             )
 
     def get(self, content_hash: str) -> bytes:
         """A blob by `sha256:<hex>`, hashed now. StoreError: not_found, store_corrupt."""
-        return self._blob(digest_named(content_hash))
+        return self._blob(digest_from_name(content_hash))
 
     def set(self, data: bytes) -> str:
         """Keep bytes durably under their hash. Garbage unless a document or slot refers to them."""
@@ -172,21 +172,21 @@ class Store:
     def table(self, name: Name) -> Table:
         return Table(self._environment, name)
 
-    def filled(self) -> float:
+    def fill_level(self) -> float:
         """The share of the map in use, 0..1; garbage is collected from 0.8 (rules, Numbers)."""
-        return self._environment.filled()
+        return self._environment.fill_level()
 
     # ---- pending
 
     def receive(self, scope: str, *, now: float, limits: Limits = DEFAULT, kind: str = SNAPSHOT) -> Pending:
         """A fresh slot. An activation that the floors name is finished first, so that its slot is not lost."""
-        if self.unfinished:
+        if self.is_unfinished:
             self.resume(now)
-        return self._opened(None, PendingRecord(scope, repair=scope in REPAIR_SCOPES or kind == RECOVERY), limits)
+        return self._open_slot(None, PendingRecord(scope, repair=scope in REPAIR_SCOPES or kind == RECOVERY), limits)
 
     def pending(self) -> list[SlotContent]:
         with self._environment.read() as transaction:
-            return pending.held(transaction)
+            return pending.slot_contents(transaction)
 
     def waiting(self) -> Mapping[str, Waiting]:
         """The snapshots that wait for their `valid_from`, by scope, for who only looks."""
@@ -195,10 +195,10 @@ class Store:
     def slot(self, scope: str, envelope_hash: str, limits: Limits = DEFAULT) -> Pending | None:
         """The slot that holds that envelope, for a second verification; None when none does."""
         with self._environment.read() as transaction:
-            found = pending.find(transaction, scope, digest_named(envelope_hash))
-        return self._opened(found[0], found[1], limits) if found else None
+            found = pending.find(transaction, scope, digest_from_name(envelope_hash))
+        return self._open_slot(found[0], found[1], limits) if found else None
 
-    def _opened(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
+    def _open_slot(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
         opened = Pending(self._environment, self._write, slot, record, limits)
         self._slots[record.scope] = opened
         return opened
@@ -209,39 +209,39 @@ class Store:
         """Make one or several documents active, all or none; returns the new generation.
 
         StoreError: conflict, not_durable, store_full, store_io; then active, previous and marks are as before, and
-        if only the last step failed, `unfinished` is true and `resume` finishes it.
+        if only the last step failed, `is_unfinished` is true and `resume` finishes it.
         """
-        if not verified or not all(isinstance(one, Verified) for one in verified):
+        if not verified or not all(isinstance(document, Verified) for document in verified):
             raise TypeError("the store activates what snapshot.verify has verified, and nothing else")
-        promotions = [activation.of_verified(one) for one in verified]
-        facts = next((activation.bundle_facts(one.bundle) for one in verified if one.bundle), None)
-        for one in verified:
-            self._seal(one, now)
+        promotions = [activation.promotion_of(document) for document in verified]
+        facts = next((activation.bundle_facts(document.bundle) for document in verified if document.bundle), None)
+        for brought in verified:
+            self._seal(brought, now)
 
         def swap(transaction: LmdbTransaction) -> int:
             generation = activation.swap(
-                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._parsed
+                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._cached_document
             )
             leftovers.leave(transaction, verified)
             ceiling = facts or self._bundle_facts(transaction)
-            record = activation.raised(self._floors.record, promotions, generation, ceiling, boot)
+            record = activation.floors_after(self._floors.record, promotions, generation, ceiling, boot)
             meta.write_floor(transaction, record)
             transaction.refuse_full()
             self._raise_floors(record)
             return generation
 
-        is_repair = all(one.scope in REPAIR_SCOPES for one in verified)
+        is_repair = all(document.scope in REPAIR_SCOPES for document in verified)
         generation = self._write(swap, WriteRoom.REPAIR if is_repair else WriteRoom.SCOPES)
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
-        return self._changed(generation, tuple(promotion.scope for promotion in promotions))
+        return self._announce(generation, tuple(promotion.scope for promotion in promotions))
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """The floors name an activation that the store could not make: its slots wait for `resume`."""
         with self._environment.read() as transaction:
-            return reconcile.unfinished(transaction, self._floors.record)
+            return reconcile.is_unfinished(transaction, self._floors.record)
 
     def resume(self, now: float) -> tuple[str, ...]:
         """Finish what the floors name, if its slots are whole; the scopes that are active now because of it."""
@@ -250,13 +250,13 @@ class Store:
         scopes = self._write(lambda transaction: reconcile.roll_forward(transaction, self._floors.record, now))
         if scopes:
             with self.read() as reading:
-                self._changed(reading.generation, scopes)
+                self._announce(reading.generation, scopes)
         return scopes
 
     def withdraw(self, *scopes: str, now: float) -> int:
         """The head no longer lists them: gone in one transaction, marks stay (rules S3). The generation then."""
 
-        if self.unfinished:
+        if self.is_unfinished:
             self.resume(now)
 
         def leave(transaction: LmdbTransaction) -> tuple[int, tuple[str, ...]]:
@@ -274,14 +274,14 @@ class Store:
                 append(transaction, Happened.WITHDRAWN, now, record.scope)
             return generation, tuple(record.scope for record in held)
 
-        return self._changed(*self._write(leave))
+        return self._announce(*self._write(leave))
 
     def fall_back(self, scope: str, *, now: float, cause: str) -> Happened | None:
         """The active document turned out to be damaged: previous serves by rules L34, or nothing does."""
         happened = self._write(lambda transaction: fallback.fall_back(transaction, scope, now, cause))
         if happened is not None:
             with self.read() as reading:
-                self._changed(reading.generation, (scope,))
+                self._announce(reading.generation, (scope,))
         return happened
 
     # ---- trust, time and floors
@@ -308,7 +308,7 @@ class Store:
             self._raise_floors(replace(self._floors.record, time_floor=reached))
 
     @property
-    def floor_lost(self) -> bool:
+    def is_floor_lost(self) -> bool:
         """Both floor files were lost: no increments until a full snapshot has been confirmed (threats D-24)."""
         with self.read() as reading:
             return reading.meta.floor_lost
@@ -336,7 +336,7 @@ class Store:
 
     def _write(self, change: Callable[[LmdbTransaction], T], room: WriteRoom = WriteRoom.REPAIR) -> T:
         """One transaction. When it finds no room, garbage goes, then what gives way; each time it is tried again."""
-        ways = iter((self._collected, self._previous_gave_way, self._active_gave_way))
+        ways = iter((self._collect_garbage, self._drop_previous, self._drop_active))
         while True:
             try:
                 with self._environment.write(room) as transaction:
@@ -345,7 +345,7 @@ class Store:
                 if error.fault is not StoreFault.STORE_FULL or not any(made_room() for made_room in ways):
                     raise
 
-    def _collected(self) -> bool:
+    def _collect_garbage(self) -> bool:
         try:
             if not self.garbage.run().removed:
                 return False
@@ -356,19 +356,19 @@ class Store:
             return False
         return True
 
-    def _previous_gave_way(self) -> bool:
+    def _drop_previous(self) -> bool:
         """By what the roots have announced: the floor of the epoch is no word of a config key."""
-        gone = self._giving_way(partial(giving_way.let_previous_go, epoch=self._floors.record.authority_epoch))
-        return bool(gone) and self._collected()
+        gone = self._give_way(partial(eviction.let_previous_go, epoch=self._floors.record.authority_epoch))
+        return bool(gone) and self._collect_garbage()
 
-    def _active_gave_way(self) -> bool:
-        gone = self._giving_way(partial(giving_way.let_active_go, epoch=self._floors.record.authority_epoch))
+    def _drop_active(self) -> bool:
+        gone = self._give_way(partial(eviction.let_active_go, epoch=self._floors.record.authority_epoch))
         if gone:
             with self.read() as reading:
-                self._changed(reading.generation, gone)
-        return bool(gone) and self._collected()
+                self._announce(reading.generation, gone)
+        return bool(gone) and self._collect_garbage()
 
-    def _giving_way(self, let_go: Callable[[LmdbTransaction], tuple[str, ...]]) -> tuple[str, ...]:
+    def _give_way(self, let_go: Callable[[LmdbTransaction], tuple[str, ...]]) -> tuple[str, ...]:
         try:
             with self._environment.write(WriteRoom.GARBAGE) as transaction:
                 return let_go(transaction)
@@ -389,7 +389,7 @@ class Store:
         elif slot is not None and slot.envelope_hash in ("", verified.envelope_hash):
             slot.complete(verified)
         with self._environment.read() as transaction:
-            found = pending.find(transaction, verified.scope, digest_named(verified.envelope_hash))
+            found = pending.find(transaction, verified.scope, digest_from_name(verified.envelope_hash))
         if found is None or not found[1].sealed:
             self.receive(verified.scope, now=now).complete(verified)
 
@@ -402,17 +402,17 @@ class Store:
         held = self._documents[record.active].envelope
         return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
 
-    def _changed(self, generation: int, scopes: tuple[str, ...]) -> int:
+    def _announce(self, generation: int, scopes: tuple[str, ...]) -> int:
         self.watch.tell(GenerationChange(generation, scopes))
         return generation
 
-    def _held(self, reading: StoreReading, digest: bytes) -> StoredDocument:
+    def _document(self, reading: StoreReading, digest: bytes) -> StoredDocument:
         """Documents are immutable, so what was parsed once is kept."""
         if digest not in self._documents:
             self._remember(replace(reading.document(digest), fetch=self._blob))
         return self._documents[digest]
 
-    def _parsed(self, digest: bytes) -> StoredDocument | None:
+    def _cached_document(self, digest: bytes) -> StoredDocument | None:
         return self._documents.get(digest)
 
     def _remember(self, held: StoredDocument) -> None:

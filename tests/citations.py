@@ -10,6 +10,7 @@ import re
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,9 +44,10 @@ def proved() -> set[Citation]:
     return {cited for path in (ROOT / "tests").rglob("test_*.py") for cited in in_source(path.read_text())}
 
 
-def in_source(source: str) -> set[Citation]:
+@cache
+def in_source(source: str) -> frozenset[Citation]:
     """The citations in the docstrings and comments of a module."""
-    return {cited for _, cited in places(source)}
+    return frozenset(cited for _, cited in places(source))
 
 
 def places(source: str) -> Iterator[tuple[int, Citation]]:

@@ -3,14 +3,22 @@
 import os
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
-# How long an example takes, or is looked for, says how busy the machine is.
-settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tests.examples import examples
+from tests.memory import memory_folder
+
+# For properties that name no number of their own.
+settings.register_profile("holdfast", examples(100))
 settings.load_profile("holdfast")
+
+
+if folder := memory_folder():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", folder)
 
 
 @pytest.fixture
@@ -32,6 +40,23 @@ def public_folder():
             if each.stat().st_uid == os.geteuid() and not each.stat().st_mode & 0o001:
                 each.chmod(each.stat().st_mode | 0o011)
         yield Path(name)
+
+
+@pytest.fixture
+def shown(record_property):
+    """What a test says to who looks, at the end of the run: `shown(line)`. Output of its own is lost where tests run in
+    several processes.
+    """
+    return partial(record_property, "shown")
+
+
+def pytest_terminal_summary(terminalreporter):
+    passed = terminalreporter.getreports("passed")
+    for report in passed:
+        for _, line in filter(lambda named: named[0] == "shown", report.user_properties):
+            terminalreporter.write_line(f"  {line}")
+    counts = Counter("/".join(report.nodeid.split("::")[0].split("/")[:-1]) for report in passed)
+    terminalreporter.write_line("passed: " + ", ".join(f"{folder} {counts[folder]}" for folder in sorted(counts)))
 
 
 def pytest_unconfigure(config):

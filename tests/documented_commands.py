@@ -12,7 +12,7 @@ from holdfast.ctl import operator
 from holdfast.node import command
 
 PROGRAMS: dict[str, click.Command] = {"holdfast": command.main, "holdfastctl": operator.main}
-DAEMONS = {"holdfast-agent": {"--config"}, "holdfast-coordinator": {"--config"}}
+DAEMONS = {"holdfast-agent": {"--check", "--config"}, "holdfast-coordinator": {"--config"}}
 
 _BLOCK = re.compile(r"(?:^(?: {4}|\t).*\n?)+|^```[a-z]*\n(?:.*\n)*?^```", re.MULTILINE)
 _CALL = re.compile(r"^\s*(?:\$ )?(?:sudo )?((?:holdfast|holdfastctl|holdfast-agent|holdfast-coordinator) .*)$")

@@ -1,6 +1,8 @@
 """What is installed to work on this: versions and hashes that stand here, of all that is asked for."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -44,3 +46,27 @@ def test_nothing_is_installed_without_its_hash():
     calls = re.findall(r"/pip (\$\(\w+\)|\w+)", makefile)
     assert sorted(calls) == ["$(OURS)"] * 3 + ["$(PINNED)"] * 3 + ["install"] * calls.count("install")
     assert calls.count("install") == 2
+
+
+def test_what_old_libraries_leave_to_the_newest_is_there():
+    """A file that has moved would be run with them again, or be forgotten in the list."""
+    names = ours_alone()
+    assert names
+    assert [name for name in names if not (ROOT / name).is_file()] == []
+
+
+def test_what_is_left_of_the_document_core_calls_no_library():
+    """It has one alone: cryptography."""
+    names = [name.removesuffix(".py").replace("/", ".") for name in ours_alone() if name.startswith("tests/snapshot/")]
+    program = f"import sys, {', '.join(names)}; print('cryptography' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (len(names) > 0, done.stdout) == (True, "False\n")
+    program = "import sys, tests.snapshot.test_signature; print('cryptography' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def ours_alone():
+    command = ["make", "--no-print-directory", "--eval", "names: ; @echo $(OURS_ALONE)", "names"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.split()

@@ -55,8 +55,9 @@ def test_each_folder_is_a_room():
 
 
 def test_a_room_is_small():
-    """About twenty files."""
-    sizes = Counter(floors.room_of(module.name) for module in modules())
+    """About twenty files; the schema's history only grows, and is not counted."""
+    history = "coordinator.database.migrations."
+    sizes = Counter(floors.room_of(module.name) for module in modules() if not module.name.startswith(history))
     assert {room: size for room, size in sizes.items() if size > MOST_FILES.get(room, 26)} == {}
 
 

@@ -5,11 +5,10 @@ from typing import get_args
 import pytest
 
 from agent.config.configuration import AgentSettings
-from coordinator.base.refusal import Code
-from coordinator.base.remedies import EXPLANATIONS
 from coordinator.base.settings import CoordinatorSettings
+from coordinator.declared.kinds import KINDS
 from tests.citations import ROOT
-from tests.pages import PAGES, comments, http_errors, reasons
+from tests.pages import PAGES, comments
 from tests.pages.configuration import TABLES
 
 
@@ -17,25 +16,6 @@ from tests.pages.configuration import TABLES
 def test_a_page_is_what_the_code_says(path):
     """rules P26"""
     assert path.read_text() == PAGES[path](), "run `python -m tests.pages --write`"
-
-
-@pytest.mark.parametrize("enumeration", reasons.enumerations(), ids=lambda each: each.__module__)
-def test_each_code_is_explained(enumeration):
-    page = reasons.page()
-    assert [code for code in enumeration if f"| `{code.value}` |" not in page] == []
-    assert "|  |" not in page.replace("|  |  |\n|---|---|", ""), "a code without a meaning or a remedy"
-
-
-def test_each_refusal_of_the_coordinator_is_explained():
-    assert set(EXPLANATIONS) == set(Code)
-    assert all(each.meaning.endswith(".") and each.remedy.endswith(".") for each in EXPLANATIONS.values())
-
-
-def test_each_error_of_a_listener_is_explained_and_no_other():
-    """Also those whose code a variable names: they are the coordinator's, or the store's."""
-    raised = {each.code for each in http_errors.codes()}
-    assert raised <= http_errors.MEANINGS.keys()
-    assert http_errors.MEANINGS.keys() - raised <= set(Code)
 
 
 def test_each_key_of_the_configuration_is_on_the_page():
@@ -64,3 +44,8 @@ def test_comments_are_read_where_they_stand():
     assert comments.above(Reason)["RAW_SECRET"] == "step 12"
     assert comments.beside(Reaction)["FULL_RESYNC"] == "the scope's full snapshot, at once"
     assert comments.beside(Reaction).keys() == set(Reaction.__members__)
+
+
+def test_each_kind_of_resource_is_on_the_page():
+    page = (ROOT / "docs/resources.md").read_text()
+    assert all(f"## {kind.KIND}\n" in page for kind in KINDS)

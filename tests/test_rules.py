@@ -38,8 +38,8 @@ def test_every_entry_to_come_gives_a_reason():
     assert [ident for ident, reason in rules_to_come.listed().items() if len(reason.split()) < 3] == []
 
 
-def test_how_much_is_proved(capsys):
-    """Shown with `-s`; a number to look at, not to reach."""
+def test_how_much_is_proved(shown):
+    """Numbers to look at, not to reach."""
     proved = citations.proved()
     counts = {}
     for stage in (1, 2):
@@ -48,8 +48,8 @@ def test_how_much_is_proved(capsys):
         counts[f"rules of stage {stage}"] = (len(idents & proved), len(idents))
     threats = {Citation("threats", ident) for ident in PAGES["threats"]}
     counts["threats"] = (len(threats & proved), len(threats))
-    with capsys.disabled():
-        print("", *(f"{name}: {done} of {all_} cited" for name, (done, all_) in counts.items()), sep="\n  ")
+    for name, (done, all_) in counts.items():
+        shown(f"{name}: {done} of {all_} cited")
     assert all(done <= all_ for done, all_ in counts.values())
 
 

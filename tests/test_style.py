@@ -10,6 +10,7 @@ import pytest
 
 from tests.citations import ROOT
 from tests.source import PACKAGES, modules
+from tests.words import is_named_by_participle
 
 FILE_MEDIAN = 180
 FUNCTION_MEDIAN = 12
@@ -70,6 +71,61 @@ def test_a_public_class_name_means_one_thing():
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
+PARTICIPLES = {
+    "agent.access.access.expired": "a member of the configuration, which has the setting's name",
+}
+"""Functions that a participle names all the same, and why."""
+
+
+def named_by_participles():
+    return {
+        f"{module.name}.{function.name}"
+        for module in modules()
+        for function in module.functions
+        if is_named_by_participle(function.name)
+    }
+
+
+def test_functions_are_named_by_verbs_nouns_and_predicates():
+    """`_held_versions`, `hold`, `is_held`, and not `_held`: what it does, returns or answers, not what became of it."""
+    assert named_by_participles() - PARTICIPLES.keys() == set()
+
+
+def test_no_participle_is_allowed_for_nothing():
+    assert PARTICIPLES.keys() - named_by_participles() == set()
+
+
+@pytest.mark.parametrize("name", ["held", "_shown", "looked_up", "_taken_away", "scopes_asked", "_begun"])
+def test_a_participle_is_found(name):
+    assert is_named_by_participle(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["hold", "held_versions", "is_held", "threshold_is_met", "check_pinned", "read", "need"]
+)
+def test_verbs_nouns_and_predicates_are_none(name):
+    assert not is_named_by_participle(name)
+
+
+NAMELESS = {"each", "one"}
+
+
+def nameless_loops(tree):
+    """Loop variables that do not name what they hold."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))]
+    return [name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
+
+
+def test_loop_variables_name_what_they_hold():
+    """`for scope in scopes`, and not `for each in scopes`."""
+    found = [module.name for module in modules() if NAMELESS.intersection(nameless_loops(module.tree))]
+    assert found == []
+
+
+def test_a_nameless_loop_is_found():
+    assert nameless_loops(ast.parse("[x for one in y]\nfor a, each in b: pass")) == ["a", "each", "one"]
+
+
 def test_tests_mirror_the_code():
     """tests/<package>/test_<module>.py tests <package>/<module>.py; a longer name holds the module's."""
     strays = []
@@ -81,19 +137,17 @@ def test_tests_mirror_the_code():
     assert strays == []
 
 
-def test_how_large_the_tests_are(capsys):
+def test_how_large_the_tests_are(shown):
     """A ratio to look at, not to reach: padding is easy, and worth nothing."""
-    with capsys.disabled():
-        for package in PACKAGES:
-            sizes, functions = lengths(package) or [0], function_lengths(package) or [0]
-            tests = sum(len(path.read_text().splitlines()) for path in (ROOT / "tests" / package).rglob("*.py"))
-            long = sum(size > LONG_FUNCTION for size in functions) / len(functions)
-            print(
-                f"\n  {package:12} {sum(sizes):6} lines, file median {median(sizes):4.0f}, "
-                f"function median {median(functions):3.0f}, {long:4.1%} over {LONG_FUNCTION}, "
-                f"test lines for each line {tests / max(sum(sizes), 1):.2f}",
-                end="",
-            )
+    for package in PACKAGES:
+        sizes, functions = lengths(package) or [0], function_lengths(package) or [0]
+        tests = sum(len(path.read_text().splitlines()) for path in (ROOT / "tests" / package).rglob("*.py"))
+        long = sum(size > LONG_FUNCTION for size in functions) / len(functions)
+        shown(
+            f"{package:12} {sum(sizes):6} lines, file median {median(sizes):4.0f}, "
+            f"function median {median(functions):3.0f}, {long:4.1%} over {LONG_FUNCTION}, "
+            f"test lines for each line {tests / max(sum(sizes), 1):.2f}"
+        )
     assert len(modules()) > 0
 
 

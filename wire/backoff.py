@@ -20,7 +20,7 @@ class BackOff:
     cap_s: float = CAP_S
     failures: int = 0
 
-    def failed(self, retry_after_s: float | None = None) -> float:
+    def note_failure(self, retry_after_s: float | None = None) -> float:
         """Counts a failure; the seconds to wait. Never less than the floor, nor than the other end asked for, and
         spread above that: callers that failed together do not all come back at the floor.
         """
@@ -29,7 +29,7 @@ class BackOff:
         self.failures += 1
         return max(LEAST_S, retry_after_s or 0.0) + self.uniform(0, max(0.0, ceiling))
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         self.failures = 0
 
 

@@ -118,7 +118,7 @@ def pem_chain_to_der(pem: bytes) -> list[bytes]:
         raise BadCertificateError("not readable certificates (PEM)") from error
     if not found:
         raise BadCertificateError("no certificate (PEM)")
-    return [each.public_bytes(serialization.Encoding.DER) for each in found]
+    return [certificate.public_bytes(serialization.Encoding.DER) for certificate in found]
 
 
 def make_identity(
@@ -139,7 +139,7 @@ def make_identity(
     names = [node_id, direct_host] if direct_host else [node_id]
     builder = _builder(_name(node_id), _name(node_id), key.public_key(), now, lifetime_s)
     builder = _with_leaf_extensions(builder, names, [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
-    return _signed(builder, key, key)
+    return _sign(builder, key, key)
 
 
 def make_authority(name: str, now: float, *, lifetime_s: float = AUTHORITY_LIFETIME_S) -> KeyPair:
@@ -151,7 +151,7 @@ def make_authority(name: str, now: float, *, lifetime_s: float = AUTHORITY_LIFET
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
     )
-    return _signed(builder, key, key)
+    return _sign(builder, key, key)
 
 
 def issue_server(
@@ -166,7 +166,7 @@ def issue_server(
     builder = builder.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
     )
-    return _signed(builder, key, issuer_key)
+    return _sign(builder, key, issuer_key)
 
 
 def prove(key_pem: bytes, body: bytes) -> str:
@@ -252,7 +252,7 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _signed(
+def _sign(
     builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, issuer_key: ec.EllipticCurvePrivateKey
 ) -> KeyPair:
     certificate = builder.sign(issuer_key, hashes.SHA256())

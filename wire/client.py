@@ -19,12 +19,12 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
+from wire.body_stream import BodyStream
 from wire.certificate import fingerprint
-from wire.contexts import TlsIdentity, alert_of, authority_context, is_tls, own_der, pinned_context
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.exchange import Call, ClientError, ClientFault, Deadlines, Exchange, StaleConnectionError, retry_after_s
 from wire.messages import ERROR_BYTES, ErrorBody
-from wire.pieces import Pieces
+from wire.tls_contexts import TlsIdentity, alert_of, authority_context, is_tls, own_der, pinned_context
 
 KEPT_S = 60.0  # less than a server keeps an idle connection
 NAMES_S = 2.0  # for DNS, where the last working address is known: the rest of connecting is for that one
@@ -59,7 +59,7 @@ class Streamed:
         self.server = server
         self._exchange = exchange
 
-    def chunks(self) -> Pieces:
+    def chunks(self) -> BodyStream:
         return self._exchange.chunks()
 
 
@@ -102,7 +102,7 @@ class HttpClient(Generic[Place]):
     @asynccontextmanager
     async def stream(self, place: Place, call: Call) -> AsyncIterator[Streamed]:
         """The answer with its body still to come. A body that is not read to its end costs the connection."""
-        line = await self._begun(place, call)
+        line = await self._begin(place, call)
         try:
             await _refuse_failure(line.exchange)
             yield Streamed(line.exchange, line.server)
@@ -117,7 +117,7 @@ class HttpClient(Generic[Place]):
                 await trio.aclose_forcefully(line.stream)
         self._kept.clear()
 
-    async def _begun(self, place: Place, call: Call) -> KeptConnection:
+    async def _begin(self, place: Place, call: Call) -> KeptConnection:
         """A kept connection may have been closed meanwhile: requests are idempotent, so a new one is tried (D-50)."""
         while isinstance(call.body, bytes) and (line := self._take(place)) is not None:
             with contextlib.suppress(StaleConnectionError):
@@ -185,10 +185,10 @@ class HttpsConnector:
         """DNS is asked each time; the last working address comes first, and serves when DNS is down or silent (K50)."""
         last = self._last_working.get(endpoint)
         if last is None:
-            return await _resolved(endpoint)
+            return await _resolve(endpoint)
         with trio.move_on_after(NAMES_S):
             try:
-                return sorted(await _resolved(endpoint), key=lambda address: address != last)
+                return sorted(await _resolve(endpoint), key=lambda address: address != last)
             except ClientError as error:
                 if error.reason is ClientFault.BAD_ENDPOINT:
                     raise
@@ -202,7 +202,7 @@ class HttpsConnector:
         stream = trio.SSLStream(raw, self._context, server_hostname=endpoint.host)
         try:
             await stream.do_handshake()
-            server = self._judged(stream.getpeercert(binary_form=True) or b"")
+            server = self._judge(stream.getpeercert(binary_form=True) or b"")
         except trio.BrokenResourceError as error:
             await trio.aclose_forcefully(stream)
             raise self._failure(endpoint, error) from error
@@ -212,7 +212,7 @@ class HttpsConnector:
         self._last_working[endpoint] = address
         return Connected(stream, endpoint.authority, server)
 
-    def _judged(self, der: bytes) -> str:
+    def _judge(self, der: bytes) -> str:
         shown = fingerprint(der)
         if shown == self._own:
             raise ClientError(ClientFault.PEER_PIN_MISMATCH, "the server showed our own certificate")
@@ -227,7 +227,7 @@ class HttpsConnector:
         return ClientError(fault, f"{endpoint}: {alert_of(error)}")
 
 
-async def _resolved(endpoint: Endpoint) -> list[str]:
+async def _resolve(endpoint: Endpoint) -> list[str]:
     try:
         return await endpoint.resolve()
     except BadEndpointError as error:
@@ -260,7 +260,7 @@ async def _refuse_failure(exchange: Exchange) -> None:
     """ClientError `refused` for an error answer. What its body says is bounded, and may be nonsense (rules P6)."""
     if 200 <= exchange.status < 300 or exchange.status == 304:
         return
-    error = ErrorBody.told(await _error_body(exchange))
+    error = ErrorBody.from_answer(await _error_body(exchange))
     raise ClientError(
         ClientFault.REFUSED,
         f"{exchange.status} {error.code} {error.message}".strip(),

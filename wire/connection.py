@@ -19,10 +19,10 @@ import h11
 import structlog
 import trio
 
-from wire.answer import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
 from wire.limits import Tally
 from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
+from wire.response_head import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
 from wire.routes import HttpRoute
 from wire.service import HttpService
 from wire.target import BadTarget, Target
@@ -220,13 +220,13 @@ class Connection:
             self._http.next_event()  # the end of the message, which h11 would otherwise hold back
 
     def _refuse_misled(self, name: bytes, value: bytes) -> None:
-        """A browser or a proxy that was led to a local socket shows it by Host or Origin."""
+        """A browser or a proxy that was led to a local listener shows it by Host or Origin. Of a Unix socket, which no
+        name leads to, the Host says nothing.
+        """
         hosts = self._service.hosts
-        if hosts is None:
-            return
-        if name == b"origin":
+        if name == b"origin" and (hosts is not None or isinstance(self.peer, UnixPeer)):
             raise HttpError(403, "forbidden_origin", "no web page may ask here")
-        if _without_port(value) not in hosts:
+        if name == b"host" and hosts is not None and _without_port(value) not in hosts:
             raise HttpError(421, "misdirected_request", f"use one of these hosts: {', '.join(sorted(hosts))}")
 
     async def _admit(self, route: HttpRoute) -> None:
@@ -234,7 +234,7 @@ class Connection:
             raise HttpError(403, self.peer.state.value, f"this node is {self.peer.state.value}")
         if route.rate is not None:
             caller = self.peer.uid if isinstance(self.peer, UnixPeer) else self.peer.address
-            seconds = route.rate.refused(caller, trio.current_time())
+            seconds = route.rate.wait_s(caller, trio.current_time())
             if seconds is not None:
                 raise HttpError(429, "too_many_requests", "too many of these requests", retry_after=seconds)
         self._take_share(route)
@@ -250,7 +250,7 @@ class Connection:
 
     async def _take_slot(self, route: HttpRoute) -> None:
         gate, turns = self._service.gate, self._service.turns_of(route)
-        seconds = gate.refused(route.concern) if route.concern is not None else None
+        seconds = gate.wait_s(route.concern) if route.concern is not None else None
         if seconds is None and turns is not None and not await turns.take(self._limits.turn_s):
             seconds = route.concern.retry_after_s if route.concern is not None else 1
         if seconds is not None:
@@ -281,7 +281,7 @@ class Connection:
 
     # ---- what a request asks of its connection
 
-    def announced(self) -> int | None:
+    def content_length(self) -> int | None:
         return self._length
 
     async def receive(self) -> bytes:
@@ -306,6 +306,9 @@ class Connection:
         await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         self._due = due  # that of the request
 
+    def allow(self, seconds: float) -> None:
+        self._enter(Phase.WORK, seconds)
+
     @contextlib.contextmanager
     def waiting(self, *, yields: bool) -> Iterator[None]:
         self._watch()
@@ -327,9 +330,9 @@ class Connection:
             self.end(CloseCause.GONE)
         elif not self._watched:
             self._watched = True
-            self._service.gone.add(self._descriptor, self._gone)
+            self._service.gone.add(self._descriptor, self._note_hangup)
 
-    def _gone(self) -> None:
+    def _note_hangup(self) -> None:
         self._caller_gone = True
         if self._phase is Phase.WAITING:
             self.end(CloseCause.GONE)
@@ -351,7 +354,7 @@ class Connection:
         self._service.statistics.answered += 1
 
     def _start(self, response: Response, framing: Framing) -> bytes:
-        lines = lines_of(response.headers)
+        lines = lines_of((*response.headers, *self._service.headers))
         start = self._http.send(start_of(response.status, framing))
         return (start or b"")[:-2] + lines + b"\r\n"
 

@@ -54,7 +54,7 @@ class Endpoint:
 
     def allows(self, address: IPAddress) -> bool:
         """Whether the endpoint may lead to this address. An IPv4 address inside an IPv6 one is that address."""
-        address = _unmapped(address)
+        address = _unmap(address)
         if address.is_multicast or address.is_unspecified:
             return False
         return self.configured or not (address.is_loopback or address.is_link_local or address.is_reserved)
@@ -108,7 +108,7 @@ def _read(address: str) -> IPAddress:
     return ipaddress.ip_address(address.partition("%")[0])
 
 
-def _unmapped(address: IPAddress) -> IPAddress:
+def _unmap(address: IPAddress) -> IPAddress:
     """The IPv4 address that an IPv6 one stands for: mapped, 6to4 or NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return address

@@ -4,6 +4,8 @@ h11 alone, since each deadline sits between two of its events, and since what a 
 decompression, cookies, the environment's proxies) is what must not happen here.
 """
 
+import contextlib
+from collections import deque
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +13,13 @@ from enum import StrEnum
 import h11
 import trio
 
-from wire.contexts import alert_of, is_tls
-from wire.pieces import Pieces
+from wire.body_stream import BodyStream
+from wire.limits import LEAST_RATE
+from wire.tls_contexts import alert_of, is_tls
 
 READ_BYTES = 65536
+WHOLE_BYTES = 65536  # a body up to here goes out with its head, in one piece
+FAREWELL_S = 1.0  # as long as a server that has refused a body reads on
 HEAD_BYTES = 16 * 1024
 MAX_INFORMATIONAL = 8
 RETRY_AFTER_MAX_S = 3600
@@ -72,7 +77,7 @@ class Deadlines:
     silence_s: float = 30.0
     total_s: float = 120.0
     total_bytes: int = 4 << 20
-    least_rate: int = 1024
+    least_rate: int = LEAST_RATE
     rate_from_s: float = 10.0
 
     def next_piece(self, begun: float, received: int, announced: int | None, now: float) -> float:
@@ -104,6 +109,7 @@ class Exchange:
         self._deadlines = deadlines
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         self._call = Call("GET", "/")
+        self._ahead: deque[h11.Event | type[h11.PAUSED]] = deque()
         self._answer_begun = False
         self._ended = False
         self._begun = 0.0
@@ -123,6 +129,7 @@ class Exchange:
         if self.used:
             self._http.start_next_cycle()
         self._call = call
+        self._ahead.clear()
         self._answer_begun = False
         await self._send(call)
         with trio.move_on_after(self._deadlines.first_byte_s + call.wait_s) as scope:
@@ -134,9 +141,9 @@ class Exchange:
         self._received = 0
         self._judge_head()
 
-    def chunks(self) -> Pieces:
+    def chunks(self) -> BodyStream:
         """The body as it arrives, never more of it than the limit."""
-        return Pieces(self._next_piece)
+        return BodyStream(self._next_piece)
 
     async def _next_piece(self) -> bytes:
         now = trio.current_time()
@@ -152,21 +159,26 @@ class Exchange:
             raise ClientError(ClientFault.TOO_LARGE, f"more than {self._call.limit} bytes")
         return bytes(event.data)
 
-    async def _send(self, call: Call) -> None:
+    def _start(self, call: Call) -> h11.Request:
         headers = [("host", self._authority), ("accept-encoding", "identity"), *call.headers]
-        whole = call.body if isinstance(call.body, bytes) else None
-        if whole:
-            headers.append(("content-length", str(len(whole))))
-        elif whole is None:
-            headers.append(("transfer-encoding", "chunked"))
-        start = h11.Request(method=call.method, target=call.target, headers=headers)
-        if whole is not None:
-            parts = [self._http.send(start), self._http.send(h11.Data(data=whole)) if whole else b""]
-            await self._write(b"".join([part or b"" for part in [*parts, self._http.send(h11.EndOfMessage())]]))
-            return
-        await self._write(self._http.send(start))
         if not isinstance(call.body, bytes):
+            headers.append(("transfer-encoding", "chunked"))
+        elif call.body:
+            headers.append(("content-length", str(len(call.body))))
+        return h11.Request(method=call.method, target=call.target, headers=headers)
+
+    async def _send(self, call: Call) -> None:
+        if not isinstance(call.body, bytes):
+            await self._write(self._http.send(self._start(call)))
             await self._send_pieces(call.body)
+        elif len(call.body) > WHOLE_BYTES:
+            await self._send_while_listening(call, call.body)
+        else:
+            parts = [
+                self._http.send(self._start(call)),
+                self._http.send(h11.Data(data=call.body)) if call.body else b"",
+            ]
+            await self._write(b"".join([part or b"" for part in [*parts, self._http.send(h11.EndOfMessage())]]))
 
     async def _send_pieces(self, pieces: AsyncIterable[bytes]) -> None:
         """A server that does not want all of it answers early and closes: then the answer says why."""
@@ -177,6 +189,40 @@ class Exchange:
         except (ClientError, StaleConnectionError) as error:
             if isinstance(error, ClientError) and error.reason is not ClientFault.CONNECT_FAILED:
                 raise
+
+    async def _send_while_listening(self, call: Call, body: bytes) -> None:
+        """A server that does not want all of it answers early and closes, while the rest is on its way. Nothing can be
+        read from a TLS connection that broke while it was written to, so that answer is read meanwhile, and whole.
+        """
+        fault = None
+        await self._write(self._http.send(self._start(call)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, nursery.cancel_scope)
+            fault = await self._push(body)
+            nursery.cancel_scope.deadline = trio.current_time() + (FAREWELL_S if fault else 0.0)
+        if fault is not None and not self._ahead:
+            raise fault
+
+    async def _listen(self, sending: trio.CancelScope) -> None:
+        """What is said while the body goes out; once it is all said, or cannot be, nothing need be sent any more."""
+        size = 0
+        with contextlib.suppress(ClientError, StaleConnectionError):
+            while size <= self._call.limit:
+                self._ahead.append(await self._next_event())
+                if not isinstance(event := self._ahead[-1], h11.Response | h11.InformationalResponse | h11.Data):
+                    break
+                size += len(event.data) if isinstance(event, h11.Data) else 0
+        sending.cancel()
+
+    async def _push(self, body: bytes) -> ClientError | StaleConnectionError | None:
+        """Why it did not all go out, or None."""
+        try:
+            for start in range(0, len(body), WHOLE_BYTES):
+                await self._write(self._http.send(h11.Data(data=body[start : start + WHOLE_BYTES])))
+            await self._write(self._http.send(h11.EndOfMessage()))
+        except (ClientError, StaleConnectionError) as error:
+            return error
+        return None
 
     async def _head(self) -> h11.Response:
         for _ in range(MAX_INFORMATIONAL):
@@ -209,6 +255,9 @@ class Exchange:
         return any(name.lower() == "if-none-match" for name, _ in self._call.headers)
 
     async def _event(self) -> h11.Event | type[h11.PAUSED]:
+        return self._ahead.popleft() if self._ahead else await self._next_event()
+
+    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 await self._read()
@@ -222,9 +271,9 @@ class Exchange:
         try:
             data = await self._stream.receive_some(READ_BYTES if self._answer_begun else HEAD_BYTES)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise self._broken(error) from error
+            raise self._failure(error) from error
         if not data and not self._answer_begun:
-            raise self._broken(ConnectionResetError("closed before an answer"))
+            raise self._failure(ConnectionResetError("closed before an answer"))
         self._answer_begun = True
         self._ended = not data
         self._http.receive_data(bytes(data))
@@ -239,9 +288,9 @@ class Exchange:
         try:
             await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise self._broken(error) from error
+            raise self._failure(error) from error
 
-    def _broken(self, error: BaseException) -> Exception:
+    def _failure(self, error: BaseException) -> Exception:
         if self._answer_begun:
             return ClientError(ClientFault.TRUNCATED, alert_of(error))
         if is_tls(error):

@@ -7,8 +7,8 @@ program reads it; the agent's configuration is made of it and stays the one plac
 from typing import ClassVar, Self
 
 from snapshot.identifiers import is_endpoint
-from wire.forms import HASH, IDENTIFIER, TIME, BadMessageError, array, binary, integer, member, message, nullable, text
-from wire.messages import Message
+from wire.forms import HASH, IDENTIFIER, TIME, array, binary, integer, member, message, nullable, text
+from wire.messages import BadMessageError, Message
 
 FORMAT = 1
 MOST_URLS, MOST_ROOTS = 64, 64

@@ -3,6 +3,8 @@
 from collections.abc import Container, Hashable
 from dataclasses import dataclass
 
+LEAST_RATE = 1024  # bytes of an answer a second, on average, at both of its ends (threats D-46)
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
@@ -17,7 +19,7 @@ class ListenerLimits:
     idle_s: float = 75.0
     head_s: float = 15.0
     stall_s: float = 30.0  # nothing of an answer taken, or of a body sent
-    least_rate: int = 512  # bytes of an answer a second, on average: a satellite link of 8 kbit/s has nearly twice that
+    least_rate: int = LEAST_RATE
     sending_bytes: int = 256 << 20  # of answers on their way without room of their own (connection.py)
     head_bytes: int = 16 * 1024
     body_bytes: int = 256 * 1024

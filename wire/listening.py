@@ -84,8 +84,8 @@ def _error(error: OSError | trio.TooSlowError, host: str, port: int, setting: st
     else:
         reason = _FAULTS.get(error.errno or 0, ListenFault.FAILED)
     why = f" ({error.strerror})" if reason is ListenFault.FAILED and isinstance(error, OSError) else ""
-    return ListenError(reason, f"{_shown(host, port)}{why}: {_WORDS[reason]} {setting}")
+    return ListenError(reason, f"{_address(host, port)}{why}: {_WORDS[reason]} {setting}")
 
 
-def _shown(host: str, port: int) -> str:
+def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

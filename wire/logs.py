@@ -43,7 +43,7 @@ def _for_people() -> list[Processor]:
 
 def _for_programs() -> list[Processor]:
     line: list[Processor] = [structlog.processors.format_exc_info, _event_first]
-    return [*line, _prioritised if _is_the_journal() else structlog.processors.JSONRenderer()]
+    return [*line, _with_priority if _is_the_journal() else structlog.processors.JSONRenderer()]
 
 
 def _event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -51,7 +51,7 @@ def _event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     return {"event": event.pop("event"), "level": event.pop("level"), **event}
 
 
-def _prioritised(logger: WrappedLogger, method: str, event: EventDict) -> str:
+def _with_priority(logger: WrappedLogger, method: str, event: EventDict) -> str:
     priority = _PRIORITIES.get(event["level"], _PRIORITIES["error"])
     return f"<{priority}>{structlog.processors.JSONRenderer()(logger, method, event)!s}"
 

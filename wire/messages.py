@@ -11,16 +11,17 @@ Times are Unix seconds here and `YYYY-MM-DDTHH:MM:SSZ` on the wire; documents ar
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from snapshot import canonical
 from wire.forms import (
     BOOLEAN,
+    ENDPOINT,
     HASH,
     IDENTIFIER,
+    MESSAGE,
     SCOPE,
     TIME,
-    BadMessageError,
     Form,
     array,
     binary,
@@ -29,11 +30,11 @@ from wire.forms import (
     message,
     nullable,
     one_of,
-    parse_json,
     record,
     table,
     text,
 )
+from wire.strict_json import BadMessageError, parse_json
 
 __all__ = ["BadMessageError"]
 
@@ -66,8 +67,15 @@ class Message:
     MOST_BYTES: ClassVar[int] = SMALL_BYTES
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
-        return record(cls).read(parse_json(data, cls.MOST_BYTES), "the message")
+    def parse(cls, data: bytes, most: int | None = None) -> Self:
+        return record(cls).make(cls.parse_object(data, most))
+
+    @classmethod
+    def parse_object(cls, data: bytes, most: int | None = None) -> Mapping[str, object]:
+        """The JSON object of a message in form, as it is: for who needs few of its members, and soon."""
+        value = parse_json(data, cls.MOST_BYTES if most is None else most)
+        record(cls).check(value, MESSAGE)
+        return cast(Mapping[str, object], value)
 
     def to_value(self) -> object:
         return record(type(self)).write(self)
@@ -100,7 +108,7 @@ class ErrorBody(Message):
     problems: tuple[Problem, ...] | None = member(array(record(Problem), PROBLEMS_MAX), default=None)
 
     @classmethod
-    def told(cls, data: bytes) -> Self:
+    def from_answer(cls, data: bytes) -> Self:
         """What an error answer says, for who asked: members that are unknown or out of form are passed over, since
         the status alone decides; without a code it says nothing.
         """
@@ -110,18 +118,15 @@ class ErrorBody(Message):
             value = None
         known = value if isinstance(value, dict) else {}
         given = {name: _read(form, known.get(name)) for name, form in _ERROR_MEMBERS.items()}
-        return cls(**{"code": "", "message": "", **{name: one for name, one in given.items() if one is not None}})
+        return cls(**{"code": "", "message": "", **{name: value for name, value in given.items() if value is not None}})
 
 
-_ERROR_MEMBERS: dict[str, Form[Any]] = {each.name: each.metadata["form"] for each in fields(ErrorBody)}
+_ERROR_MEMBERS: dict[str, Form[Any]] = {field.name: field.metadata["form"] for field in fields(ErrorBody)}
 
 
 def _read(form: Form[Any], value: object) -> Any:  # noqa: ANN401 - of any member
     """None for what is out of form."""
-    try:
-        return form.read(value, "a member")
-    except BadMessageError:
-        return None
+    return form.make(value) if form.takes(value) else None
 
 
 @message
@@ -134,14 +139,14 @@ class JoinRequest(Message):
     """`certificate` is DER. `server` is the fingerprint of what the coordinator showed. No token for a member."""
 
     cluster_id: str = member(text(64, 1))  # J25: a wrong form is told apart from another cluster by the coordinator
-    node_id: str = member(text(64, 1))
+    node_id: str = member(IDENTIFIER)
     kind: str = member(text(64, 1))
     certificate: bytes = member(binary(CERTIFICATE_BYTES))
-    incarnation: str = member(NAME)
+    incarnation: str = member(IDENTIFIER)
     nonce: str = member(NAME)
     server: str = member(HASH)
     token_sha256: str | None = member(HASH, default=None)
-    direct_url: str | None = member(text(320, 1), default=None)
+    direct_url: str | None = member(ENDPOINT, default=None)
 
 
 @message
@@ -243,8 +248,8 @@ class Heartbeat(Message):
 
     node_id: str = member(IDENTIFIER)
     cluster_id: str = member(IDENTIFIER)
-    incarnation: str = member(NAME)
-    boot_id: str = member(NAME)
+    incarnation: str = member(IDENTIFIER)
+    boot_id: str = member(text(64, 1))
     agent_version: str = member(text(64, 1))
     sent_at: int = member(TIME)
     uptime_s: int = member(integer())
@@ -259,6 +264,7 @@ class Heartbeat(Message):
     journal: tuple[HeartbeatEvent, ...] = member(array(record(HeartbeatEvent), EVENTS_MAX))
     interval_s: int | None = member(integer(1, INTERVAL_MOST_S), default=None)
     roots_confirmed: bool | None = member(BOOLEAN, default=None)
+    features: tuple[str, ...] | None = member(array(IDENTIFIER, 64), default=None)
 
     def with_journal(self, events: Iterable[HeartbeatEvent]) -> "Heartbeat":
         """With as many of the events, oldest first, as the message has room for."""
@@ -319,9 +325,13 @@ class MayAnswer(Message):
 
 @message
 class WatchAnswer(Message):
-    """The new generation, and for each changed scope the sections that changed."""
+    """The new generation, and for each changed scope the sections that changed; which services and routes these are,
+    by their ids, `*` for all routes.
+    """
 
     MOST_BYTES: ClassVar[int] = 4 << 20
 
     generation: int = member(integer())
     scopes: Mapping[str, tuple[str, ...]] = member(table(SCOPE, array(NAME, 20_000), SCOPES_MAX))
+    services: tuple[str, ...] = member(array(NAME, SCOPES_MAX))
+    routes: tuple[str, ...] = member(array(NAME, 256))

@@ -44,9 +44,9 @@ class Pin:
 class Follower(Protocol):
     """Who must know what the table holds: the trust store of a listener."""
 
-    def pin_added(self, pin: Pin) -> None: ...
+    def trust_pin(self, pin: Pin) -> None: ...
 
-    def pin_removed(self, pin: Pin) -> None: ...
+    def distrust_pin(self, pin: Pin) -> None: ...
 
 
 class PinTable:
@@ -86,14 +86,14 @@ class PinTable:
 
     def add(self, der: bytes, node_id: str, state: PinState = PinState.ACTIVE) -> Pin:
         """Pins a certificate; PinRefusedError where it must not be. Pinned already: its state is set."""
-        pin = Pin(self._judged(der, node_id, state), der, node_id, state)
+        pin = Pin(self._judge(der, node_id, state), der, node_id, state)
         if pin.fingerprint in self._pins:
             self._change(self._pins[pin.fingerprint], state)
             return self._pins[pin.fingerprint]
         self._pins[pin.fingerprint] = pin
         self._by_node.setdefault(node_id, set()).add(pin.fingerprint)
         for follower in self._followers:
-            follower.pin_added(pin)
+            follower.trust_pin(pin)
         return pin
 
     def set_state(self, node_id: str, state: PinState) -> None:
@@ -111,7 +111,7 @@ class PinTable:
             del self._by_node[pin.node_id]
         self._end_connections(shown)
         for follower in self._followers:
-            follower.pin_removed(pin)
+            follower.distrust_pin(pin)
 
     def bring_to(self, wanted: Iterable[tuple[bytes, str, PinState]]) -> list[PinRefusedError]:
         """Makes the table hold exactly these (DER, node, state); returns why some could not be pinned."""
@@ -144,7 +144,7 @@ class PinTable:
             if not mine:
                 del self._open[shown]
 
-    def _judged(self, der: bytes, node_id: str, state: PinState) -> str:
+    def _judge(self, der: bytes, node_id: str, state: PinState) -> str:
         known = self._pins.get(fingerprint(der))
         if known is not None:
             if known.node_id != node_id:

@@ -13,9 +13,9 @@ _SUSPECT = re.compile(r"[^ -~]")
 
 def printable(value: object) -> str:
     """What is not printable stands there as an escape."""
-    return escaped(str(value), lambda character: character.encode("unicode_escape").decode("ascii"))
+    return escape(str(value), lambda character: character.encode("unicode_escape").decode("ascii"))
 
 
-def escaped(text: str, as_escape: Callable[[str], str]) -> str:
+def escape(text: str, as_escape: Callable[[str], str]) -> str:
     """The text, each character that is not printable in the form that the reader's language has for it."""
     return _SUSPECT.sub(lambda found: found[0] if found[0].isprintable() else as_escape(found[0]), text)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from snapshot import canonical
+from wire.body_stream import BodyStream
 from wire.messages import ErrorBody
 from wire.peer import Peer
-from wire.pieces import Pieces
 from wire.target import BadTarget, Target
 
 Headers = Sequence[tuple[str, str]]
@@ -67,11 +67,14 @@ class Response:
 class Incoming(Protocol):
     """What a request needs of its connection."""
 
-    def announced(self) -> int | None:
+    def content_length(self) -> int | None:
         """The body's Content-Length, when it has one."""
 
     async def receive(self) -> bytes:
         """The next piece of the body; empty at its end."""
+
+    def allow(self, seconds: float) -> None:
+        """The request may take so long from now."""
 
     def waiting(self, *, yields: bool) -> AbstractContextManager[None]: ...
 
@@ -152,9 +155,13 @@ class Request:
             raise HttpError(400, "bad_request", f"{name} must be an integer from {least} to {most}")
         return int(text)
 
-    def chunks(self, limit: int | None = None) -> Pieces:
+    def allow(self, seconds: float) -> None:
+        """Its deadline from now on, where the handler knows better than its route how much work it is."""
+        self._incoming.allow(seconds)
+
+    def chunks(self, limit: int | None = None) -> BodyStream:
         """The body as it arrives; HttpError 413 as soon as it is known to be more than `limit` bytes."""
-        return Pieces(lambda: self._piece(limit))
+        return BodyStream(lambda: self._piece(limit))
 
     async def body(self, limit: int | None = None) -> bytes:
         pieces = []
@@ -164,7 +171,7 @@ class Request:
 
     async def _piece(self, limit: int | None) -> bytes:
         most = self.body_limit if limit is None else limit
-        announced = self._incoming.announced() or 0
+        announced = self._incoming.content_length() or 0
         piece = await self._incoming.receive() if announced <= most else b""
         self._received += len(piece)
         if max(self._received, announced) > most:

@@ -1,7 +1,7 @@
 """The table of what a listener answers: method and path template -> handler and its limits.
 
-A template's segments are fixed, or `{name}` for one segment that is not empty. Nothing else matches: no trailing
-slash, no doubled slash (threats N11).
+A template's segments are fixed, or `{name}` for one segment that is not empty; `{path...}` at its end is one or more of
+them, joined by slashes. Nothing else matches: no trailing slash, no doubled slash (threats N11).
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,14 +47,23 @@ class HttpRoute:
             raise ValueError(f"the template {self.template!r} must begin with a slash")
         object.__setattr__(self, "segments", tuple(self.template[1:].split("/")))
 
+    @property
+    def takes_rest(self) -> bool:
+        return self.segments[-1].endswith("...}")
+
     def parameters(self, segments: tuple[str, ...]) -> dict[str, str] | None:
         """The named segments, when the path is one of this template."""
         found: dict[str, str] = {}
+        if self.takes_rest:
+            rest = segments[len(self.segments) - 1 :]
+            if not all(rest):
+                return None
+            segments = (*segments[: len(self.segments) - 1], "/".join(rest))
         for expected, segment in zip(self.segments, segments, strict=True):
             if expected.startswith("{"):
                 if not segment:
                     return None
-                found[expected[1:-1]] = segment
+                found[expected[1:-1].removesuffix("...")] = segment
             elif expected != segment:
                 return None
         return found
@@ -63,6 +72,7 @@ class HttpRoute:
 class Routes:
     def __init__(self, *routes: HttpRoute) -> None:
         self._by_length: dict[int, list[HttpRoute]] = {}
+        self._longer: list[HttpRoute] = []  # those that take more segments than they have
         for route in routes:
             self._add(route)
 
@@ -71,13 +81,16 @@ class Routes:
         if any((other.method, other.template) == (route.method, route.template) for other in same_length):
             raise ValueError(f"{route.method} {route.template} is routed twice")
         same_length.append(route)
+        if route.takes_rest:
+            self._longer.append(route)
         same_length.sort(key=lambda other: [segment.startswith("{") for segment in other.segments])
 
     def find(self, request: Request) -> HttpRoute:
         """The route of a request, whose parameters are set; HttpError 404 or 405. HEAD is answered as GET."""
         method = "GET" if request.method == "HEAD" else request.method
         allowed = set()
-        for route in self._by_length.get(len(request.segments), ()):
+        longer = [route for route in self._longer if len(request.segments) > len(route.segments)]
+        for route in self._by_length.get(len(request.segments), []) + longer:
             parameters = route.parameters(request.segments)
             if parameters is None:
                 continue

@@ -18,14 +18,15 @@ from typing import Protocol
 import structlog
 import trio
 
-from wire.accepting import accept_all
+from wire.accept_loop import accept_all
 from wire.connection import CloseCause, Connection
 from wire.crowding import OpenConnection, making_room
 from wire.limits import ListenerLimits, Tally
+from wire.log_sampling import EVERY_S, Sampled
 from wire.peer import Peer
+from wire.request import Headers
 from wire.room import ConnectionRoom, principal_of
 from wire.routes import Routes
-from wire.sampled import EVERY_S, Sampled
 from wire.service import HttpService, Statistics
 from wire.shedding import Gate
 
@@ -79,7 +80,7 @@ class Transport(Protocol):
 
 class Server:
     """`hosts`: the only Host headers that are answered, for local listeners (threats U12). `first`: the callers, as the
-    transport names them, for whom `limits.reserved` connections are kept.
+    transport names them, for whom `limits.reserved` connections are kept. `headers` stand on every answer.
     """
 
     def __init__(
@@ -92,10 +93,11 @@ class Server:
         gate: Gate | None = None,
         hosts: frozenset[str] | None = None,
         first: Container[Hashable] = (),
+        headers: Headers = (),
     ) -> None:
         # Chance spreads the return of callers; it keeps no secret.
         gate = gate or Gate(CAPACITY, random.random)
-        self._service = HttpService(name, routes, limits, gate, hosts)
+        self._service = HttpService(name, routes, limits, gate, hosts, headers)
         self._transport = transport
         self._limits = limits
         self._tally = Tally(limits.connections_each, limits.connections, limits.reserved, first)
@@ -141,7 +143,7 @@ class Server:
             async with listener:
                 with self._accepting:
                     task_status.started()
-                    await accept_all(listener, self._connected, nursery, self._exhausted)
+                    await accept_all(listener, self._serve_caller, nursery, self._note_exhaustion)
             await self._wind_down()
             nursery.cancel_scope.cancel()
 
@@ -167,7 +169,7 @@ class Server:
                 connection.end_if_idle()
             await self.wait_empty()
 
-    async def _connected(self, raw: trio.SocketStream) -> None:
+    async def _serve_caller(self, raw: trio.SocketStream) -> None:
         """The outermost edge of a connection's task: whatever happens in one, the listener lives."""
         caller = self._transport.caller(raw)
         seat = self._take_seat(caller)
@@ -178,7 +180,7 @@ class Server:
             await self._within_room(raw, seat)
         except TurnedAwayError as error:
             self._service.statistics.handshakes_failed += 1
-            self._turned_away(caller, str(error))
+            self._note_turned_away(caller, str(error))
         except Exception as error:
             self._service.statistics.faults += 1
             if self._log.is_first(f"failed: {type(error).__name__}"):
@@ -197,8 +199,8 @@ class Server:
         if not self._limits.reserved:
             return False
         places = {
-            OpenConnection(seat.caller, each.idle, each.since): (each, seat)
-            for each, seat in self._connections.items()
+            OpenConnection(seat.caller, connection.idle, connection.since): (connection, seat)
+            for connection, seat in self._connections.items()
             if seat.taken
         }
         goes = making_room(caller, list(places), self._tally)
@@ -240,7 +242,7 @@ class Server:
 
     async def _refuse(self, raw: trio.SocketStream) -> None:
         self._service.statistics.turned_away += 1
-        self._turned_away(self._transport.caller(raw), "too many connections")
+        self._note_turned_away(self._transport.caller(raw), "too many connections")
         if self._refusals < REFUSALS:
             self._refusals += 1
             try:
@@ -250,13 +252,13 @@ class Server:
                 self._refusals -= 1
         raw.socket.close()
 
-    # ---- what is said of it: strangers can have each of these as often as they like (sampled.py)
+    # ---- what is said of it: strangers can have each of these as often as they like (log_sampling.py)
 
-    def _turned_away(self, caller: Hashable, reason: str) -> None:
+    def _note_turned_away(self, caller: Hashable, reason: str) -> None:
         if self._log.is_first(reason):
             log.info("connection turned away", listener=self._service.name, caller=caller, reason=reason)
 
-    def _exhausted(self, reason: str) -> None:
+    def _note_exhaustion(self, reason: str) -> None:
         if self._log.is_first(reason):
             remedy = "what holds the descriptors ends, or LimitNOFILE= of the unit is raised"
             log.error("nobody can be let in", listener=self._service.name, reason=reason, remedy=remedy)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from wire.gone import GoneWatch
+from wire.bounded_queue import BoundedQueue
+from wire.disconnect_watch import DisconnectWatch
 from wire.limits import ListenerLimits
+from wire.request import Headers
 from wire.routes import HttpRoute, Routes
 from wire.shedding import Gate
-from wire.turns import Turns
 
 
 @dataclass(slots=True)
@@ -26,20 +27,23 @@ class Statistics:
 
 @dataclass(slots=True)
 class HttpService:
-    """`hosts`: the only Host headers that are answered, where given. `turns`: at routes with limits of their own."""
+    """`hosts`: the only Host headers that are answered, where given. `turns`: at routes with limits of their own.
+    `headers` stand on every answer, also on those that no handler gives.
+    """
 
     name: str
     routes: Routes
     limits: ListenerLimits
     gate: Gate
     hosts: frozenset[str] | None = None
-    gone: GoneWatch = field(default_factory=GoneWatch)
+    headers: Headers = ()
+    gone: DisconnectWatch = field(default_factory=DisconnectWatch)
     statistics: Statistics = field(default_factory=Statistics)
-    turns: dict[HttpRoute, Turns] = field(default_factory=dict)
+    turns: dict[HttpRoute, BoundedQueue] = field(default_factory=dict)
     sending: int = 0  # bytes of answers that hold no room
     stopping: bool = False
 
-    def turns_of(self, route: HttpRoute) -> Turns | None:
+    def turns_of(self, route: HttpRoute) -> BoundedQueue | None:
         if route.most is None:
             return None
-        return self.turns.setdefault(route, Turns(route.most, route.line))
+        return self.turns.setdefault(route, BoundedQueue(route.most, route.line))

@@ -40,7 +40,7 @@ class Gate:
     busy: int = 0
     shed: dict[Concern, int] = field(default_factory=lambda: dict.fromkeys(Concern, 0))
 
-    def refused(self, concern: Concern) -> int | None:
+    def wait_s(self, concern: Concern) -> int | None:
         """None if there is room, else the seconds after which to come again."""
         if self.busy < self.capacity * concern.share:
             return None
@@ -64,7 +64,7 @@ class Rate:
         self._keys = keys
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def refused(self, key: Hashable, now: float) -> int | None:
+    def wait_s(self, key: Hashable, now: float) -> int | None:
         """None if the key has one left (and takes it), else the seconds until it has."""
         left, then = self._buckets.pop(key, (float(self._burst), now))
         left = min(self._burst, left + (now - then) * self._burst / self._per_s)

@@ -27,7 +27,7 @@ class Target:
     @classmethod
     def parse(cls, raw: bytes) -> "Target":
         """Callers ask for few targets, many times: short ones are remembered."""
-        return _remembered(raw) if len(raw) <= REMEMBERED_BYTES else _parsed(raw)
+        return _remembered(raw) if len(raw) <= REMEMBERED_BYTES else _parse(raw)
 
     def query(self) -> list[tuple[str, str]]:
         """The members in their order; a name may stand there more than once. A plus sign is a plus sign."""
@@ -37,10 +37,10 @@ class Target:
         if len(parts) > MAX_QUERY_MEMBERS:
             raise BadTarget(f"the query has more than {MAX_QUERY_MEMBERS} members")
         pairs = (part.partition(b"=") for part in parts)
-        return [(_decoded(name), _decoded(value)) for name, _, value in pairs]
+        return [(_decode(name), _decode(value)) for name, _, value in pairs]
 
 
-def _parsed(raw: bytes) -> Target:
+def _parse(raw: bytes) -> Target:
     path, _, query = raw.partition(b"?")
     if not path.startswith(b"/"):
         raise BadTarget("the request target must be a path")
@@ -48,16 +48,16 @@ def _parsed(raw: bytes) -> Target:
         raise BadTarget("the request target has a fragment")
     segments = tuple(path.decode("ascii", "replace")[1:].split("/"))
     if b"%" in path:
-        segments = tuple(_decoded(segment.encode()) if "%" in segment else segment for segment in segments)
+        segments = tuple(_decode(segment.encode()) if "%" in segment else segment for segment in segments)
     if "." in segments or ".." in segments:
         raise BadTarget("the path has a dot segment")
     return Target(segments, query)
 
 
-_remembered = lru_cache(maxsize=1024)(_parsed)
+_remembered = lru_cache(maxsize=1024)(_parse)
 
 
-def _decoded(part: bytes) -> str:
+def _decode(part: bytes) -> str:
     if _BAD_ESCAPE.search(part):
         raise BadTarget("a percent sign must be followed by two hex digits")
     try:

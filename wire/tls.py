@@ -14,12 +14,12 @@ import trio
 
 from wire.certificate import KeyPair
 from wire.connection import CloseCause, Connection
-from wire.contexts import alert_of, pinned_server_context, server_context
 from wire.limits import ListenerLimits
 from wire.peer import AnonymousPeer, OperatorPeer, TlsPeer
 from wire.pins import Pin, PinTable
 from wire.room import ConnectionRoom, principal_of
 from wire.server import MADE_ROOM, OpenedConnection, TurnedAwayError
+from wire.tls_contexts import alert_of, pinned_server_context, server_context
 
 ALERT_S = 1.0
 CONNECTIONS_EACH_NODE = 16
@@ -68,10 +68,10 @@ class PinnedTransport:
         self._shown = shown
         self._outdate()
 
-    def pin_added(self, pin: Pin) -> None:
+    def trust_pin(self, pin: Pin) -> None:
         self._context.load_verify_locations(cadata=pin.der)
 
-    def pin_removed(self, pin: Pin) -> None:
+    def distrust_pin(self, pin: Pin) -> None:
         self._outdate()
 
     async def wait_settled(self) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 import trio
 
 from wire.connection import Connection
-from wire.lasting import CannotBeMadeError, LastingListener
 from wire.peer import OVERFLOW_UID, UnixPeer
+from wire.self_healing_listener import CannotBeMadeError, SelfHealingListener
 from wire.server import OpenedConnection, TurnedAwayError
 
 MAX_PATH_BYTES = 107
@@ -56,7 +56,7 @@ class SocketError(CannotBeMadeError):
 @contextmanager
 def unix_listener(
     path: Path, *, mode: int = 0o660, group: int | None = None, backlog: int = 64, setting: str = ""
-) -> Iterator[LastingListener]:
+) -> Iterator[SelfHealingListener]:
     """A listening socket at `path`, of `mode` and `group` (a gid) from its first moment; removed at the end.
 
     The directory must exist, be ours or root's, and not writable by others. What stands at `path` is replaced only
@@ -71,16 +71,16 @@ def unix_listener(
             _check_directory(path.parent)
             lock.hold()
             _check_old(path)
-            return _bound(path, mode, group, backlog)
+            return _bind(path, mode, group, backlog)
 
     try:
-        with LastingListener(path, make(), make) as listener:
+        with SelfHealingListener(path, make(), make) as listener:
             yield listener
     finally:
         lock.release()
 
 
-def passed_listener(passed: socket.socket) -> LastingListener:
+def passed_listener(passed: socket.socket) -> SelfHealingListener:
     """The listener of a socket that systemd made: it is neither bound nor unlinked by us."""
     is_stream = passed.family == socket.AF_UNIX and passed.type == socket.SOCK_STREAM
     path = Path(os.fsdecode(passed.getsockname())) if is_stream else Path()
@@ -95,7 +95,7 @@ def passed_listener(passed: socket.socket) -> LastingListener:
             SocketFault.GONE, f"{path} is not the socket that systemd passed any more: restart socket unit and service"
         )
 
-    return LastingListener(path, passed, make)
+    return SelfHealingListener(path, passed, make)
 
 
 def peer_of(connected: socket.socket) -> UnixPeer:
@@ -225,7 +225,7 @@ def _answers(path: Path) -> bool:
         return probe.connect_ex(os.fsencode(path)) not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
-def _bound(path: Path, mode: int, group: int | None, backlog: int) -> socket.socket:
+def _bind(path: Path, mode: int, group: int | None, backlog: int) -> socket.socket:
     """Bound where nobody else can look, opened to its users there, and renamed: never open to others (U02)."""
     with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as private:
         temporary = Path(private) / "socket"

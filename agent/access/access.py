@@ -40,7 +40,7 @@ class AccessRule:
     expired: bool = False
 
     @classmethod
-    def named(
+    def from_names(
         cls, users: Iterable[str], groups: Iterable[str], scopes: Iterable[str], *, expired: bool = False
     ) -> Self:
         """From names or numbers; ValueError names what is not there, and the remedy."""
@@ -84,14 +84,14 @@ class Access:
         return cls((AccessRule(gids=frozenset({gid}), expired=True),), is_default=True)
 
     @classmethod
-    def configured(cls, entries: Mapping[str, NamedCallers], socket_gid: int) -> Self:
+    def from_configuration(cls, entries: Mapping[str, NamedCallers], socket_gid: int) -> Self:
         """`[access]`, by scope pattern; the default where it is empty. ValueError as `AccessRule.named`."""
         if not entries:
             return cls.of_group(socket_gid)
         return cls(
             tuple(
-                AccessRule.named(one.users, one.groups, (pattern,), expired=one.expired)
-                for pattern, one in entries.items()
+                AccessRule.from_names(entry.users, entry.groups, (pattern,), expired=entry.expired)
+                for pattern, entry in entries.items()
             )
         )
 
@@ -141,9 +141,9 @@ def may_administer(peer: UnixPeer) -> bool:
 
 def user_id(name: str) -> int:
     if name.isascii() and name.isdigit():
-        return _known(int(name))
+        return _check_uid(int(name))
     try:
-        return _known(pwd.getpwnam(name).pw_uid)
+        return _check_uid(pwd.getpwnam(name).pw_uid)
     except KeyError:
         raise ValueError(f"there is no user {name!r}: add it (adduser), or take it out of [access]") from None
 
@@ -157,7 +157,7 @@ def group_id(name: str) -> int:
         raise ValueError(f"there is no group {name!r}: add it (addgroup), or name another one") from None
 
 
-def _known(uid: int) -> int:
+def _check_uid(uid: int) -> int:
     if uid == OVERFLOW_UID:
         raise ValueError(f"uid {OVERFLOW_UID} is any account that the kernel cannot name: nobody gets rights by it")
     return uid

@@ -2,7 +2,7 @@
 
     CallerSight(access, peer).sees(scope)      a scope that may be read; what may not be does not exist (access.py)
               .sees_service(patterns)          a service of which at least one scope may be read
-    status_seen(status, sight)                 the status without the rest, of which only the number is told
+    visible_status(status, sight)              the status without the rest, of which only the number is told
 
 Over TCP nobody is known: as long as there is no `[access]` everybody is shown the names of what a node holds, since
 monitoring asks there; with it nobody is, but at the socket, where the kernel says who asks.
@@ -38,7 +38,7 @@ class CallerSight:
         return any(map(self.sees, patterns))
 
 
-def status_seen(status: Mapping[str, object], sight: CallerSight) -> dict[str, object]:
+def visible_status(status: Mapping[str, object], sight: CallerSight) -> dict[str, object]:
     """`status` is what all of it is; `hidden` says how much of it is not for this caller."""
     seen = dict(status)
     scopes: set[str] = set()
@@ -50,16 +50,16 @@ def status_seen(status: Mapping[str, object], sight: CallerSight) -> dict[str, o
         listed = _strings(status.get(name))
         scopes |= {scope for scope in listed if not sight.sees(scope)}
         seen[name] = [scope for scope in listed if scope not in scopes]
-    services = {name: _service_seen(value, sight) for name, value in _table(status.get("services")).items()}
+    services = {name: _visible_service(value, sight) for name, value in _table(status.get("services")).items()}
     seen["services"] = {name: value for name, value in services.items() if value is not None}
     seen["files"] = {**_table(status.get("files")), "error": ""}  # its words may name a file; the code does not
     seen["hidden"] = {"scopes": len(scopes), "services": sum(value is None for value in services.values())}
     return seen
 
 
-def _service_seen(service: object, sight: CallerSight) -> object | None:
+def _visible_service(service: object, sight: CallerSight) -> object | None:
     told = _table(service)
-    patterns = [one for one in _strings(told.get("scopes")) if sight.sees(one)]
+    patterns = [string for string in _strings(told.get("scopes")) if sight.sees(string)]
     return {**told, "scopes": patterns} if patterns else None
 
 
@@ -68,4 +68,4 @@ def _table(value: object) -> Mapping[str, object]:
 
 
 def _strings(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

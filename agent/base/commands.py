@@ -68,7 +68,7 @@ async def run_command(
         with trio.CancelScope(shield=True):
             await _end(process)
     code = None if limit.cancelled_caught else process.returncode
-    return CommandOutcome(code, _text(heard), timed_out=limit.cancelled_caught)
+    return CommandOutcome(code, line_of(heard), timed_out=limit.cancelled_caught)
 
 
 async def _follow(process: trio.Process, heard: bytearray) -> None:
@@ -96,7 +96,7 @@ async def _end(process: trio.Process) -> None:
         await process.stdout.aclose()
 
 
-def _text(heard: bytearray) -> str:
+def line_of(heard: bytes | bytearray) -> str:
     """One line, without what looks like a secret: it goes into logs, into the status and to the coordinator (D-55)."""
     said = " ".join(heard.decode(errors="replace").split())
     shape = shape_of(said)
@@ -119,4 +119,4 @@ def _without_values(said: str) -> Iterator[str]:
 
 
 def _name(number: int) -> str:
-    return next((one.name for one in signal.Signals if one == number), f"signal {number}")
+    return next((known.name for known in signal.Signals if known == number), f"signal {number}")

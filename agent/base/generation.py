@@ -48,12 +48,12 @@ def following(watch: Watch, generation: Generation) -> Iterator[None]:
     """`generation` follows the store's watch, whose listeners are called on the writer's thread."""
     token = trio.lowlevel.current_trio_token()
 
-    def told(change: GenerationChange) -> None:
+    def on_change(change: GenerationChange) -> None:
         with contextlib.suppress(trio.RunFinishedError):
             token.run_sync_soon(generation.tell, change.generation)
 
     generation.tell(watch.generation)
-    unsubscribe = watch.subscribe(told)
+    unsubscribe = watch.subscribe(on_change)
     generation.tell(watch.generation)
     try:
         yield

@@ -30,7 +30,7 @@ class GuardedTime:
     synchronised: bool | None
 
     @property
-    def counts_as_synchronised(self) -> bool:
+    def may_be_synchronised(self) -> bool:
         """A state that cannot be known counts as synchronised (threats D-23)."""
         return self.synchronised is not False
 
@@ -56,7 +56,7 @@ class Regression:
             self.allowed_s = 0.0
         return moment.behind_s > self.allowed_s + SKEW_S
 
-    def confirmed(self, moment: GuardedTime) -> None:
+    def confirm(self, moment: GuardedTime) -> None:
         self.allowed_s = max(0.0, moment.behind_s)
 
 
@@ -73,7 +73,7 @@ class Stopwatch:
     since: float  # Unix seconds, by the guarded clock, when it was started: for another boot, and for people
 
     @classmethod
-    def started(cls, about: str, ago_s: float, moment: GuardedTime) -> "Stopwatch":
+    def begin(cls, about: str, ago_s: float, moment: GuardedTime) -> "Stopwatch":
         """Of what began `ago_s` seconds before this moment."""
         return cls(about, moment.boot.boot_id, moment.boot.elapsed - ago_s, moment.now - ago_s)
 
@@ -95,20 +95,20 @@ class OutageClock:
     running: Stopwatch | None = None
     _due: tuple[str, str, float] | None = None  # head, boot, the boot clock's reading at its expiry
 
-    def expired_for_s(self, head: str, expires_at: float | None, moment: GuardedTime) -> float:
+    def outage_s(self, head: str, expires_at: float | None, moment: GuardedTime) -> float:
         """Seconds since the head called `head` expired, 0 while it has not; called at each use.
 
         `expires_at` is None where the head was lost: then since that was seen first, or since it had expired before.
         """
         boot = moment.boot
         if expires_at is None:
-            self.running = self.running or Stopwatch.started(head, 0.0, moment)
+            self.running = self.running or Stopwatch.begin(head, 0.0, moment)
             return max(0.0, self.running.elapsed_s(moment))
         if moment.now < expires_at:
             self.running, self._due = None, (head, boot.boot_id, boot.elapsed + expires_at - moment.now)
             return 0.0
         if self.running is None or self.running.about != head:
-            self.running = Stopwatch.started(head, self._ago_s(head, expires_at, moment), moment)
+            self.running = Stopwatch.begin(head, self._ago_s(head, expires_at, moment), moment)
         return max(0.0, self.running.elapsed_s(moment))
 
     def _ago_s(self, head: str, expires_at: float, moment: GuardedTime) -> float:

@@ -47,7 +47,7 @@ _KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
 _ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
 _UNIT = that(is_unit, "the name of a systemd unit")
 _WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
-_SCOPE = TomlForm(patterns.checked, patterns.FORM)
+_SCOPE = TomlForm(patterns.check_pattern, patterns.FORM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +165,16 @@ class LocalTable:
     reload_directory: Path = setting(
         absolute_path,
         Path("/run/holdfast/reload"),
-        "Where requests to reload a unit are put, for the units that carry them out; `restart` and `signal` beside it.",
+        "Where requests to reload a unit are put, for the units that carry them out; `restart`, `signal` and "
+        "`validate` beside it.",
     )
     reload_answers_directory: Path = setting(
         absolute_path, Path("/run/holdfast-reload"), "Where those units put their answers; the other verbs' beside it."
+    )
+    candidates_directory: Path = setting(
+        absolute_path,
+        Path("/run/holdfast-candidates"),
+        "Where candidates are laid out for `validate_unit`, whose units take them from there. The agent's alone.",
     )
     probes_listen: str | None = setting(
         that(lambda v: is_endpoint(f"https://{v}"), "host:port"),
@@ -193,7 +199,8 @@ class ServiceTable:
     """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
 
     `notify`: `reload`, `restart` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a
-    command that is given the candidate before it becomes active, and may keep it out.
+    command that is given the candidate before it becomes active, and may keep it out; `validate_unit` a unit with the
+    rights that it needs.
     """
 
     name: str = setting(
@@ -218,7 +225,17 @@ class ServiceTable:
         (),
         "A command that sees the candidate's files first; unless it exits with 0, the candidate is refused.",
     )
-    validate_timeout_s: int = setting(number(1, 300), 30, "How long it may take. Beyond that the candidate is refused.")
+    validate_unit: str | None = setting(
+        _UNIT,
+        None,
+        "In place of `validate`: `holdfast-validate@<this>.service` runs the command that root names there, as the "
+        "account and with the rights that stand there; allowed by enabling `holdfast-validate@<this>.path`.",
+    )
+    validate_timeout_s: int = setting(
+        number(1, 300),
+        30,
+        "How long it may take. Beyond that the candidate is refused. A unit has its own limit as well (20 s).",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +372,7 @@ def _access(value: object, problems: list[str]) -> Mapping[str, AccessEntry]:
     entries = named_tables(AccessEntry, value, "access", problems)
     for name in entries:
         try:
-            patterns.checked(name, (*SCOPE_TYPES, HEAD))  # the head is read as scopes are
+            patterns.check_pattern(name, (*SCOPE_TYPES, HEAD))  # the head is read as scopes are
         except ValueError as error:
             problems.append(f'access."{name}" {error}')
     return entries
@@ -398,4 +415,6 @@ def _service_at_odds(service: ServiceTable) -> list[str]:
         return [f'service {service.name}: notify = "{service.notify}" needs a unit']
     if service.notify == "command" and not service.command:
         return [f'service {service.name}: notify = "command" needs a command']
+    if service.validate and service.validate_unit is not None:
+        return [f"service {service.name}: it has validate or validate_unit, and both are there"]
     return []

@@ -24,7 +24,7 @@ def may_be_of_none(pattern: str) -> bool:
     return pattern == EVERY or pattern.removesuffix(_ALL) in ONE_EACH
 
 
-def checked(value: object, types: Collection[str] = SCOPE_TYPES) -> str:
+def check_pattern(value: object, types: Collection[str] = SCOPE_TYPES) -> str:
     """The pattern; ValueError says what it must be, and the nearest type where there is none of that name."""
     if value == EVERY:
         return EVERY

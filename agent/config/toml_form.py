@@ -45,14 +45,14 @@ def read_table(cls: type[T], value: object, place: str, problems: list[str]) -> 
     if not isinstance(value, dict):
         problems.append(f"[{place}] must be a table")
         return None
-    known: dict[str, Field[Any]] = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
+    known: dict[str, Field[Any]] = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     before = len(problems)
     problems += [unknown(key, list(known), place) for key in value if key not in known]
     given = {name: _read(known[name], item, place, problems) for name, item in value.items() if name in known}
     problems += [
         f"{place}.{name} is missing"
-        for name, each in known.items()
-        if name not in value and each.default is MISSING and each.default_factory is MISSING
+        for name, member in known.items()
+        if name not in value and member.default is MISSING and member.default_factory is MISSING
     ]
     return cls(**given) if len(problems) == before else None
 
@@ -135,7 +135,7 @@ def tables(cls: type[T], value: object, place: str, problems: list[str]) -> tupl
         problems.append(f"[[{place}]] must be an array of tables")
         return ()
     found = [read_table(cls, item, f"{place}[{index}]", problems) for index, item in enumerate(value)]
-    return tuple(one for one in found if one is not None)
+    return tuple(table for table in found if table is not None)
 
 
 def named_tables(cls: type[T], value: object, place: str, problems: list[str]) -> Mapping[str, T]:
@@ -144,4 +144,4 @@ def named_tables(cls: type[T], value: object, place: str, problems: list[str]) -
         problems.append(f"[{place}] must be a table")
         return {}
     found = {name: read_table(cls, item, f'{place}."{name}"', problems) for name, item in value.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: table for name, table in found.items() if table is not None}

@@ -12,6 +12,14 @@ class Verb(StrEnum):
     SIGNAL = "signal"  # systemctl kill
 
 
+VALIDATE = "validate"
+
+
+def path_unit(asked: str, unit: str) -> str:
+    """What root enables, and so allows the agent to ask this of the unit: a verb, or to validate."""
+    return f"holdfast-{asked}@{unit}.path"
+
+
 def is_unit(name: str) -> bool:
     """Of a form that is a file name, too, and never a path."""
     return _UNIT.fullmatch(name) is not None and ".." not in name

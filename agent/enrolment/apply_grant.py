@@ -61,7 +61,7 @@ class Granting:
     async def _pin(self, bundles: list[bytes], token: JoinToken | None) -> None:
         node, limits = self.node, self.node.holdings.holder.limits
         trust = node.settings.trust
-        installed = _installed(trust.bundle_file)
+        installed = _read_installed_bundle(trust.bundle_file)
         roots, trusted_by = root_pinning.roots_for(bundles[0], trust, token, installed, limits)
         node.reader.roots = roots
         await node.reload()
@@ -77,13 +77,13 @@ class Granting:
 
     async def install(self) -> None:
         """Without a coordinator: the first bundle is a file (rules K3). UnusableFileError too."""
-        installed = _installed(self.node.settings.trust.bundle_file)
+        installed = _read_installed_bundle(self.node.settings.trust.bundle_file)
         if installed is None:
             raise NotGrantedError("trust.bundle_file is not set")
         await self._trust([installed], None, "installed bundle")
 
 
-def _installed(file: Path | None) -> bytes | None:
+def _read_installed_bundle(file: Path | None) -> bytes | None:
     if file is None:
         return None
     try:

@@ -60,12 +60,12 @@ class CertificateEnds:
 
     def _authorities(self) -> Iterator[Thing]:
         for file in self._files():
-            for each in map(Certificate.read, pem_chain_to_der(file.read_bytes())):
+            for certificate in map(Certificate.read, pem_chain_to_der(file.read_bytes())):
                 yield Thing(
                     "ca_certificate",
-                    each.fingerprint,
-                    each.not_before,
-                    each.not_after,
+                    certificate.fingerprint,
+                    certificate.not_before,
+                    certificate.not_after,
                     "no coordinator's certificate of it is believed",
                     f"put the new CA beside it into {file}",
                 )
@@ -73,5 +73,5 @@ class CertificateEnds:
     def _files(self) -> list[Path]:
         settings = self.node.settings
         files = [settings.coordinator.ca_file] if settings.coordinator else []
-        files += [each.ca_file for each in settings.manual or ()]
+        files += [coordinator.ca_file for coordinator in settings.manual or ()]
         return list(dict.fromkeys(files))

@@ -13,7 +13,7 @@ from agent.config.configuration import NodeTable
 from agent.config.credentials import NODE_KEY
 from store.base.disk import Disk
 from wire.certificate import BadCertificateError, Certificate, KeyPair, is_proven, make_identity, prove
-from wire.contexts import TlsIdentity
+from wire.tls_contexts import TlsIdentity
 
 FILE, NEXT = "node.pem", "node-next.pem"
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
@@ -44,29 +44,29 @@ class IdentityFile:
 
     def ensure(self, node: NodeTable, now: float) -> KeyPair:
         """The pair, made if there is none."""
-        return self.present() or self._write(FILE, self._made(node, now))
+        return self.present() or self._write(FILE, self._make(node, now))
 
     def candidate(self, node: NodeTable, now: float) -> KeyPair:
-        """To join with: the pair, else one that becomes it once it was `admitted`, the same at each attempt (J12)."""
+        """To join with: the pair, else one that becomes it once it was `admit`, the same at each attempt (J12)."""
         return self.present() or self.successor(node, now)
 
-    def admitted(self) -> None:
+    def admit(self) -> None:
         """There is a grant for the candidate. Before that the node has no identity, also after a crash (rules A2)."""
         if not (self.folder / FILE).exists():
             self.succeed()
 
     def successor(self, node: NodeTable, now: float) -> KeyPair:
         """The pair of a renewal that goes on, made if there is none: a retry shows the same certificate."""
-        return self._read(NEXT) or self._write(NEXT, self._made(node, now))
+        return self._read(NEXT) or self._write(NEXT, self._make(node, now))
 
     def succeed(self) -> None:
         """The successor is the identity from now on."""
         self.disk.rename(self.folder / NEXT, self.folder / FILE)
 
-    def _made(self, node: NodeTable, now: float) -> KeyPair:
+    def _make(self, node: NodeTable, now: float) -> KeyPair:
         direct_host = urlsplit(node.direct_url).hostname if node.direct_url else None
         lifetime_s = node.certificate_lifetime_s
-        key_pem = _given(self.given_key) if self.given_key is not None else None
+        key_pem = _read_key(self.given_key) if self.given_key is not None else None
         try:
             return make_identity(node.node_id, now, direct_host=direct_host, lifetime_s=lifetime_s, key_pem=key_pem)
         except BadCertificateError as error:
@@ -92,7 +92,7 @@ class IdentityFile:
     def _with_given_key(self, path: Path, certificate: bytes) -> KeyPair:
         if self.given_key is None:
             raise BadCertificateError(f"the key of {path} is the credential {NODE_KEY}: the service was not given it")
-        pair = KeyPair(certificate, _given(self.given_key))
+        pair = KeyPair(certificate, _read_key(self.given_key))
         if not is_proven(pair.der, b"", prove(pair.key_pem, b"")):
             raise BadCertificateError(f"{self.given_key} is another key than that of {path}: give back the former one")
         return pair
@@ -105,7 +105,7 @@ def renew_at(pair: KeyPair, node: NodeTable) -> float:
     return certificate.not_before + lifetime * node.certificate_renewal_percent / 100
 
 
-def _given(file: Path) -> bytes:
+def _read_key(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:

@@ -17,10 +17,10 @@ from agent.state.join_codes import UnusableFileError
 from agent.state.node import RunningNode
 from wire.certificate import KeyPair, prove
 from wire.client import Call, HttpClient, HttpsConnector, Reply
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint, path
 from wire.messages import JoinGrant, JoinNonce, JoinRequest
 from wire.request import JSON
+from wire.tls_contexts import TlsIdentity
 
 
 @dataclass(frozen=True)

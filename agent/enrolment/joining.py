@@ -32,8 +32,8 @@ from agent.update.update import Update
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
 from wire.client import ClientError
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
+from wire.tls_contexts import TlsIdentity
 
 LOOK_EVERY_S = 1.0  # whether a file has been put there
 LOOK_AGAIN_S = 15.0
@@ -68,7 +68,7 @@ class Joining:
             with trio.move_on_after(await self._attempt(back_off)):
                 await trio.sleep(LEAST_S)
                 await self._reason_to_try(seen, woken)
-                back_off.succeeded()
+                back_off.note_success()
         self.node.learnt.member, self.node.learnt.joining = True, False
         await self._key_is_held()
         self.node.learnt.join_failure = None
@@ -87,7 +87,7 @@ class Joining:
             try:
                 await self._own_pair()
             except BadCertificateError as error:
-                self._failed(error, LOOK_AGAIN_S)
+                self._note_failure(error, LOOK_AGAIN_S)
             else:
                 return
             await trio.sleep(LOOK_AGAIN_S)
@@ -103,8 +103,8 @@ class Joining:
             asked = await self._try()
         except EXPECTED as error:
             retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
-            wait_s = back_off.failed(retry_after_s)
-            self._failed(error, wait_s)
+            wait_s = back_off.note_failure(retry_after_s)
+            self._note_failure(error, wait_s)
             return wait_s
         self.node.learnt.join_failure = None
         return (0.0 if self._is_member() else LEAST_S) if asked else LOOK_AGAIN_S
@@ -155,7 +155,7 @@ class Joining:
                     endpoint = Endpoint.parse(url, configured=True)
                     grant = await self.handshake.ask(client, endpoint, pair, token.text if token else None)
                     await self.granting.accept(grant, token)
-                    await self.node.threads.write(self.identity.admitted)
+                    await self.node.threads.write(self.identity.admit)
                 except EXPECTED as error:
                     log.debug("no grant", url=url, code=code_of(error), detail=detail_of(error))
                     failed.append(error)
@@ -166,7 +166,7 @@ class Joining:
     async def _own_pair(self) -> KeyPair:
         return await self.node.threads.write(self.identity.ensure, self.node.settings.node, self.node.now())
 
-    def _failed(self, error: Exception, wait_s: float) -> None:
+    def _note_failure(self, error: Exception, wait_s: float) -> None:
         now = self.node.now()
         failure = JoinFailure(code_of(error), detail_of(error), is_refusal(error), now, now + wait_s)
         self.node.learnt.join_failure = failure

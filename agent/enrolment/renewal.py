@@ -16,8 +16,8 @@ from agent.state.join_codes import EXPECTED, code_of, detail_of
 from agent.state.node import RunningNode
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import KeyPair
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
+from wire.tls_contexts import TlsIdentity
 
 LONGEST_SLEEP_S = 86_400.0
 
@@ -44,11 +44,11 @@ class Renewal:
                     await trio.sleep(min(LONGEST_SLEEP_S, max(LEAST_S, due_in_s)))
                     continue
                 await self.renew()
-                back_off.succeeded()
+                back_off.note_success()
                 await trio.sleep(LEAST_S)  # also where the new one is due at once
             except EXPECTED as error:
                 log.warning("certificate not renewed", code=code_of(error), detail=detail_of(error))
-                await trio.sleep(back_off.failed())
+                await trio.sleep(back_off.note_failure())
 
     async def renew(self) -> None:
         """Once, at the first coordinator that does. The last one's error is raised."""

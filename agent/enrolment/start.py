@@ -20,9 +20,9 @@ from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
 from agent.state.node import RunningNode
 from agent.state.root_pinning import roots_of
 from agent.state.view import Views
-from snapshot.again import is_accepted, judge_again
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.reasons import Rejected
+from snapshot.reverify import is_accepted, judge_again
 from store.base.documents import HashedDocument, StoredDocument
 from store.base.errors import StoreError
 from store.base.layout import Root
@@ -77,7 +77,7 @@ def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]
     left: list[str] = []
     for _ in range(MOST_ROUNDS):
         holdings = reader.read()
-        damaged = _damaged(holdings, now, hashed=store.hashed_at_start)
+        damaged = _faults(holdings, now, hashed=store.hashed_at_start)
         for scope, cause in damaged.items():
             store.fall_back(scope, now=now, cause=cause)
             version = holdings.kept.active[scope].version
@@ -88,7 +88,7 @@ def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]
     return left
 
 
-def _damaged(holdings: Holdings, now: float, *, hashed: bool) -> dict[str, str]:
+def _faults(holdings: Holdings, now: float, *, hashed: bool) -> dict[str, str]:
     active = holdings.kept.active
     if hashed:
         active = {scope: HashedDocument.just_now(document) for scope, document in active.items()}

@@ -26,7 +26,7 @@ class FileAccess:
     access: Access | None = None
 
     @classmethod
-    def configured(cls, said: str | None, given: Permissions, access: Access) -> "FileAccess":
+    def from_configuration(cls, said: str | None, given: Permissions, access: Access) -> "FileAccess":
         """`said` is `projection_access`, None where it is left out."""
         wanted = FilesFor(said) if said is not None else FilesFor.GROUP if access.is_default else FilesFor.OWNER
         if wanted is FilesFor.SCOPE:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from agent.access.access import Readers
 from agent.files.access_lists import access_list, list_of, set_list
+from snapshot.codes import CATALOGUE, Area
 
 KEPT = 2  # folders before the present one that always stay
 MOST_KEPT = 64
@@ -33,29 +34,18 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FilesFault(StrEnum):
-    UNSAFE_DIRECTORY = "unsafe_directory"  # a directory of them is a link, another's, or open to others
-    NOT_OURS = "not_ours"  # something else stands where the link belongs
-    NO_ACCESS_LISTS = "no_access_lists"  # `projection_access = "scope"`, and the file system keeps no POSIX ACLs
-    FILES_FULL = "files_full"  # `projection_bytes`, or the file system; the former files stay
-    FILES_IO = "files_io"  # the disk said no; the former files stay
-
-
-REMEDY = {
-    FilesFault.UNSAFE_DIRECTORY: "give it to the agent's account, writable by that alone, or name another "
-    "`projection_directory`; what is no directory: move it away, it is made anew",
-    FilesFault.NOT_OURS: "move it away, it is made anew",
-    FilesFault.NO_ACCESS_LISTS: "name a `projection_directory` on tmpfs, ext4, xfs or btrfs, or another "
-    "`projection_access`",
-    FilesFault.FILES_FULL: "free space there, or raise `projection_bytes`",
-    FilesFault.FILES_IO: "look at the disk and the kernel's log",
-}
+    UNSAFE_DIRECTORY = "unsafe_directory"
+    NOT_OURS = "not_ours"
+    NO_ACCESS_LISTS = "no_access_lists"
+    FILES_FULL = "files_full"
+    FILES_IO = "files_io"
 
 
 class FilesError(Exception):
     """The files cannot be brought up to date. `fault` is stable; the text names the path and the remedy."""
 
     def __init__(self, fault: FilesFault, detail: str) -> None:
-        super().__init__(f"{fault}: {detail}; {REMEDY[fault]}")
+        super().__init__(f"{fault}: {detail}; {CATALOGUE[Area.FILES][fault].clause}")
         self.fault = fault
 
 
@@ -113,7 +103,7 @@ class Generations:
     def stands(self, label: str, file: str) -> bool:
         """The link is there and leads to this folder, which holds this file."""
         try:
-            with self.opened(label) as folder, self._root() as root:
+            with self.open_folder(label) as folder, self._root() as root:
                 found = os.stat(file, dir_fd=folder, follow_symlinks=False)
                 return os.readlink(self.name, dir_fd=root) == self._target(label) and stat.S_ISREG(found.st_mode)
         except OSError:
@@ -136,9 +126,9 @@ class Generations:
                 _remove(name, folders)
 
     @contextlib.contextmanager
-    def opened(self, label: str) -> Iterator[int]:
+    def open_folder(self, label: str) -> Iterator[int]:
         """A complete folder, as a descriptor."""
-        with self._folders() as folders, _opened(label, self.folder / label, folders) as folder:
+        with self._folders() as folders, _open_folder(label, self.folder / label, folders) as folder:
             yield folder
 
     @contextlib.contextmanager
@@ -149,7 +139,7 @@ class Generations:
             _remove(making, folders)
             os.mkdir(making, 0o700, dir_fd=folders)
             try:
-                with _opened(making, self.folder / making, folders) as folder:
+                with _open_folder(making, self.folder / making, folders) as folder:
                     yield folder
                     self.permissions.give(folder, self.permissions.folder_mode)
                 os.rename(making, label, src_dir_fd=folders, dst_dir_fd=folders)
@@ -219,11 +209,11 @@ class Generations:
 
     def _root(self) -> contextlib.AbstractContextManager[int]:
         """As of the socket's directory: ours or root's, and writable by its owner alone."""
-        return _opened(self.root, self.root, owners=(ROOT_UID, os.geteuid()), others_write=0o022)
+        return _open_folder(self.root, self.root, owners=(ROOT_UID, os.geteuid()), others_write=0o022)
 
     @contextlib.contextmanager
     def _folders(self) -> Iterator[int]:
-        with self._root() as root, _opened(self.folder.name, self.folder, root) as folders:
+        with self._root() as root, _open_folder(self.folder.name, self.folder, root) as folders:
             yield folders
 
     def _bytes(self) -> int:
@@ -239,7 +229,7 @@ def on_disk(size: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened(
+def _open_folder(
     name: str | Path,
     path: Path,
     within: int | None = None,

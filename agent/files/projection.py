@@ -2,6 +2,8 @@
 
     <root>/active/index.json
     <root>/active/<scope_type>[@<ids>]/<section>.json
+    <root>/active/config/<id>/<path>                    the files of a config, with their modes (layout.py)
+    <root>/active/services/<id>/settings.json, routes.json    by what they are (entry_files.py)
     <root>/active/.index/<scope_type>[@<ids>].json    of one scope, where not everybody may read the index of all
 
 Each change makes a new folder beside the present one and swaps one symlink (generations.py), so nobody sees half of
@@ -9,6 +11,21 @@ one: who wants several files of one generation opens the folder first, and the f
 have not changed is linked, not written again. What a process before this one left is taken over as far as it is what
 it should be, which its hash, owner and mode show: nothing else that is found is trusted. An expired scope stays, marked
 in the index; a withdrawn one goes, and all go when the node is revoked.
+
+Rules: a folder is complete before the link points to it, and never changed afterwards; names and modes follow from the
+scope and from who may read it, never from its content; nothing in the folder is trusted because it is there; and the
+files are a copy, so that losing all of them costs one round.
+
+Example. Generation 41 has `node_runtime` and `route_policy`. `route_policy` gets a new version with one changed
+section of ten: folder 42 is made beside 41, nine of its files are hard links to those there, one is written, and then
+the link is swapped. A service that has opened `active` before reads 41 to the end.
+
+Rejected:
+
+- Files in place, each swapped by rename: a reader of two of them can get one of each generation.
+- A lock file for readers: a reader that dies would hold it, and shell scripts would not take it.
+- Notifying by inotify alone: a rename of a link is an event of the folder above it, and several changes make one.
+  Services that must not miss one are told by a command, their unit or the socket (`agent/services/notifiers.py`).
 """
 
 import contextlib
@@ -17,19 +34,20 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import structlog
 
+from agent.files.entry_files import MadeEntries
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
+from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from snapshot import canonical
-from snapshot.identifiers import format_time, parse_scope
+from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
 
 INDEX, INDEXES = "index.json", ".index"
-MOST_IDS_BYTES = 180
 PIECE_BYTES = 1 << 20
 EXPIRED = "expired"
 FAULTS = {
@@ -41,28 +59,15 @@ FAULTS = {
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class ProjectedScope:
-    """An active scope; `read` gives a section's bytes, whose hash it has checked. `grade` as of protocol.md 4."""
-
-    scope: str
-    authority_epoch: int
-    config_version: int
-    content_hash: str
-    expires_at: int
-    grade: str
-    sections: Mapping[str, SectionEntry]
-    read: Callable[[str], bytes]
-
-
 @dataclass
 class Projection:
     """Synchronous, for one worker thread. What `read` and the disk raise is passed on, and the old files stay."""
 
     generations: Generations
     access: FileAccess
-    _files: dict[str, str] = field(default_factory=dict)  # path in the present folder -> SHA-256 of its bytes
+    _files: dict[str, ProjectedFile] = field(default_factory=dict)  # by path in the present folder
     _given: dict[str, Permissions | None] = field(default_factory=dict)  # folder -> for whom; None: for others than now
+    _made: MadeEntries = field(default_factory=MadeEntries)
     _present: str | None = None
     _index: bytes = b""
     _count: int = 0
@@ -77,7 +82,8 @@ class Projection:
         what `read` raises.
         """
         with self._refusing():
-            return self._bring_up(generation, sorted(scopes, key=lambda scope: scope.scope), now)
+            held = [replace(scope, made=self._made) for scope in scopes]
+            return self._bring_up(generation, sorted(held, key=lambda scope: scope.scope), now)
 
     def _bring_up(self, generation: int, scopes: list[ProjectedScope], now: float) -> bool:
         if self._present is not None and not self.generations.stands(self._present, INDEX):
@@ -122,7 +128,9 @@ class Projection:
     def _indexes(self, generation: int, scopes: list[ProjectedScope]) -> dict[str, bytes]:
         """By path. Each has the form of the index of all."""
         of_one = scopes if self.access.by_scope else []
-        found = {f"{INDEXES}/{folder_of(one.scope)}.json": index_bytes(generation, [one]) for one in of_one}
+        found = {
+            f"{INDEXES}/{stem_of(document.scope)}.json": index_bytes(generation, [document]) for document in of_one
+        }
         return {INDEX: index_bytes(generation, scopes), **found}
 
     def _take_over(self, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
@@ -131,39 +139,47 @@ class Projection:
         if label is None or label not in self.generations.labels():
             return
         whose = self._whose(scopes)
-        wanted = {path: entry for scope in scopes for path, entry in files_of(scope).items()}
-        found = {path: SectionEntry(hashlib.sha256(data).hexdigest(), len(data)) for path, data in indexes.items()}
+        wanted = {path: file for scope in scopes for path, file in scope.files.items()}
+        found = {path: ProjectedFile((_entry_of(data),)) for path, data in indexes.items()}
         indexed = {**wanted, **found}
         try:
-            with self.generations.opened(label) as folder:
+            with self.generations.open_folder(label) as folder:
                 files, folders = below(folder)
                 intact = {path for path in indexed.keys() & files if self._is_intact(folder, path, indexed, whose)}
-                right = {place for place in folders & whose.keys() if is_right(folder, place, whose[place])}
+                placed = (folders | files) & whose.keys()
+                right = {
+                    path
+                    for path in placed
+                    if path in intact or (path in folders and is_right(folder, path, whose[path]))
+                }
         except FilesError:  # another's, or a link: it goes with the old ones
             return
-        self._files = {path: wanted[path].sha256 for path in intact & wanted.keys()}
-        self._given = {place: whose[place] if place in right else None for place in folders & whose.keys()}
+        self._files = {path: wanted[path] for path in intact & wanted.keys()}
+        self._given = {place: whose[place] if place in right else None for place in placed}
         if intact != indexed.keys() & files:
             self._given["."] = None
-        if files == intact == indexed.keys() and folders == right == whose.keys():
+        if files == intact == indexed.keys() and folders | placed == right == whose.keys():
             self._index = indexes[INDEX]
         self._present = label
 
     def _whose(self, scopes: Iterable[ProjectedScope]) -> dict[str, Permissions]:
-        """By folder; `.` is that of the generation."""
+        """By folder, and by file of what lies in none of its scope's; `.` is the folder of the generation."""
         of = self.access.of
-        places = {folder_of(one.scope): of(one.scope, expired=one.grade == EXPIRED) for one in scopes}
-        indexes = {INDEXES: self.access.top} if self.access.by_scope else {}
-        return {".": self.access.top, **indexes, **places}
+        found = {".": self.access.top, **({INDEXES: self.access.top} if self.access.by_scope else {})}
+        for scope in scopes:
+            permissions = of(scope.scope, expired=scope.grade == EXPIRED)
+            found |= dict.fromkeys(scope.shared_places, self.access.top)
+            found |= dict.fromkeys((*scope.folders, *scope.lone_files), permissions)
+        return found
 
     def _permissions(self, path: str, whose: Mapping[str, Permissions]) -> Permissions:
-        place, _, name = path.partition("/")
         if path == INDEX:
             return self.access.index
-        return whose[name.removesuffix(".json") if place == INDEXES else place]
+        place, _, name = path.rpartition("/")
+        return whose[_folder_of_index(name) if place == INDEXES else place or name]
 
     def _is_intact(
-        self, folder: int, path: str, entries: Mapping[str, SectionEntry], whose: Mapping[str, Permissions]
+        self, folder: int, path: str, files: Mapping[str, ProjectedFile], whose: Mapping[str, Permissions]
     ) -> bool:
         """What cannot be read is not."""
         permissions = self._permissions(path, whose)
@@ -171,8 +187,9 @@ class Projection:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 found = os.fstat(descriptor)
-                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(descriptor, permissions.file_mode)
-                return is_ours and found.st_size == entries[path].size and _sha256(file) == entries[path].sha256
+                mode = files[path].mode_within(permissions.file_mode)
+                is_ours = stat.S_ISREG(found.st_mode) and permissions.are_of(descriptor, mode)
+                return is_ours and found.st_size == files[path].size and _holds(file, files[path].parts)
         except OSError:
             return False
 
@@ -189,8 +206,9 @@ class Projection:
 
     def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         whose = self._whose(scopes)
-        same = {path for scope in scopes for path, entry in files_of(scope).items() if self._has(path, entry, whose)}
-        new = [entry.size for scope in scopes for path, entry in files_of(scope).items() if path not in same]
+        files = {path: file for scope in scopes for path, file in scope.files.items()}
+        same = {path for path, file in files.items() if self._has(path, file, whose)}
+        new = [file.size for path, file in files.items() if path not in same]
         self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
@@ -199,34 +217,37 @@ class Projection:
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
-        self._files = {path: entry.sha256 for scope in scopes for path, entry in files_of(scope).items()}
+        self._files = files
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
     def _fill(
         self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], same: Container[str]
     ) -> None:
         """Written, or linked from the present folder."""
-        if self._present is None:
-            for scope in scopes:
-                write_scope(folder, scope, whose[folder_of(scope.scope)])
-            return
-        with self.generations.opened(self._present) as before:
+        present = (
+            self.generations.open_folder(self._present) if self._present is not None else contextlib.nullcontext(-1)
+        )
+        with present as before:
             for scope in scopes:
                 write_scope(folder, scope, whose[folder_of(scope.scope)], same, before)
+        for place in {above for scope in scopes for above in scope.shared_places}:
+            with open_place(folder, place) as made:
+                whose[place].give(made, whose[place].folder_mode)
 
     def _fill_indexes(self, folder: int, indexes: Mapping[str, bytes], whose: Mapping[str, Permissions]) -> None:
         if INDEXES in whose:
             os.mkdir(INDEXES, 0o700, dir_fd=folder)
         for path, data in indexes.items():
-            write_file(folder, path, data, self._permissions(path, whose))
+            permissions = self._permissions(path, whose)
+            write_file(folder, path, (data,), permissions, permissions.file_mode)
         if INDEXES in whose:
             with open_place(folder, INDEXES) as made:
                 whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
-    def _has(self, path: str, entry: SectionEntry, whose: Mapping[str, Permissions]) -> bool:
-        """With the same bytes, and for the same readers."""
-        place = path.partition("/")[0]
-        return self._files.get(path) == entry.sha256 and self._given.get(place) == whose[place]
+    def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
+        """With the same bytes and mode, and for the same readers."""
+        place = path.rpartition("/")[0] or path
+        return self._files.get(path) == file and self._given.get(place) == whose[place]
 
     def _next_label(self, generation: int) -> str:
         """Unused, also by another process before this one."""
@@ -236,10 +257,14 @@ class Projection:
         return label
 
 
-def files_of(scope: ProjectedScope) -> dict[str, SectionEntry]:
-    """By their path in a generation."""
-    place = folder_of(scope.scope)
-    return {f"{place}/{name}.json": entry for name, entry in scope.sections.items()}
+def _entry_of(data: bytes) -> SectionEntry:
+    return SectionEntry(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def _folder_of_index(name: str) -> str:
+    """Of the scope whose index this file is."""
+    stem = name.removesuffix(".json")
+    return stem.replace("@", "/", 1) if stem.startswith(f"{CONFIG}@") else stem
 
 
 def below(folder: int) -> tuple[set[str], set[str]]:
@@ -271,44 +296,43 @@ def write_scope(
     folder: int, scope: ProjectedScope, permissions: Permissions, same: Container[str] = (), before: int = -1
 ) -> None:
     """The files of a scope below `folder`; those in `same` are linked from below `before`. Both are descriptors."""
-    place = folder_of(scope.scope)
-    os.mkdir(place, 0o700, dir_fd=folder)
-    for name in scope.sections:
-        path = f"{place}/{name}.json"
+    for place in (*sorted(scope.shared_places), *scope.folders):
+        with contextlib.suppress(FileExistsError):  # the one that all configs have in common, or all services
+            os.mkdir(place, 0o700, dir_fd=folder)
+    for path, file in scope.files.items():
         if path in same:
             os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
         else:
-            write_file(folder, path, scope.read(name), permissions)
-    with open_place(folder, place) as made:
-        permissions.give(made, permissions.folder_mode)
+            mode = file.mode_within(permissions.file_mode)
+            write_file(folder, path, file.pieces(scope.read), permissions, mode)
+    for place in reversed(scope.folders):
+        with open_place(folder, place) as made:
+            permissions.give(made, permissions.folder_mode)
 
 
-def write_file(folder: int, path: str, data: bytes, permissions: Permissions) -> None:
+def write_file(folder: int, path: str, pieces: Iterable[bytes], permissions: Permissions, mode: int) -> None:
+    """A piece at a time: a file may be larger than what is held in memory."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600, dir_fd=folder)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
-        permissions.give(descriptor, permissions.file_mode)
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
+        permissions.give(descriptor, mode)
 
 
-def _sha256(file: io.FileIO) -> str:
+def _holds(file: io.FileIO, parts: Iterable[SectionEntry]) -> bool:
+    """Whether it is these parts and no more."""
+    return all(_sha256(file, part.size) == part.sha256 for part in parts) and not file.read(1)
+
+
+def _sha256(file: io.FileIO, size: int) -> str:
     digest = hashlib.sha256()
-    while piece := file.read(PIECE_BYTES):
+    while size and (piece := file.read(min(size, PIECE_BYTES))):
         digest.update(piece)
+        size -= len(piece)
     return digest.hexdigest()
-
-
-def folder_of(scope: str) -> str:
-    """`<scope_type>[@<ids>]`; ids of more than 180 bytes are given by their hash."""
-    scope_type, ids = parse_scope(scope)
-    if not ids:
-        return scope_type
-    joined = ",".join(ids)
-    if len(joined.encode()) > MOST_IDS_BYTES:
-        return f"{scope_type}@sha256-{hashlib.sha256(joined.encode()).hexdigest()}"
-    return f"{scope_type}@{joined}"
 
 
 def index_bytes(generation: int, scopes: Iterable[ProjectedScope]) -> bytes:

@@ -2,9 +2,10 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -12,7 +13,7 @@ import trio
 from agent.access.access import Access, group_id
 from agent.base.generation import Generation
 from agent.config.configuration import AgentSettings, LocalTable, ServiceTable
-from agent.config.units import Verb
+from agent.config.units import VALIDATE, Verb
 from agent.files.file_access import FileAccess
 from agent.files.generations import Generations, Permissions
 from agent.files.projection import Projection
@@ -20,20 +21,22 @@ from agent.local.decisions import Decisions
 from agent.local.local_api import LocalApi
 from agent.local.local_backend import Front
 from agent.local.watching import Watching as WatchApi
+from agent.services.allowed_units import find_missing_units, log_missing_units
 from agent.services.notifiers import Command, Notifier, NotifierWatch, RequestedVerb
 from agent.services.publishing import Publishing
 from agent.services.running import Running
 from agent.services.services import LocalService, Services
 from agent.services.unit_states import read_state
-from agent.services.validators import Validator, Validators
+from agent.services.validator_units import ValidatorUnit
+from agent.services.validators import Judge, Validator, ValidatorCommand, Validators
 from agent.state.node import RunningNode
 from agent.state.view import Views
 from store.base.tables import Name
-from wire.lasting import LastingListener
 from wire.limits import LOCAL
+from wire.self_healing_listener import SelfHealingListener
 from wire.server import Server
 from wire.systemd import passed_sockets
-from wire.unix import HOSTS, UnixTransport, passed_listener, unix_listener
+from wire.unix import UnixTransport, passed_listener, unix_listener
 
 LINK = "active"
 
@@ -50,15 +53,20 @@ class Local:
     validators: Validators
     api: LocalApi
     server: Server
+    log_missing_units: Callable[[], Awaitable[None]]
 
 
-def build(settings: AgentSettings, node: RunningNode, views: Views, folder: Path) -> Local:
-    """`folder` is the agent's alone, for candidates that validators look at. ValueError names an unknown account."""
+def build(
+    settings: AgentSettings, node: RunningNode, views: Views, folder: Path, socket_trouble: Callable[[], str] = str
+) -> Local:
+    """`folder` is the agent's alone, for candidates that validators look at. `socket_trouble`: why nobody can connect,
+    or nothing. ValueError names an unknown account.
+    """
     active, published = Generation(), Generation()
-    units = {one.name: one.unit for one in settings.services if one.unit is not None}
+    units = {service.name: service.unit for service in settings.services if service.unit is not None}
     running = Running(node, units, read_state)
     front = Front(node, Decisions(node), running)
-    access = Access.configured(settings.access, socket_group(settings.local))
+    access = Access.from_configuration(settings.access, socket_group(settings.local))
     publishing = Publishing(
         views,
         _projection(settings.local, access),
@@ -69,30 +77,35 @@ def build(settings: AgentSettings, node: RunningNode, views: Views, folder: Path
         lambda: node.standing().state == "revoked",
     )
     services = Services(
-        tuple(_service(one, settings.local) for one in settings.services),
+        tuple(_service(service, settings.local) for service in settings.services),
         views,
         node.store.table(Name.SERVICES),
         node.threads,
         published,
         node.now,
         random.uniform,
-        on_told=lambda name: _told(name, services, running, node),
+        on_told=lambda name: _note_answer(name, services, running, node),
         may_tell=node.has_confirmed_roots,
     )
     watching = WatchApi(views, node.threads, active)
     limits = settings.limits.documents()
-    api = LocalApi(front, views, node.threads, access, services, publishing, watching, node.now, limits)
-    asked = [one for one in settings.services if one.validate]
-    validators = Validators(
-        [Validator(one.name, one.scopes, one.validate, one.validate_timeout_s) for one in asked], folder, node.threads
-    )
+    api = LocalApi(front, views, node.threads, access, services, publishing, watching, node.now, limits, socket_trouble)
+    judges = {service: _judge(service, settings, folder) for service in settings.services}
+    asked = [Validator(service.name, service.scopes, judge) for service, judge in judges.items() if judge is not None]
+    validators = Validators(asked, node.threads)
     local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
-    server = Server("local", api.routes(), UnixTransport(), local_limits, hosts=HOSTS, first=access.first)
-    return Local(front, active, publishing, watching, services, validators, api, server)
+    server = Server("local", api.routes(), UnixTransport(), local_limits, first=access.first)
+    missing = partial(log_missing_units, settings.services, read_state)
+    return Local(front, active, publishing, watching, services, validators, api, server, missing)
+
+
+async def find_missing(settings: AgentSettings) -> list[str]:
+    """Units that root has not enabled, and how that is done."""
+    return [str(warning) for warning in await find_missing_units(settings.services, read_state)]
 
 
 @contextmanager
-def listener(local: LocalTable) -> Iterator[LastingListener]:
+def listener(local: LocalTable) -> Iterator[SelfHealingListener]:
     """The socket that systemd passes, else one of our own. From here on callers wait, and are not refused."""
     passed = passed_sockets()
     if passed:
@@ -106,7 +119,7 @@ def listener(local: LocalTable) -> Iterator[LastingListener]:
 
 async def serve(
     server: Server,
-    listener: LastingListener,
+    listener: SelfHealingListener,
     stop: trio.Event,
     scope: trio.CancelScope,
     *,
@@ -130,16 +143,16 @@ def _projection(local: LocalTable, access: Access) -> Projection | None:
         return None
     gid = group_id(local.projection_group) if local.projection_group else None
     given = Permissions(local.projection_file_mode, local.projection_directory_mode, gid)
-    whose = FileAccess.configured(local.projection_access, given, access)
+    whose = FileAccess.from_configuration(local.projection_access, given, access)
     most = local.projection_bytes
     return Projection(Generations(local.projection_directory, LINK, whose.top, most_bytes=most), whose)
 
 
-def _told(name: str, services: Services, running: Running, node: RunningNode) -> None:
+def _note_answer(name: str, services: Services, running: Running, node: RunningNode) -> None:
     """That a command told it well shows that it runs; that it watches by itself shows nothing."""
-    notifier = next(one.notifier for one in services.services if one.name == name)
+    notifier = next(service.notifier for service in services.services if service.name == name)
     if isinstance(notifier, Command) and services.notified[name].ok:
-        running.told(name)
+        running.note_command(name)
     node.tell_news()
 
 
@@ -154,3 +167,15 @@ def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
         return NotifierWatch()
     requests, answers = local.reload_directory, local.reload_answers_directory
     return RequestedVerb(Verb(one.notify), one.unit, requests, answers, one.timeout_s, one.signal)
+
+
+def _judge(one: ServiceTable, settings: AgentSettings, folder: Path) -> Judge | None:
+    if one.validate:
+        return ValidatorCommand(one.validate, one.validate_timeout_s, folder)
+    if one.validate_unit is None:
+        return None
+    local = settings.local
+    requests = local.reload_directory.with_name(VALIDATE)
+    answers = local.reload_answers_directory.with_name(f"holdfast-{VALIDATE}")
+    label, timeout_s = settings.node.cluster_id, one.validate_timeout_s
+    return ValidatorUnit(one.validate_unit, label, requests, local.candidates_directory, answers, timeout_s, read_state)

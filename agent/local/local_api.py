@@ -2,6 +2,8 @@
 
     GET  /v1/status                           for everyone who can connect, of what they may read (sight.py)
     GET  /v1/scopes[/<scope>[/sections/<name>]]   scope_answers.py; `slot=previous|pending` for what is not active
+    GET  /v1/services[/<id>], /v1/routes[/<id>]   entry_answers.py
+    GET  /v1/config/<id>[/<path>]             file_answers.py; these, and all above, with `wait`: long_poll.py
     GET  /v1/watch                            watching.py
     POST /v1/may                              degraded.py
     POST /v1/import                           root and the agent's own account
@@ -9,7 +11,7 @@
     GET  /v1/scopes/<scope>/rejections    what was refused, and why
     GET  /probe/startup|liveness|readiness, /metrics
 
-A caller is whom the kernel says (access.py). There is a fixed set of Hosts and no CORS (threats U12).
+A caller is whom the kernel says (access.py). No web page may ask (threats U12).
 """
 
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
@@ -20,14 +22,17 @@ import structlog
 import trio
 
 from agent.access.access import Access, may_administer
-from agent.access.sight import CallerSight, status_seen
+from agent.access.sight import CallerSight, visible_status
 from agent.base.threads import Threads
 from agent.local import metrics
+from agent.local.entry_answers import EntryAnswers
+from agent.local.file_answers import FileAnswers
+from agent.local.long_poll import WAIT_MOST_S, LongPoll
 from agent.local.scope_answers import Headers, ScopeAnswers, node_headers
-from agent.local.watching import Watching, scopes_wanted
+from agent.local.watching import Watching, wanted_scopes
 from agent.services.publishing import Publishing
 from agent.services.refused_scopes import RefusedScope, expired_scopes, refused_scopes, warnings
-from agent.services.scope_reports import rejection_told, scope_reports
+from agent.services.scope_reports import rejection_report, scope_reports
 from agent.services.services import Services, ready_for
 from agent.state.view import View, Views
 from snapshot import degraded
@@ -38,14 +43,13 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
-from wire.forms import BadMessageError
-from wire.messages import ConfirmRoots, MayAnswer, MayRequest
+from wire.messages import BadMessageError, ConfirmRoots, MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler, HttpRoute, Routes
 
-WAIT_MOST_S = 300
 WAIT_S = 55
+POLL_S = WAIT_MOST_S + 15.0
 IMPORT_S = 600.0
 MAY_BYTES = 8 * 1024
 MOST_GENERATION = 2**53 - 1
@@ -66,13 +70,13 @@ class NodeBackend(Protocol):
     async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """The services that ran when the head expired, as the node itself knows it."""
 
-    def listed(self) -> Collection[str] | None:
+    def listed_scopes(self) -> Collection[str] | None:
         """The scopes of the head that is held, None without one."""
 
-    def wanted(self) -> Mapping[str, ScopeVersion]:
+    def wanted_scopes(self) -> Mapping[str, ScopeVersion]:
         """What the head lists and is not active, by scope."""
 
-    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
+    def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """The gate has answered so."""
 
     def report(self) -> Mapping[str, object]:
@@ -93,8 +97,8 @@ class StatusAnswer:
     headers: Headers
     whole: Response
 
-    def seen_by(self, sight: CallerSight) -> Response:
-        return Response.json(status_seen(self.body, sight), headers=self.headers)
+    def visible_to(self, sight: CallerSight) -> Response:
+        return Response.json(visible_status(self.body, sight), headers=self.headers)
 
 
 @dataclass
@@ -108,26 +112,42 @@ class LocalApi:
     watching: Watching
     now: Callable[[], float]
     limits: Limits = DEFAULT
-    socket_trouble: Callable[[], str] = lambda: ""
+    socket_trouble: Callable[[], str] = str
     _last_status: tuple[object, StatusAnswer] | None = None
 
     def __post_init__(self) -> None:
         self._answers = ScopeAnswers(self.views, self.threads, self.access)
+        self._files = FileAnswers(self._answers, self.threads, self.access)
+        self._entries = EntryAnswers(self._answers, self.views, self.threads, self.access)
 
     def routes(self) -> Routes:
         scopes = "/v1/scopes/{scope}"
         return Routes(
+            self._read("/v1/services/{id}", self.service),
+            self._read("/v1/routes", self.all_routes),
+            self._read("/v1/routes/{id}", self.route),
+            self._read("/v1/config/{id}", self.files),
+            self._read("/v1/config/{id}/{path...}", self.file),
+            self._read(scopes, self.scope),
+            self._read(f"{scopes}/sections/{{name}}", self.section),
+            HttpRoute("GET", "/v1/services", again(self.local_services)),
             HttpRoute("GET", "/v1/status", again(self.status)),
             HttpRoute("GET", "/v1/scopes", again(self.scopes)),
-            HttpRoute("GET", scopes, again(self.scope)),
-            HttpRoute("GET", f"{scopes}/sections/{{name}}", again(self.section)),
             HttpRoute("GET", f"{scopes}/rejections", again(self.rejections)),
-            HttpRoute("GET", "/v1/watch", self.watch, deadline_s=WAIT_MOST_S + 15.0),
+            HttpRoute("GET", "/v1/watch", self.watch, deadline_s=POLL_S),
             HttpRoute("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
             HttpRoute("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
             HttpRoute("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
             *self.probe_routes(),
         )
+
+    def _read(self, path: str, handler: Handler) -> HttpRoute:
+        """What has an ETag can be waited for."""
+
+        async def answer(request: Request) -> Response:
+            return await LongPoll(self.views, self.watching, self.now).of(again(handler))(request)
+
+        return HttpRoute("GET", path, answer, deadline_s=POLL_S)
 
     def probe_routes(self) -> tuple[HttpRoute, ...]:
         """Also for a listener of their own, for the operator's tools."""
@@ -144,12 +164,12 @@ class LocalApi:
         """As it is now; counters and sources may be of the second that is running."""
         now = self.now()
         files = self.publishing.published.value, self.publishing.error
-        of = (self.views.store.committed, self.node.changes(), int(now), files)
+        of = (self.views.store.commit_number, self.node.changes(), int(now), files)
         if self._last_status is None or self._last_status[0] != of:
             made = await self.threads.read(self._status, self.node.gate_facts(), self.node.report(), now)
             self._last_status = of, made
         status, sight = self._last_status[1], self._sight(request)
-        return status.whole if sight.sees_all else await self.threads.read(status.seen_by, sight)
+        return status.whole if sight.sees_all else await self.threads.read(status.visible_to, sight)
 
     async def alive(self, request: Request) -> Response:
         """The event loop runs, and no more is meant (rules A12, X13, H19)."""
@@ -183,6 +203,24 @@ class LocalApi:
     async def section(self, request: Request) -> Response:
         return await self._answers.section(request, self.now())
 
+    async def local_services(self, request: Request) -> Response:
+        return await self._entries.services(_local(request), self.now())
+
+    async def service(self, request: Request) -> Response:
+        return await self._entries.service(request, self.now())
+
+    async def all_routes(self, request: Request) -> Response:
+        return await self._entries.routes(request, self.now())
+
+    async def route(self, request: Request) -> Response:
+        return await self._entries.route(request, self.now())
+
+    async def files(self, request: Request) -> Response:
+        return await self._files.files(request, self.now())
+
+    async def file(self, request: Request) -> Response:
+        return await self._files.file(request, self.now())
+
     async def rejections(self, request: Request) -> Response:
         """What a refusal was about is for the scope's readers; that there was one is in the status."""
         scope = request.parameters["scope"]
@@ -193,7 +231,7 @@ class LocalApi:
     async def watch(self, request: Request) -> Response:
         peer = _local(request)
         after = self._after(request)
-        readable = scopes_wanted(request.query_all("scope"), lambda scope: self.access.may_read(peer, scope))
+        readable = wanted_scopes(request.query_all("scope"), lambda scope: self.access.may_read(peer, scope))
         if "text/event-stream" in (request.header("accept") or ""):
             headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")]
             return Response(200, headers, self.watching.events(request, after, readable))
@@ -221,7 +259,7 @@ class LocalApi:
 
         async def decide(_: Request) -> Response:
             answer, headers = await self.threads.read(self._may, peer, question, facts, now)
-            self.node.decided(question, answer, peer.uid, now)
+            self.node.note_decision(question, answer, peer.uid, now)
             body = MayAnswer(answer.allowed, str(answer.reason), str(answer.mode), answer.until)
             return Response.json(body.to_value(), headers=headers)
 
@@ -266,8 +304,10 @@ class LocalApi:
 
     def _rejections(self, scope: str) -> Response:
         """The newest first, of those that the store still remembers (threats D-44)."""
-        refused = [one for one in reversed(self.views.store.rejections.ring()) if one.scope == scope]
-        return Response.json({"rejections": [rejection_told(one) for one in refused]}, headers=self._headers())
+        refused = [rejection for rejection in reversed(self.views.store.rejections.ring()) if rejection.scope == scope]
+        return Response.json(
+            {"rejections": [rejection_report(rejection) for rejection in refused]}, headers=self._headers()
+        )
 
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())
@@ -277,7 +317,7 @@ class LocalApi:
 
     def _status(self, facts: GateFacts, report: Mapping[str, object], now: float) -> "StatusAnswer":
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.node.listed(), self.services.notified, now)
+        reports = scope_reports(self.views, view, self.node.listed_scopes(), self.services.notified, now)
         mode, fence = _gate(facts, now)
         body = {
             **{name: _plain(value) for name, value in report.items()},
@@ -287,10 +327,12 @@ class LocalApi:
             "grade": str(view.grade(now)),
             "generation": view.generation,
             "head": _head(view, now),
-            "scopes": {name: one.to_value() for name, one in reports.items()},
-            "refused": {one.scope: one.to_value() for one in self._refused(view, now)},
+            "scopes": {name: report.to_value() for name, report in reports.items()},
+            "refused": {scope.scope: scope.to_value() for scope in self._refused_scopes(view, now)},
             "expired": expired_scopes(facts, now),
-            "services": {one.name: self._service(one.name, view, facts, now) for one in self.services.services},
+            "services": {
+                service.name: self._service(service.name, view, facts, now) for service in self.services.services
+            },
             "files": {
                 "generation": max(0, self.publishing.published.value),
                 "fault": self.publishing.fault,
@@ -303,8 +345,8 @@ class LocalApi:
 
     def _service(self, name: str, view: View, facts: GateFacts, now: float) -> object:
         """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
-        service = next(one for one in self.services.services if one.name == name)
-        ready, reason = ready_for(service, view, facts, now, self.node.listed() or ())
+        service = next(service for service in self.services.services if service.name == name)
+        ready, reason = ready_for(service, view, facts, now, self.node.listed_scopes() or ())
         told = self.services.notified.get(name)
         return {
             "ready": ready,
@@ -318,14 +360,14 @@ class LocalApi:
             "outcome": told.outcome if told else None,
         }
 
-    def _refused(self, view: View, now: float) -> list[RefusedScope]:
-        return refused_scopes(view, self.node.wanted(), self.views.store.rejections.last, now)
+    def _refused_scopes(self, view: View, now: float) -> list[RefusedScope]:
+        return refused_scopes(view, self.node.wanted_scopes(), self.views.store.rejections.last, now)
 
     def _warnings(self, now: float, sight: CallerSight) -> list[str]:
         """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
         try:
-            refused = self._refused(self.views.all(), now)
-            return warnings([one for one in refused if sight.sees(one.scope)])
+            refused = self._refused_scopes(self.views.all(), now)
+            return warnings([rejection for rejection in refused if sight.sees(rejection.scope)])
         except StoreError:
             return []
 
@@ -348,18 +390,22 @@ class LocalApi:
     def _metrics(self, facts: GateFacts, report: Mapping[str, object], now: float, sight: CallerSight) -> bytes:
         counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
         view = self.views.all()
-        seen = [one for one in self.services.services if sight.sees_service(one.scopes)]
+        seen = [service for service in self.services.services if sight.sees_service(service.scopes)]
         return metrics.exposition(
             metrics.Sample(
                 view,
                 now,
                 str(report.get("state", "")),
                 degraded.mode(facts, now),
-                self.views.store.filled(),
-                {one.name: told for one in seen if (told := self.services.notified.get(one.name)) is not None},
+                self.views.store.fill_level(),
+                {
+                    service.name: told
+                    for service in seen
+                    if (told := self.services.notified.get(service.name)) is not None
+                },
                 counters if isinstance(counters, Mapping) else {},
                 ends if isinstance(ends, list) else [],
-                {one.scope: one.reason for one in self._refused(view, now)},
+                {scope.scope: scope.reason for scope in self._refused_scopes(view, now)},
                 not isinstance(roots, Mapping) or bool(roots.get("confirmed")),
                 sight.sees,
             )

@@ -1,7 +1,7 @@
 """The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,7 +13,7 @@ from agent.state import node_state
 from agent.state.endings import endings
 from agent.state.node import RunningNode
 from agent.state.plan import plan
-from agent.state.root_pinning import OtherRootsError, confirmed, peeked, roots_report
+from agent.state.root_pinning import OtherRootsError, peek_envelope, roots_report, with_confirmation
 from agent.state.waiting import STEP, MayNotWaitError
 from agent.update.download import NotListedError
 from snapshot.degraded import GateAnswer, GateFacts, Question
@@ -35,13 +35,17 @@ PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
 
 @dataclass
 class Front:
-    """`update` and `sources` are there once the agent has begun to speak to anybody."""
+    """Complete from the start: who asks before the agent has begun to speak to anybody is told that it asks nobody."""
 
     node: RunningNode
     decisions: Decisions
     running: Running
-    update: "Update | None" = None
-    sources: "Sources | None" = None
+    _update: "Update | None" = field(default=None, init=False)
+    _sources: "Sources | None" = field(default=None, init=False)
+
+    def begin_to_ask(self, update: "Update", sources: "Sources") -> None:
+        """What speaks to others is loaded after the first answer; from here on it is asked about, and given files."""
+        self._update, self._sources = update, sources
 
     def changes(self) -> int:
         return self.node.changed.value
@@ -49,17 +53,17 @@ class Front:
     def gate_facts(self) -> GateFacts:
         return self.node.gate_facts()
 
-    def listed(self) -> frozenset[str] | None:
-        return self.node.listed()
+    def listed_scopes(self) -> frozenset[str] | None:
+        return self.node.listed_scopes()
 
     async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
-        return await self.running.known(question, facts)
+        return await self.running.known_running(question, facts)
 
-    def wanted(self) -> Mapping[str, ScopeVersion]:
-        return {one.scope: one.listed for one in plan(self.node.holdings).wanted}
+    def wanted_scopes(self) -> Mapping[str, ScopeVersion]:
+        return {wanted_scope.scope: wanted_scope.listed for wanted_scope in plan(self.node.holdings).wanted}
 
-    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
-        self.running.answered(question, answer, now)
+    def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
+        self.running.note_answer(question, answer, now)
         self.decisions.note(question, answer, uid, now)
 
     def report(self) -> Mapping[str, object]:
@@ -67,7 +71,7 @@ class Front:
         node, moment = self.node, self.node.moment()
         facts = node.facts(moment)
         present = node_state.assess(facts, moment.now)
-        since = node_state.degraded_since(facts, moment.now)
+        since = node_state.degradation_start(facts, moment.now)
         bundle = node.holdings.bundle
         return {
             "node_id": node.settings.node.node_id,
@@ -87,14 +91,14 @@ class Front:
                 "offset_floor_s": int(-moment.behind_s),
                 "regressed": facts.clock_regressed,
             },
-            "sources": self.sources.report() if self.sources else [],
-            "awaited": self.update.awaited() if self.update else {},
-            "origins": {scope: one.to_value() for scope, one in node.learnt.origins.items()},
+            "sources": self._sources.report() if self._sources else [],
+            "awaited": self._update.awaited_scopes() if self._update else {},
+            "origins": {scope: origin.to_value() for scope, origin in node.learnt.origins.items()},
             "recovering": sorted(facts.gaps | facts.behind),
             "refresh_required": sorted(node.learnt.refresh_required),
             "passed_over": sorted(node.learnt.passed_over),
             "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
-            "ends": [each.to_value(moment.now) for each in endings(node)],
+            "ends": [ending.to_value(moment.now) for ending in endings(node)],
             "counters": node.counters.all(),
         }
 
@@ -105,7 +109,7 @@ class Front:
         if held is None:
             raise HttpError(409, "not_enrolled", "this node has pinned no root keys yet: holdfast join")
         try:
-            enrolled = confirmed(held, named, threshold)
+            enrolled = with_confirmation(held, named, threshold)
         except OtherRootsError as error:
             log.warning("root keys not confirmed", named=sorted(named), threshold=threshold)
             raise HttpError(409, "other_roots", f"{error}; nothing was confirmed") from error
@@ -121,15 +125,15 @@ class Front:
 
     async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
         """A document from another medium (protocol.md 4). Its kind is what it says: everything else is verified."""
-        if self.update is None:
+        if self._update is None:
             raise HttpError(503, "not_ready", "the agent is still starting", retry_after=1)
         chunks = aiter(document)
         first = await _opening(chunks)
-        said = peeked(first, self.node.holdings.holder.limits)
+        said = peek_envelope(first, self.node.holdings.holder.limits)
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
         try:
-            return await self.update.importing.take(Chunks(first, chunks), said.kind, "import", said.scope)
+            return await self._update.importing.take(Chunks(first, chunks), said.kind, "import", said.scope)
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
         except MayNotWaitError as error:

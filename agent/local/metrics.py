@@ -59,7 +59,7 @@ def _families(sample: Sample) -> Iterator[Metric]:
     yield from _states(sample)
     yield from _head(sample)
     yield from _scopes(sample)
-    yield from _refused(sample)
+    yield from _refusal_metrics(sample)
     yield from _services(sample)
     yield from _ends(sample)
     for name, value in sorted((dict.fromkeys(_FROM_ZERO, 0) | dict(sample.counters)).items()):
@@ -73,8 +73,8 @@ def _states(sample: Sample) -> Iterator[Metric]:
     state.add_metric([sample.state], 1)
     yield state
     mode = GaugeMetricFamily("holdfast_mode", "1 for the mode that the node is in", labels=["mode"])
-    for one in Mode:
-        mode.add_metric([one], one is sample.mode)
+    for possible in Mode:
+        mode.add_metric([possible], possible is sample.mode)
     yield mode
 
 
@@ -97,8 +97,8 @@ def _scopes(sample: Sample) -> Iterator[Metric]:
             continue
         version.add_metric([name], scope.document.envelope.config_version)
         expires.add_metric([name], scope.expires_at - sample.now)
-        for one in Grade:
-            grade.add_metric([name, one], sample.view.grade_of(scope, sample.now) is one)
+        for possible in Grade:
+            grade.add_metric([name, possible], sample.view.grade_of(scope, sample.now) is possible)
     yield from (version, expires, grade)
     yield from _counts(sample)
 
@@ -107,8 +107,8 @@ def _counts(sample: Sample) -> Iterator[Metric]:
     """Of all scopes, without a name: for who asks where nobody is known."""
     grades = [sample.view.grade_of(scope, sample.now) for scope in sample.view.scopes.values()]
     counts = GaugeMetricFamily("holdfast_scopes", "Active scopes, also those that are not named here", labels=["grade"])
-    for one in Grade:
-        counts.add_metric([one], grades.count(one))
+    for possible in Grade:
+        counts.add_metric([possible], grades.count(possible))
     yield counts
     if grades:
         ends = min(scope.expires_at for scope in sample.view.scopes.values())
@@ -119,7 +119,7 @@ def _counts(sample: Sample) -> Iterator[Metric]:
     yield _one("holdfast_scopes_hidden", "Scopes that are not named here, since [access] is there", hidden)
 
 
-def _refused(sample: Sample) -> Iterator[Metric]:
+def _refusal_metrics(sample: Sample) -> Iterator[Metric]:
     family = GaugeMetricFamily(
         "holdfast_scope_refused", "1 where the listed version of a scope was refused", labels=["scope", "reason"]
     )
@@ -148,9 +148,9 @@ def _ends(sample: Sample) -> Iterator[Metric]:
     labels = ["what", "name"]
     expires = GaugeMetricFamily("holdfast_expires_timestamp_seconds", "When it ends", labels=labels)
     urgent = GaugeMetricFamily("holdfast_due", "1: ends soon, 2: has ended", labels=labels)
-    for each in sample.ends:
-        expires.add_metric([each["what"], each["name"]], parse_time(each["ends"]))
-        urgent.add_metric([each["what"], each["name"]], _DUE.get(each["urgency"], 0))
+    for end in sample.ends:
+        expires.add_metric([end["what"], end["name"]], parse_time(end["ends"]))
+        urgent.add_metric([end["what"], end["name"]], _DUE.get(end["urgency"], 0))
     yield from (expires, urgent)
 
 

@@ -51,7 +51,7 @@ class ProbeListener:
                 if str(error) != said:
                     said = str(error)
                     log.error("no probes", remedy=said)  # noqa: TRY400 - no trace needed
-                await trio.sleep(self.back_off.failed(FLOOR_S))
+                await trio.sleep(self.back_off.note_failure(FLOOR_S))
             else:
                 if said:
                     log.info("probes are served", listen=listen)

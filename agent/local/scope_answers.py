@@ -4,11 +4,14 @@ Sections are served byte for byte, hashed when they are read (rules L29). A whol
 time, so that its size costs no memory.
 """
 
+import base64
+import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent.access.access import Access
 from agent.base.threads import Threads
+from agent.files.maps import inside, parts_of
 from agent.local.section_cache import SmallSections
 from agent.services.scope_reports import envelope_of
 from agent.state.view import Grade, View, Views
@@ -22,6 +25,7 @@ from wire.request import JSON, HttpError, Request, Response
 
 ACTIVE, PREVIOUS, PENDING = "active", "previous", "pending"
 BATCH_BYTES = 256 << 10
+BYTES = ("content-type", "application/octet-stream")  # of a raw section
 
 Headers = list[tuple[str, str]]
 
@@ -56,8 +60,8 @@ class ScopeRequest:
     etags: frozenset[str]
 
     @classmethod
-    def of(cls, request: Request, access: Access) -> "ScopeRequest":
-        scope, slot, peer = request.parameters["scope"], request.query_one("slot") or ACTIVE, request.peer
+    def of(cls, request: Request, access: Access, scope: str) -> "ScopeRequest":
+        slot, peer = request.query_one("slot") or ACTIVE, request.peer
         if slot not in (ACTIVE, PREVIOUS, PENDING):
             raise HttpError(400, "bad_request", "slot must be active, previous or pending")
         may_read = isinstance(peer, UnixPeer) and access.may_read(peer, scope)
@@ -75,16 +79,19 @@ class ScopeAnswers:
     small: SmallSections = field(default_factory=SmallSections)
 
     async def scope(self, request: Request, now: float) -> Response:
-        """Envelope, manifest and all sections as one JSON object."""
-        return await self.threads.read(self._scope, ScopeRequest.of(request, self.access), now)
+        """Envelope, manifest and all sections as one JSON object; the bytes of a raw section in base64, as a string."""
+        return await self.threads.read(self._scope, self._request(request), now)
 
     async def section(self, request: Request, now: float) -> Response:
-        """The section's bytes, verbatim."""
-        asked, name = ScopeRequest.of(request, self.access), request.parameters["name"]
+        """The section's bytes, verbatim; by the name of a map that is signed in parts, the map."""
+        asked, name = self._request(request), request.parameters["name"]
         at_hand = self._at_hand(asked, name, now)
         if at_hand is not None:
             return at_hand
         return await self.threads.read(self._section, asked, name, now)
+
+    def _request(self, request: Request) -> ScopeRequest:
+        return ScopeRequest.of(request, self.access, request.parameters["scope"])
 
     def _at_hand(self, asked: ScopeRequest, name: str, now: float) -> Response | None:
         """The answer that the threads would give, if it needs no disk and is none of the rare ones."""
@@ -98,25 +105,44 @@ class ScopeAnswers:
         return _of_section(entry, data, headers, asked)
 
     def _scope(self, asked: ScopeRequest, now: float) -> Response:
-        shown, headers = self._found(asked, now)
+        shown, headers = self.find(asked, now)
         etag = f'"{shown.content_hash}"'
         headers.append(("etag", etag))
-        if _is_known(etag, asked):
+        if is_known(etag, asked):
             return Response(304, headers)
         start = b'{"envelope":%s,"manifest":%s,"sections":{' % (shown.envelope_bytes, shown.manifest)
         names = [canonical.dumps(name) for name in shown.sections]
-        size = sum(len(name) + 1 for name in names) + sum(entry.size for entry in shown.sections.values())
+        size = sum(len(name) + 1 for name in names) + sum(map(_length, shown.sections.values()))
         length = len(start) + size + max(0, len(names) - 1) + 2
         return Response(200, [JSON, *headers, ("content-length", str(length))], self._whole(start, shown))
 
     def _section(self, asked: ScopeRequest, name: str, now: float) -> Response:
-        shown, headers = self._found(asked, now)
+        shown, headers = self.find(asked, now)
         entry = shown.sections.get(name)
+        if entry is None and parts_of(asked.scope, name, shown.sections):
+            return self._map(shown, headers, asked, name)
         if entry is None:
             raise HttpError(404, "not_found", "this scope has no such section", headers=headers)
         data = shown.read(name)
         self.small.keep(entry.sha256, data)
         return _of_section(entry, data, headers, asked)
+
+    def _map(self, shown: ServedDocument, headers: Headers, asked: ScopeRequest, name: str) -> Response:
+        etag = etag_of_map(shown, asked.scope, name)
+        headers.append(("etag", etag))
+        if is_known(etag, asked):
+            return Response(304, headers)
+        return Response(200, [JSON, *headers], self.stream_map(shown, asked.scope, name))
+
+    async def stream_map(self, shown: ServedDocument, scope: str, name: str) -> AsyncIterator[bytes]:
+        """A map that is signed in parts as one object, a few parts in memory at a time."""
+        entries = {part: shown.sections[part] for part in parts_of(scope, name, shown.sections)}
+        between = b"{"
+        for names in _batches(entries):
+            if members := await self.threads.read(_inside, shown, names):
+                yield between + members
+                between = b","
+        yield b"{}" if between == b"{" else b"}"
 
     async def _whole(self, start: bytes, shown: ServedDocument) -> AsyncIterator[bytes]:
         yield start
@@ -126,7 +152,7 @@ class ScopeAnswers:
             comma = b","
         yield b"}}"
 
-    def _found(self, asked: ScopeRequest, now: float) -> tuple[ServedDocument, Headers]:
+    def find(self, asked: ScopeRequest, now: float) -> tuple[ServedDocument, Headers]:
         """What was asked for and its headers; HttpError 404, or 410 where it has expired."""
         view = self.views.at_hand() or self.views.all()
         shown = self._load(view, asked) if asked.may_read else None
@@ -147,7 +173,7 @@ class ScopeAnswers:
         document = active.document if active else None
         if asked.slot == PREVIOUS:
             document = self.views.previous(asked.scope)
-        return None if document is None else _shown(document)
+        return None if document is None else _served_document(document)
 
     def _pending(self, scope: str) -> ServedDocument | None:
         """A snapshot that waits for its time. What is not verified is shown to nobody (rules X10)."""
@@ -171,9 +197,9 @@ def _none_here(scope: str) -> str:
 def _of_section(entry: SectionEntry, data: bytes, headers: Headers, asked: ScopeRequest) -> Response:
     etag = f'"sha256:{entry.sha256}"'
     headers.append(("etag", etag))
-    if _is_known(etag, asked):
+    if is_known(etag, asked):
         return Response(304, headers)
-    return Response(200, [JSON, *headers], data)
+    return Response(200, [BYTES if entry.is_raw else JSON, *headers], data)
 
 
 def _batches(sections: Mapping[str, SectionEntry]) -> Iterator[list[str]]:
@@ -190,11 +216,32 @@ def _batches(sections: Mapping[str, SectionEntry]) -> Iterator[list[str]]:
         yield names
 
 
+def _inside(shown: ServedDocument, names: list[str]) -> bytes:
+    return inside(shown.read(name) for name in names)
+
+
+def etag_of_map(shown: ServedDocument, scope: str, name: str) -> str:
+    """Differs with any part of the map, and with nothing beside it."""
+    hashes = (shown.sections[part].sha256 for part in parts_of(scope, name, shown.sections))
+    return f'"sha256:{hashlib.sha256(",".join(hashes).encode()).hexdigest()}"'
+
+
 def _members(shown: ServedDocument, names: list[str]) -> bytes:
-    return b",".join(canonical.dumps(name) + b":" + shown.read(name) for name in names)
+    return b",".join(canonical.dumps(name) + b":" + _value(shown, name) for name in names)
 
 
-def _shown(document: StoredDocument) -> ServedDocument:
+def _value(shown: ServedDocument, name: str) -> bytes:
+    """The section as a JSON value."""
+    data = shown.read(name)
+    return b'"%s"' % base64.b64encode(data) if shown.sections[name].is_raw else data
+
+
+def _length(entry: SectionEntry) -> int:
+    """Of that value."""
+    return 4 * ((entry.size + 2) // 3) + 2 if entry.is_raw else entry.size
+
+
+def _served_document(document: StoredDocument) -> ServedDocument:
     manifest = document.manifest_bytes if document.kind == HEAD else document.state_bytes
     return ServedDocument(
         document.envelope,
@@ -226,10 +273,21 @@ def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
     ]
 
 
+def document_facts(headers: Headers) -> dict[str, object]:
+    """Of the document, as `scope_headers` says it, beside what is answered from it."""
+    told = dict(headers)
+    return {
+        "expires_at": told["holdfast-expires"],
+        "grade": str(told["holdfast-grade"]),
+        "version": int(told["holdfast-version"]),
+    }
+
+
 def _etags(request: Request) -> frozenset[str]:
     asked = request.header("if-none-match") or ""
     return frozenset(tag.strip().removeprefix("W/") for tag in asked.split(","))
 
 
-def _is_known(etag: str, asked: ScopeRequest) -> bool:
+def is_known(etag: str, asked: ScopeRequest) -> bool:
+    """Whether the caller has it already."""
     return etag in asked.etags or "*" in asked.etags

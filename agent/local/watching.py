@@ -2,6 +2,10 @@
 
 What is told is that a scope and which of its sections have changed since a generation, never their content. It may be
 more than has changed, never less: where it is not known any more what a caller has seen, all is named.
+
+Services and routes are named by their own ids, whatever parts they are signed in (maps.py). Which routes have changed
+is worked out when it happens, from the parts that differ: later the former ones may be gone. Where they are, or where
+more have changed than a notice should hold, `*` stands for all.
 """
 
 from collections import deque
@@ -13,9 +17,12 @@ import trio
 
 from agent.base.generation import Generation
 from agent.base.threads import Threads
+from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of, parts_of
 from agent.state.view import View, Views
+from snapshot import canonical
 from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
+from store.base.documents import StoredDocument
 from store.base.errors import StoreError
 from wire.messages import SCOPES_MAX, WatchAnswer
 from wire.request import Request
@@ -23,6 +30,10 @@ from wire.request import Request
 REMEMBERED = 256
 KEEP_ALIVE_S = 15.0
 RETRY_S = 1.0
+ROUTES_NAMED = 256  # in one notice; more are `*`
+PARTS_COMPARED_BYTES = 8 << 20  # more would hold the readers up
+EVERY_ROUTE = frozenset({"*"})
+SERVICE = "service_assignment/"
 
 Readable = Callable[[str], bool]
 log = structlog.get_logger(__name__)
@@ -35,6 +46,7 @@ class _Step:
     start: int
     end: int
     changed: Mapping[str, frozenset[str]]
+    routes: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -45,10 +57,12 @@ class Changelog:
     generation: int = -1
     _sections: dict[str, Mapping[str, SectionEntry]] = field(default_factory=dict)
 
-    def observe(self, view: View) -> None:
+    def observe(self, view: View, routes: frozenset[str] = EVERY_ROUTE) -> None:
+        """`routes`: those that have changed since the view before."""
         after = {name: scope.document.sections for name, scope in view.scopes.items()}
         if self.generation >= 0:
-            self.steps.append(_Step(self.generation, view.generation, _differences(self._sections, after)))
+            changed = _differences(self._sections, after)
+            self.steps.append(_Step(self.generation, view.generation, changed, routes))
         self._sections = after
         self.generation = view.generation
 
@@ -62,6 +76,13 @@ class Changelog:
                 for name, sections in step.changed.items():
                     found[name] = found.get(name, frozenset()) | sections
         return found
+
+    def routes_since(self, generation: int) -> frozenset[str]:
+        """The ids of the routes that have changed since; EVERY_ROUTE where they are not known, or are many."""
+        if not self._remembers(generation):
+            return EVERY_ROUTE
+        found = frozenset[str]().union(*(step.routes for step in self.steps if step.end > generation))
+        return EVERY_ROUTE if found & EVERY_ROUTE or len(found) > ROUTES_NAMED else found
 
     def _remembers(self, generation: int) -> bool:
         oldest = self.steps[0].start if self.steps else self.generation
@@ -80,6 +101,39 @@ def _differences(
     return found
 
 
+def changed_routes(before: View | None, after: View) -> frozenset[str]:
+    """The ids of the routes that one view has otherwise than the other. It reads the parts that differ."""
+    old = None if before is None else before.scopes.get(ROUTES_SCOPE)
+    new = after.scopes.get(ROUTES_SCOPE)
+    if old is not None and new is not None and old.identity == new.identity:
+        return frozenset()
+    if before is None:
+        return EVERY_ROUTE
+    return _differing(old.document if old else None, new.document if new else None)
+
+
+def _differing(old: StoredDocument | None, new: StoredDocument | None) -> frozenset[str]:
+    sections = [{} if document is None else document.sections for document in (old, new)]
+    names = {part for section in sections for part in parts_of(ROUTES_SCOPE, ROUTES, section)}
+    parts = [part for part in names if sections[0].get(part) != sections[1].get(part)]
+    if sum(section[part].size for section in sections for part in parts if part in section) > PARTS_COMPARED_BYTES:
+        return EVERY_ROUTE
+    try:
+        was, now = _entries(old, parts), _entries(new, parts)
+    except (StoreError, canonical.NotCanonical):  # the former parts may have gone by now
+        return EVERY_ROUTE
+    return frozenset(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+
+
+def _entries(document: StoredDocument | None, parts: Iterable[str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for part in parts if document is not None else ():
+        if document is not None and part in document.sections:
+            value = canonical.loads(document.read(part))
+            found.update(value if isinstance(value, dict) else {})
+    return found
+
+
 @dataclass
 class Watching:
     """`active` is followed; `seen` is told once the change log has it."""
@@ -89,20 +143,26 @@ class Watching:
     active: Generation
     seen: Generation = field(default_factory=Generation)
     changelog: Changelog = field(default_factory=Changelog)
+    _last: View | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             try:
-                view = await self.threads.read(self.views.all)
+                view, routes = await self.threads.read(self._look)
             except StoreError as error:
                 log.warning("changes not seen", error=str(error))
                 await trio.sleep(RETRY_S)
                 continue
             if view.generation > self.changelog.generation:
-                self.changelog.observe(view)
+                self.changelog.observe(view, routes)
+                self._last = view
                 self.seen.tell(view.generation)
             await self.active.wait_above(view.generation)
+
+    def _look(self) -> tuple[View, frozenset[str]]:
+        view = self.views.all()
+        return view, changed_routes(self._last, view)
 
     async def next_change(self, after: int, readable: Readable) -> WatchAnswer:
         """As soon as something has changed that concerns the caller. An `after` of the future counts as none."""
@@ -110,14 +170,14 @@ class Watching:
             generation = await self.seen.wait_above(after if after <= self.seen.value else -1)
             found = {name: sections for name, sections in self.changelog.since(after).items() if readable(name)}
             if found or after > generation:
-                return _answer(generation, found)
+                return _answer(generation, found, self.changelog.routes_since(after))
             after = generation
 
     async def events(self, request: Request, after: int | None, readable: Readable) -> AsyncIterator[bytes]:
         """An event stream: first where we are, then each change; a comment now and then shows that it lives."""
         start = self.seen.value if after is None else after
         if after is None:
-            yield _event("generation", _answer(self.seen.value, {}))
+            yield _event("generation", _answer(self.seen.value, {}, frozenset()))
         while True:
             answer = None
             with request.waiting(), trio.move_on_after(KEEP_ALIVE_S):
@@ -129,15 +189,21 @@ class Watching:
                 yield _event("change", answer)
 
 
-def scopes_wanted(scopes: Iterable[str], may_read: Readable) -> Readable:
+def wanted_scopes(scopes: Iterable[str], may_read: Readable) -> Readable:
     """The scopes that a caller follows: those that it names, else all, of those that it may read."""
     named = tuple(scopes)
-    return lambda name: (not named or any(stands_for(one, name) for one in named)) and may_read(name)
+    return lambda name: (not named or any(stands_for(pattern, name) for pattern in named)) and may_read(name)
 
 
-def _answer(generation: int, changed: Mapping[str, frozenset[str]]) -> WatchAnswer:
+def _answer(generation: int, changed: Mapping[str, frozenset[str]], routes: frozenset[str]) -> WatchAnswer:
+    """`routes` are for who may read them, and follows them."""
     first = sorted(changed)[:SCOPES_MAX]
-    return WatchAnswer(generation, {name: tuple(sorted(changed[name])) for name in first})
+    return WatchAnswer(
+        generation,
+        {scope: tuple(sorted({map_of(scope, section) for section in changed[scope]})) for scope in first},
+        tuple(scope.removeprefix(SERVICE) for scope in first if scope.startswith(SERVICE)),
+        tuple(sorted(routes)) if ROUTES_SCOPE in first else (),
+    )
 
 
 def _event(name: str, answer: WatchAnswer) -> bytes:

@@ -16,9 +16,10 @@ from agent.services.services import Notified
 from agent.sources.source import Source
 from agent.sources.sources import Sources
 from agent.state import node_state
-from agent.state.node import RunningNode, above_held
+from agent.state.node import RunningNode, newer_versions
 from agent.state.view import View, Views
 from snapshot import degraded
+from snapshot.extension import FEATURES
 from store.base.errors import StoreError
 from store.base.journal import Event as KeptEvent
 from wire.backoff import BackOff, spread
@@ -61,10 +62,10 @@ class Reporting:
         while True:
             seen = self.node.news.value
             if await self.report():
-                back_off.succeeded()
+                back_off.note_success()
                 least_s = SOON_S
             else:
-                least_s = back_off.failed()
+                least_s = back_off.note_failure()
             interval_s = self.node.settings.intervals.heartbeat_interval_s
             with trio.move_on_after(spread(interval_s, JITTER, self.uniform)):
                 await self.node.news.wait_above(seen)
@@ -72,7 +73,7 @@ class Reporting:
 
     async def report(self) -> bool:
         """To the first coordinator that takes it; whether one did. Raises nothing for what the other side does."""
-        rested = [one for one in self.sources.coordinators() if one.is_rested]
+        rested = [coordinator for coordinator in self.sources.coordinators() if coordinator.is_rested]
         if not rested:
             return False
         try:
@@ -90,7 +91,7 @@ class Reporting:
         try:
             answer = await source.client.fetch(source.endpoint, call)
             await self._learn(HeartbeatAnswer.parse(answer.body))
-            await self.sources.answered(source)
+            await self.sources.note_answer(source)
         except (ClientError, BadMessageError, StoreError) as error:
             self.node.counters.add("heartbeats_failed")
             if isinstance(error, ClientError) and error.code == REVOKED:
@@ -108,8 +109,8 @@ class Reporting:
     async def _learn(self, answer: HeartbeatAnswer) -> None:
         """What was recorded and is above what we hold: this disk was restored from an old backup (rules K41, P18)."""
         node = self.node
-        recorded = {scope: (one.authority_epoch, one.config_version) for scope, one in answer.recorded.items()}
-        behind = above_held(recorded, node.holdings)
+        recorded = {scope: (mark.authority_epoch, mark.config_version) for scope, mark in answer.recorded.items()}
+        behind = newer_versions(recorded, node.holdings)
         if behind != node.learnt.behind:
             node.learnt.behind = behind
             if behind:
@@ -118,7 +119,7 @@ class Reporting:
                 self.sources.wake()
             node.tell()
         await node.threads.write(node.store.journal.acknowledge, answer.acknowledged_event)
-        await node.checked_in()
+        await node.note_check_in()
 
     # ---- the report
 
@@ -130,7 +131,7 @@ class Reporting:
 
     def _read(self, moment: GuardedTime) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.node.listed(), self.told(), moment.now)
+        reports = scope_reports(self.views, view, self.node.listed_scopes(), self.told(), moment.now)
         return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
 
     def _heartbeat(self, moment: GuardedTime, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
@@ -148,7 +149,7 @@ class Reporting:
             uptime_s=int(trio.current_time() - self.started),
             state=str(node_state.assess(facts, now).state),
             mode=str(degraded.mode(gate, now)),
-            degraded_since=node_state.degraded_since(facts, now),
+            degraded_since=node_state.degradation_start(facts, now),
             clock=ClockReport(moment.synchronised, int(-moment.behind_s)),
             head=_head(view, now),
             scopes=scopes,
@@ -157,6 +158,7 @@ class Reporting:
             journal=(),
             interval_s=node.settings.intervals.heartbeat_interval_s,
             roots_confirmed=node.has_confirmed_roots(),
+            features=FEATURES,
         )
 
     def _standing_faults(self) -> dict[str, int]:

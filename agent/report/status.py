@@ -51,10 +51,10 @@ class StatusKeeper:
         """Once: what has changed since the last look is written down and told. StoreError."""
         present = self.node.standing()
         if present != self._shown:
-            await self._changed(present)
+            await self._note_change(present)
         await self._keep()
 
-    async def _changed(self, present: NodeState) -> None:
+    async def _note_change(self, present: NodeState) -> None:
         before, self._shown = self._shown, present
         words = f"{before.state if before else 'started'} -> {present.state}"
         detail = f"{words}: {present.cause}" if present.cause else words

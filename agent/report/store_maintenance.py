@@ -41,7 +41,7 @@ class Upkeep:
         """A cycle an hour, or as soon as the map fills."""
         node, now = self.node, trio.current_time()
         due = now - self.collected_at >= GARBAGE_EVERY_S
-        if not due and await node.threads.read(node.store.filled) < CROWDED:
+        if not due and await node.threads.read(node.store.fill_level) < CROWDED:
             return
         while not (step := await node.threads.write(node.store.garbage.step)).done:
             node.counters.add("blobs_collected", step.removed)

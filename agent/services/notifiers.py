@@ -15,7 +15,7 @@ from typing import Protocol
 import trio
 
 from agent.base.commands import run_command
-from agent.config.units import Verb, is_unit
+from agent.config.units import Verb, is_unit, path_unit
 from snapshot.reasons import safe_text
 
 LOOK_EVERY_S = 0.1
@@ -94,9 +94,9 @@ class RequestedVerb:
         except OSError as error:
             return Told(False, safe_text(f"{self.request}: {error.strerror}"))
         with trio.move_on_after(self.timeout_s):
-            await _changed(lambda: _stamp(self.answer), before)
+            await _wait_for_change(lambda: _stamp(self.answer), before)
             return self._answer()
-        remedy = f"systemctl enable --now holdfast-{self.verb}@{self.unit}.path"
+        remedy = f"systemctl enable --now {path_unit(self.verb, self.unit)}"
         return Told(False, f"no answer in {self.timeout_s:g} s; allow it with: {remedy}")
 
     def _ask(self, generation: int) -> None:
@@ -123,6 +123,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return (found.st_ino, found.st_mtime_ns) if found.st_size else None
 
 
-async def _changed(look: Callable[[], object], before: object) -> None:
+async def _wait_for_change(look: Callable[[], object], before: object) -> None:
     while look() in (None, before):  # noqa: ASYNC110 - another process writes the file
         await trio.sleep(LOOK_EVERY_S)

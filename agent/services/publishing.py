@@ -56,10 +56,10 @@ class Publishing:
                 self.fault, self.error = str(error.fault), safe_text(str(error))
                 log.warning("files not brought up to date", fault=self.fault, error=self.error)
                 self._round_done()
-                await trio.sleep(self.back_off.failed())
+                await trio.sleep(self.back_off.note_failure())
                 continue
             self.fault = self.error = ""
-            self.back_off.succeeded()
+            self.back_off.note_success()
             self._round_done()
             with trio.move_on_after(self._rest_s(view)):
                 await self.active.wait_woken(max(seen, view.generation))
@@ -79,7 +79,7 @@ class Publishing:
         if self.revoked():
             projection.withdraw(view.generation, elapsed)
         else:
-            projection.project(view.generation, view.projected(now), elapsed)
+            projection.project(view.generation, view.projected_scopes(now), elapsed)
 
     def _rest_s(self, view: View) -> float:
         until = view.next_expiry(now := self.now())

@@ -55,7 +55,7 @@ def refused_scopes(
     for scope, listed in sorted(awaited.items()):
         refusal = last(scope)
         if refusal is not None and refusal.config_version == listed.config_version:
-            found.append(_refused(listed, refusal, view.scopes.get(scope), now))
+            found.append(_refused_scope(listed, refusal, view.scopes.get(scope), now))
     return found
 
 
@@ -65,10 +65,10 @@ def expired_scopes(facts: GateFacts, now: float) -> list[str]:
 
 def warnings(refused: Collection[RefusedScope]) -> list[str]:
     """Of what has expired, or soon will."""
-    return [each.sentence() for each in refused if each.soon]
+    return [refusal.sentence() for refusal in refused if refusal.soon]
 
 
-def _refused(listed: ScopeVersion, refusal: Rejection, active: ActiveScope | None, now: float) -> RefusedScope:
+def _refused_scope(listed: ScopeVersion, refusal: Rejection, active: ActiveScope | None, now: float) -> RefusedScope:
     runs = None if active is None else "{}.{}".format(*active.document.version)
     return RefusedScope(
         scope=refusal.scope,

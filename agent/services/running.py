@@ -20,7 +20,7 @@ import trio
 
 from agent.services.unit_states import UnitState
 from agent.state.node import RunningNode
-from agent.state.sights import MOST, PREFIX, SeenRunning, seen_again
+from agent.state.sights import MOST, PREFIX, SeenRunning, next_sight
 from snapshot.degraded import COMBINED, GateAnswer, GateFacts, Mode, Question, may
 from snapshot.identifiers import is_id
 from store.base.errors import StoreError
@@ -51,7 +51,7 @@ class Running:
         self._asking = trio.Lock()
         self._news = trio.Event()
 
-    async def known(self, question: Question, facts: GateFacts) -> frozenset[str]:
+    async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """The services that ran when the head expired, as far as this question is about them."""
         now = self.node.now()
         ended = now if facts.head_expires_at is None else min(now, facts.head_expires_at)
@@ -64,7 +64,7 @@ class Running:
             names |= {question.resource} if state.active and lasts else set()
         return frozenset(names)
 
-    def answered(self, question: Question, answer: GateAnswer, now: float) -> None:
+    def note_answer(self, question: Question, answer: GateAnswer, now: float) -> None:
         """The gate has said so. A service with a unit is not shown by asking."""
         name = question.resource
         if name is None or not is_id(name) or name in self.units or question.action not in SHOWING:
@@ -72,7 +72,7 @@ class Running:
         if answer.allowed and answer.mode is Mode.NORMAL:
             self._see(name, now, COMBINED if question.scope == COMBINED else None)
 
-    def told(self, name: str) -> None:
+    def note_command(self, name: str) -> None:
         """The command that tells it answered well."""
         if name not in self.units:
             self._told.add(name)
@@ -93,7 +93,7 @@ class Running:
     async def look(self) -> None:
         """Once. StoreError."""
         active = {name: await self._state(unit) for name, unit in self.units.items()}
-        assigned, now = await self._assigned(), self.node.now()
+        assigned, now = await self._assigned_services(), self.node.now()
         if assigned is not None:
             for name in sorted(assigned & self._told):
                 self._see(name, now, None)
@@ -119,25 +119,25 @@ class Running:
         if before is None and len(self._sights) >= MOST:
             self.node.counters.add("services_not_noted")
             return
-        self._sights[name] = seen_again(before, now, scope)
+        self._sights[name] = next_sight(before, now, scope)
         if self._sights[name].is_worth_writing(self._written.get(name)):
             self._news.set()
 
-    async def _assigned(self) -> frozenset[str] | None:
+    async def _assigned_services(self) -> frozenset[str] | None:
         """Of all that is asked about here, what the fresh head assigns to this node; None without one."""
         facts, now = self.node.gate_facts(), self.node.now()
         if not facts.head_is_fresh(now) or facts.cause is not None:
             return None
         asked: dict[str, str | None] = dict.fromkeys([*self.units, *self._told])
         asked |= {name: sight.scope for name, sight in self._sights.items()}
-        return await self.node.threads.read(_assigned, asked, facts, now)  # a large scope is read for it
+        return await self.node.threads.read(_allowed_services, asked, facts, now)  # a large scope is read for it
 
     async def _write(self) -> None:
         table, threads = self.node.store.table(Name.WATERMARKS), self.node.threads
         for name in self._written.keys() - self._sights.keys():
             await threads.write(table.delete, PREFIX + name)
             del self._written[name]
-        new = {name: one for name, one in self._sights.items() if one.is_worth_writing(self._written.get(name))}
+        new = {name: sight for name, sight in self._sights.items() if sight.is_worth_writing(self._written.get(name))}
         if new:
             await threads.write(table.put_many, {PREFIX + name: asdict(sight) for name, sight in new.items()})
             self._written.update(new)
@@ -156,7 +156,7 @@ class Running:
             return state
 
 
-def _assigned(asked: Mapping[str, str | None], facts: GateFacts, now: float) -> frozenset[str]:
+def _allowed_services(asked: Mapping[str, str | None], facts: GateFacts, now: float) -> frozenset[str]:
     facts = replace(facts, running=frozenset(asked))
     questions = {name: Question("continue_services", scope, name) for name, scope in asked.items()}
     return frozenset(name for name, question in questions.items() if may(question, facts, now).allowed)

@@ -24,15 +24,21 @@ def scope_reports(
     """
     store = views.store
     waiting = store.waiting()
-    refused = {one.scope for one in store.rejections.ring() if one.scope and _matters(one, view, listed)}
+    refused = {
+        rejection.scope
+        for rejection in store.rejections.ring()
+        if rejection.scope and _matters(rejection, view, listed)
+    }
     names = sorted({*view.scopes, *waiting, *refused})
     return {
         name: ScopeReport(
             active=_active(view, view.scopes.get(name), now),
-            previous=_held(views.previous(name)),
+            previous=_held_version(views.previous(name)),
             pending=_waiting(waiting.get(name)),
-            last_rejected=_rejected(last) if (last := store.rejections.last(name)) else None,
-            notified={service: _notified(one, name) for service, one in told.items() if name in one.versions},
+            last_rejected=_last_rejection(last) if (last := store.rejections.last(name)) else None,
+            notified={
+                service: _notified_version(notice, name) for service, notice in told.items() if name in notice.versions
+            },
         )
         for name in names
     }
@@ -45,9 +51,9 @@ def _matters(refused: Rejection, view: View, listed: Collection[str] | None) -> 
     return listed is None or refused.scope in listed
 
 
-def rejection_told(rejection: Rejection) -> dict[str, object]:
+def rejection_report(rejection: Rejection) -> dict[str, object]:
     """JSON: what stands in the status, and what it was about: words of the verifier or of a service's validator."""
-    said = cast(dict[str, object], _rejected(rejection).to_value())
+    said = cast(dict[str, object], _last_rejection(rejection).to_value())
     return {**said, "detail": rejection.detail, "source": rejection.source}
 
 
@@ -67,7 +73,7 @@ def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:
     )
 
 
-def _held(document: StoredDocument | None) -> HeldVersion | None:
+def _held_version(document: StoredDocument | None) -> HeldVersion | None:
     return None if document is None else _of(document.envelope)
 
 
@@ -88,7 +94,7 @@ def _of(envelope: Envelope) -> HeldVersion:
     return HeldVersion(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
 
 
-def _rejected(rejection: Rejection) -> LastRejected:
+def _last_rejection(rejection: Rejection) -> LastRejected:
     """What the refused document claimed of itself stands there only where it is in form."""
     return LastRejected(
         config_version=rejection.config_version or None,
@@ -99,5 +105,5 @@ def _rejected(rejection: Rejection) -> LastRejected:
     )
 
 
-def _notified(told: ToldService, scope: str) -> NotifiedVersion:
+def _notified_version(told: ToldService, scope: str) -> NotifiedVersion:
     return NotifiedVersion(told.versions[scope][1], told.ok)

@@ -10,6 +10,7 @@ the settle time are told once (rules S67, S68, A11).
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 import structlog
 import trio
@@ -22,7 +23,6 @@ from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateFacts, Question
 from store.base.errors import StoreError
-from store.base.tables import Table
 from wire.backoff import BackOff
 
 SETTLE_S = 1.0
@@ -68,12 +68,20 @@ class Notified:
         return NOT_RUNNING if self.detail.startswith(NOT_RUNNING) else "failed"
 
     @classmethod
-    def kept(cls, value: object) -> "Notified | None":
+    def from_table(cls, value: object) -> "Notified | None":
         """From the store's table."""
         if not isinstance(value, dict):
             return None
         versions = {scope: tuple(identity) for scope, identity in value.pop("versions", {}).items()}
         return cls(versions=versions, **value)
+
+
+class ToldTable(Protocol):
+    """Where it is kept over restarts."""
+
+    def items(self) -> dict[str, object]: ...
+
+    def put(self, key: str, value: object) -> None: ...
 
 
 @dataclass
@@ -82,7 +90,7 @@ class Services:
 
     services: tuple[LocalService, ...]
     views: Views
-    table: Table
+    table: ToldTable
     threads: Threads
     published: Generation
     now: Callable[[], float]
@@ -96,7 +104,7 @@ class Services:
         """Until cancelled: one task for each service, so that a slow one holds no other up."""
         kept = await self.threads.read(self.table.items)
         for service in self.services:
-            before = Notified.kept(kept.get(service.name))
+            before = Notified.from_table(kept.get(service.name))
             if before is not None:
                 self.notified[service.name] = before
         async with trio.open_nursery() as nursery:
@@ -107,16 +115,16 @@ class Services:
         back_off = BackOff(self.uniform, BASE_S, CAP_S)
         await self.published.wait_above(NOTHING_YET)
         while True:
-            generation = await self._settled()
+            generation = await self._settle()
             try:
                 wait_s = await self._bring_up(service, back_off)
             except StoreError as error:
                 log.warning("service not looked after", service=service.name, error=str(error))
-                wait_s = back_off.failed()
+                wait_s = back_off.note_failure()
             with trio.move_on_after(wait_s):
                 await self.published.wait_above(generation)
 
-    async def _settled(self) -> int:
+    async def _settle(self) -> int:
         """The generation, once there was no newer one for the settle time, or after ten of it."""
         with trio.move_on_after(min(SETTLE_MOST_S, 10 * self.settle_s)):
             while True:
@@ -167,9 +175,9 @@ class Services:
 
     def _after(self, told: Told, back_off: BackOff) -> float:
         if told.ok:
-            back_off.succeeded()
+            back_off.note_success()
             return float("inf")
-        return back_off.failed(BASE_S)
+        return back_off.note_failure(BASE_S)
 
 
 def ready_for(

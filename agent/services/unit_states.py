@@ -29,10 +29,10 @@ async def read_state(unit: str, *, systemctl: str = "systemctl") -> UnitState:
     outcome = await run_command(command, timeout_s=ASK_S)
     if not outcome.ok:
         return UnitState(False, fault=str(outcome))
-    return _parsed(outcome.output, monotonic_s())
+    return _parse(outcome.output, monotonic_s())
 
 
-def _parsed(said: str, now_s: float) -> UnitState:
+def _parse(said: str, now_s: float) -> UnitState:
     values = dict(word.split("=", 1) for word in said.split() if "=" in word)
     state, entered = (values.get(name, "") for name in PROPERTIES)
     if not state:

@@ -1,23 +1,24 @@
 """Asking services whether they could live with a candidate, before it becomes active (protocol.md 4).
 
-A validator is a command of the operator's. It is run in a folder that holds the service's scopes as they would be,
-laid out as under /run/holdfast/active, and accepts by exit status 0. Anything else, or its time limit, refuses the
-whole activation with `validator_refused`; the active configuration stays.
+A validator is a command of the operator's, or a unit (validator_units.py). It is given a folder that holds the
+service's scopes as they would be, laid out as under /run/holdfast/active, and accepts by exit status 0. Anything else,
+or its time limit, refuses the whole activation with `validator_refused`; the active configuration stays.
 """
 
-import contextlib
 import os
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from agent.base.commands import CommandOutcome, run_command
 from agent.base.threads import Threads
 from agent.config.patterns import matches
 from agent.files.generations import Permissions
-from agent.files.projection import INDEX, ProjectedScope, index_bytes, write_file, write_scope
+from agent.files.layout import ProjectedScope
+from agent.files.projection import INDEX, index_bytes, write_file, write_scope
 from snapshot.reasons import safe_text
 
 VALIDATOR_REFUSED = "validator_refused"
@@ -25,14 +26,50 @@ NOT_STARTED = (126, 127)  # what shells, env(1) and others say of a command that
 OURS_ALONE = Permissions(0o600, 0o700)
 
 
+class Judge(Protocol):
+    """Who judges candidates, each laid out in a place of its own."""
+
+    def start(self) -> None:
+        """Takes away what was laid out before: nobody waits for that any more."""
+
+    def new_place(self) -> Path:
+        """That nobody else has had."""
+
+    async def judge(self, staged: Path, service: str, generation: int) -> CommandOutcome:
+        """Within a time limit of its own; raises nothing for what the other does."""
+
+
+@dataclass(frozen=True)
+class ValidatorCommand:
+    """Run as the agent's account, in its sandbox. `folder` is the agent's alone."""
+
+    command: tuple[str, ...]
+    timeout_s: float
+    folder: Path
+
+    def start(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700, parents=True)
+
+    def new_place(self) -> Path:
+        return self.folder / secrets.token_hex(16)
+
+    async def judge(self, staged: Path, service: str, generation: int) -> CommandOutcome:
+        variables = {
+            "HOLDFAST_SERVICE": service,
+            "HOLDFAST_STAGED": str(staged),
+            "HOLDFAST_GENERATION": str(generation),
+        }
+        return await run_command(self.command, timeout_s=self.timeout_s, folder=staged, variables=variables)
+
+
 @dataclass(frozen=True)
 class Validator:
-    """Of one service: the scopes that it depends on, and the command that judges them."""
+    """Of one service: the scopes that it depends on, and who judges them."""
 
     service: str
     scopes: tuple[str, ...]
-    command: tuple[str, ...]
-    timeout_s: float
+    judge: Judge
 
 
 @dataclass(frozen=True)
@@ -50,15 +87,12 @@ class ValidatorRefusal:
 
 @dataclass(frozen=True)
 class Validators:
-    """`folder`: where candidates are laid out; it is the agent's alone, and emptied at the start."""
-
     validators: Sequence[Validator]
-    folder: Path
     threads: Threads
 
     def start(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(mode=0o700, parents=True)
+        for validator in self.validators:
+            validator.judge.start()
 
     async def refusal(
         self, candidates: Iterable[ProjectedScope], active: Iterable[ProjectedScope], generation: int
@@ -68,57 +102,41 @@ class Validators:
         """
         before = {scope.scope: scope for scope in active}
         after = before | {candidate.scope: candidate for candidate in candidates}
-        changed = {name for name, one in after.items() if _content(before.get(name)) != _content(one)}
+        changed = {name for name, document in after.items() if _content(before.get(name)) != _content(document)}
         for validator in self.validators:
             its = frozenset(scope for scope in changed if matches(validator.scopes, scope))
-            if its and not (outcome := await self._asked(validator, after, generation)).ok:
+            if its and not (outcome := await self._ask(validator, after, generation)).ok:
                 words = safe_text(f"{validator.service}: {outcome}")
-                return ValidatorRefusal(validator.service, words, its, _judged(outcome))
+                return ValidatorRefusal(validator.service, words, its, _is_judgement(outcome))
         return None
 
-    async def _asked(
-        self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int
-    ) -> CommandOutcome:
+    async def _ask(self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int) -> CommandOutcome:
         concerned = [after[scope] for scope in sorted(after) if matches(validator.scopes, scope)]
-        staged = await self.threads.read(self._stage, concerned, generation)
+        staged = validator.judge.new_place()
         try:
-            variables = {
-                "HOLDFAST_SERVICE": validator.service,
-                "HOLDFAST_STAGED": str(staged),
-                "HOLDFAST_GENERATION": str(generation),
-            }
-            return await run_command(
-                validator.command, timeout_s=validator.timeout_s, folder=staged, variables=variables
-            )
+            await self.threads.read(_stage, staged, concerned, generation)
+            return await validator.judge.judge(staged, validator.service, generation)
+        except OSError as error:
+            return CommandOutcome(None, safe_text(f"{staged}: {error.strerror}"))
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
-    def _stage(self, scopes: Sequence[ProjectedScope], generation: int) -> Path:
-        staged = Path(tempfile.mkdtemp(dir=self.folder))
-        with _removed_on_error(staged):
-            folder = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                for scope in scopes:
-                    write_scope(folder, scope, OURS_ALONE)
-                write_file(folder, INDEX, index_bytes(generation, scopes), OURS_ALONE)
-            finally:
-                os.close(folder)
-        return staged
+
+def _stage(place: Path, scopes: Sequence[ProjectedScope], generation: int) -> None:
+    place.mkdir(mode=0o700)
+    folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for scope in scopes:
+            write_scope(folder, scope, OURS_ALONE)
+        write_file(folder, INDEX, (index_bytes(generation, scopes),), OURS_ALONE, OURS_ALONE.file_mode)
+    finally:
+        os.close(folder)
 
 
 def _content(scope: ProjectedScope | None) -> str | None:
     return scope.content_hash if scope is not None else None
 
 
-def _judged(outcome: CommandOutcome) -> bool:
+def _is_judgement(outcome: CommandOutcome) -> bool:
     """An exit status of its own. One that was too slow, killed or never started may judge another time."""
     return outcome.exit_code is not None and outcome.exit_code > 0 and outcome.exit_code not in NOT_STARTED
-
-
-@contextlib.contextmanager
-def _removed_on_error(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise

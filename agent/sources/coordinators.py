@@ -34,12 +34,12 @@ class Coordinators:
     def __post_init__(self) -> None:
         self._kept = self.node.learnt.endpoints
 
-    def asked(self) -> dict[Endpoint, NamedBy]:
+    def askable(self) -> dict[Endpoint, NamedBy]:
         """All that may be asked now, and who names them; revoked ones may not be, but for those of agent.toml."""
         if self.node.settings.coordinator is None:
             return dict.fromkeys(self.configured, NamedBy.CONFIGURATION)
         revoked = self.node.holdings.revocations.endpoints
-        return endpoint_sets.asked(self.node.learnt.endpoints, self.configured, revoked)
+        return endpoint_sets.askable(self.node.learnt.endpoints, self.configured, revoked)
 
     async def follow(self) -> None:
         """To what the accepted document lists. Without one, the last that was accepted holds."""
@@ -49,26 +49,26 @@ class Coordinators:
         try:
             document = self.node.holdings.kept.active.get(BOOTSTRAP)
             if document is not None and document.envelope_hash != self._followed:
-                urls, passed_over = await self.node.threads.read(self._listed, document)
+                urls, passed_over = await self.node.threads.read(self._listed_urls, document)
                 for error in passed_over:
                     log.warning("coordinator passed over", error=error)
-                self._change(lambda before: endpoint_sets.moved(before, urls))
+                self._change(lambda before: endpoint_sets.after_move(before, urls))
                 self._followed = document.envelope_hash
             await self._keep()
         except StoreError as error:
             log.warning("coordinators not followed", fault=error.fault, detail=error.detail)
 
-    async def answered(self, endpoint: Endpoint) -> None:
+    async def note_answer(self, endpoint: Endpoint) -> None:
         """It has, as a coordinator does: the sets before the one that lists it have served."""
-        self._change(lambda before: endpoint_sets.answered(before, endpoint))
+        self._change(lambda before: endpoint_sets.after_answer(before, endpoint))
         try:
             await self._keep()
         except StoreError as error:
             log.warning("coordinators not kept", fault=error.fault, detail=error.detail)
 
-    def _listed(self, document: StoredDocument) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _listed_urls(self, document: StoredDocument) -> tuple[tuple[str, ...], tuple[str, ...]]:
         section = document.read(SECTION) if SECTION in document.sections else None
-        return endpoint_sets.listed(section, self.configured)
+        return endpoint_sets.bootstrap_urls(section, self.configured)
 
     def _change(self, decide: Callable[[EndpointSets], EndpointSets]) -> None:
         learnt = self.node.learnt
@@ -86,7 +86,7 @@ class Coordinators:
 
     def _log_revoked(self) -> None:
         """Once for each."""
-        sets, asked = self.node.learnt.endpoints, map(endpoint_sets.url_of, self.asked())
+        sets, asked = self.node.learnt.endpoints, map(endpoint_sets.url_of, self.askable())
         gone = frozenset((*sets.current, *sets.earlier)).difference(asked)
         for url in sorted(gone - self._passed_over):
             log.warning("coordinator passed over", error=f"{url} is revoked, or not for a signed list")

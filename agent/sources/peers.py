@@ -40,16 +40,16 @@ class Peers:
         facts, now = self.node.gate_facts(), self.node.now()
         return [
             peer
-            for peer in self.listed()
+            for peer in self.listed_peers()
             if degraded.may(Question("reconnect_peers", SCOPE, peer.node_id), facts, now).allowed
         ]
 
-    def trusted(self) -> list[Peer]:
+    def trusted_peers(self) -> list[Peer]:
         """Whose connections may go on: listed, and not revoked."""
         revoked = self.node.holdings.revocations.node_ids
-        return [peer for peer in self.listed() if peer.node_id not in revoked]
+        return [peer for peer in self.listed_peers() if peer.node_id not in revoked]
 
-    def listed(self) -> tuple[Peer, ...]:
+    def listed_peers(self) -> tuple[Peer, ...]:
         """That the unexpired directory pins, but for this node itself."""
         document = self.node.holdings.kept.active.get(SCOPE)
         if document is None or self.node.now() >= document.envelope.expires_at:
@@ -78,7 +78,7 @@ def _peer(node_id: str, entry: object) -> Peer | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("certificates"), list):
         return None
     try:
-        pins = frozenset(base64.b64decode(str(one), validate=True) for one in entry["certificates"])
+        pins = frozenset(base64.b64decode(str(certificate), validate=True) for certificate in entry["certificates"])
         endpoint = Endpoint.parse(str(entry.get("url")))
     except (BadEndpointError, binascii.Error, ValueError):
         return None

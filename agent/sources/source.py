@@ -99,18 +99,18 @@ class Source:
     def again_in_s(self) -> float:
         return max(0.0, self.not_before - trio.current_time())
 
-    def worked(self) -> None:
-        self.back_off.succeeded()
+    def note_success(self) -> None:
+        self.back_off.note_success()
         self.error, self.fault, self.worked_at = "", None, trio.current_time()
         self.not_before = 0.0
 
-    def failed(self, error: ClientError | str) -> None:
+    def note_failure(self, error: ClientError | str) -> None:
         """Nothing good came of it: it is asked again after its back-off, or later where it says so."""
         retry_after_s = error.retry_after_s if isinstance(error, ClientError) else None
         self.error = str(error)[:256]
         self.fault = error.reason if isinstance(error, ClientError) else None
         self.failed_at = trio.current_time()
-        self.not_before = self.failed_at + self.back_off.failed(retry_after_s)
+        self.not_before = self.failed_at + self.back_off.note_failure(retry_after_s)
 
     def poll_in(self, seconds: float) -> None:
         """It holds no request, or has nothing new: the next head is asked for then; documents may be meanwhile."""

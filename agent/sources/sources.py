@@ -24,8 +24,8 @@ from snapshot import degraded
 from snapshot.degraded import Question
 from wire.backoff import BackOff
 from wire.client import Deadlines, HttpClient, HttpsConnector
-from wire.contexts import TlsIdentity
 from wire.endpoint import BadEndpointError, Endpoint
+from wire.tls_contexts import TlsIdentity
 
 Pins = frozenset[bytes]
 
@@ -75,13 +75,13 @@ class Sources:
 
     def all(self) -> list[Source]:
         """In the order in which they are asked for documents."""
-        return [*self._polled(), *self._peer_sources()]
+        return [*self._pollable(), *self._peer_sources()]
 
-    def rested(self) -> Iterator[Source]:
+    def rested_sources(self) -> Iterator[Source]:
         return (source for source in self.all() if source.is_rested)
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """Whether an operator has asked lately for what is not fetched unattended (rules K7, K38)."""
         return trio.current_time() < self._attended_until
 
@@ -99,7 +99,7 @@ class Sources:
 
     async def wait_pollable(self, least_s: float, most_s: float) -> None:
         """Until one may be asked for a head again, or a hint comes; seconds that it takes at least and at most."""
-        asked = [max(source.not_before, source.poll_again_at) for source in self._polled()]
+        asked = [max(source.not_before, source.poll_again_at) for source in self._pollable()]
         rest_s = min(asked, default=0.0) - trio.current_time()
         with trio.move_on_after(min(most_s, max(least_s, rest_s))):
             await self._woken.wait()
@@ -107,7 +107,7 @@ class Sources:
     def report(self) -> list[dict[str, object]]:
         """The coordinators, and others that were asked, in their order; it connects to none."""
         known = {(source.kind, source.endpoint): source for source in self._known.values()}
-        named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.asked().items()}
+        named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.askable().items()}
         others = [key for key in known if key[0] in NAMED_BY]
         named |= {key: NAMED_BY[key[0]] for key in sorted(others, key=lambda key: list(Kind).index(key[0]))}
         return [_report(*key, named_by, known.get(key)) for key, named_by in named.items()]
@@ -116,7 +116,7 @@ class Sources:
         for line in [*self._lines.values(), *self._retired]:
             await line.client.aclose()
 
-    async def renewed(self, identity: TlsIdentity) -> None:
+    async def renew(self, identity: TlsIdentity) -> None:
         """A new certificate: new contexts, for the next connection (threats D-49). A request that waits over an old
         connection may end first.
         """
@@ -132,16 +132,16 @@ class Sources:
         await self._coordinators.follow()
         await self._forget_coordinators()
 
-    async def answered(self, source: Source) -> None:
+    async def note_answer(self, source: Source) -> None:
         """A coordinator has, as one does: those that were replaced by it are not kept longer (rules P25)."""
-        await self._coordinators.answered(source.endpoint)
+        await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
 
     async def forget_removed(self) -> None:
         """Who is pinned no more is nobody: no connection to it is kept, nor a transfer over it (threats D-49). Called
         once that may be so.
         """
-        trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted()}
+        trusted = {(peer.endpoint, peer.pins) for peer in self._peers.trusted_peers()}
         await self._forget([key for key in self._known if key[0] is Kind.PEER and key[1:] not in trusted])
 
     # ---- inside
@@ -150,18 +150,18 @@ class Sources:
     def _first_kind(self) -> Kind:
         return Kind.COORDINATOR if self.node.settings.coordinator is not None else Kind.MANUAL
 
-    def _polled(self) -> list[Source]:
+    def _pollable(self) -> list[Source]:
         """All but peers, which hold no heads of ours."""
         return [*self._coordinator_sources(), *self._storage()]
 
     def _coordinator_sources(self) -> list[Source]:
         """Those that were replaced come last, however well they work: else the new ones would never be asked."""
-        asked = self._coordinators.asked()
+        asked = self._coordinators.askable()
         found = [self._source(self._first_kind, endpoint) for endpoint in asked]
         return sorted(found, key=lambda source: (asked[source.endpoint] is NamedBy.EARLIER, -source.worked_at))
 
     async def _forget_coordinators(self) -> None:
-        asked = self._coordinators.asked()
+        asked = self._coordinators.askable()
         await self._forget([key for key in self._known if key[0] is Kind.COORDINATOR and key[1] not in asked])
 
     async def _forget(self, keys: list[tuple[Kind, Endpoint, Pins]]) -> None:
@@ -222,7 +222,11 @@ class Sources:
 
 
 def configured_endpoints(settings: AgentSettings) -> Iterator[Endpoint]:
-    urls = settings.coordinator.urls if settings.coordinator else [one.url for one in settings.manual or ()]
+    urls = (
+        settings.coordinator.urls
+        if settings.coordinator
+        else [coordinator.url for coordinator in settings.manual or ()]
+    )
     return (Endpoint.parse(url, configured=True) for url in urls)
 
 
@@ -230,7 +234,9 @@ def authority_of(settings: AgentSettings, endpoint: Endpoint) -> Path:
     """The CA file that an endpoint's chain must end at: of a manual map its own entry's."""
     if settings.coordinator is not None:
         return settings.coordinator.ca_file
-    entries = {Endpoint.parse(one.url, configured=True): one.ca_file for one in settings.manual or ()}
+    entries = {
+        Endpoint.parse(coordinator.url, configured=True): coordinator.ca_file for coordinator in settings.manual or ()
+    }
     first = next(iter(entries.values()))
     return entries.get(endpoint, first)
 
@@ -238,7 +244,7 @@ def authority_of(settings: AgentSettings, endpoint: Endpoint) -> Path:
 def unattended_endpoints(settings: AgentSettings) -> frozenset[Endpoint]:
     """Of a manual map: the sources from which a full resync may start unattended (rules K7)."""
     entries = settings.manual or ()
-    return frozenset(Endpoint.parse(one.url, configured=True) for one in entries if one.automatic_refresh)
+    return frozenset(Endpoint.parse(entry.url, configured=True) for entry in entries if entry.automatic_refresh)
 
 
 def deadlines(settings: AgentSettings) -> Deadlines:

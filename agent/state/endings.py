@@ -12,6 +12,7 @@ from agent.state.node import RunningNode
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.ending import Thing, Urgency, due, in_order
+from wire.endings import EndingThing
 
 LOOK_S = 600.0
 SAY_AGAIN_S = 86_400.0
@@ -43,11 +44,19 @@ class Sayings:
     said: dict[tuple[str, str, Urgency], float] = field(default_factory=dict)
 
     def say(self, things: Sequence[Thing], now: float) -> None:
-        asking = {(each.what, each.name, each.urgency(now)): each for each in due(things, now)}
+        asking = {(thing.what, thing.name, thing.urgency(now)): thing for thing in due(things, now)}
         self.said = {key: at for key, at in self.said.items() if key in asking and now - at < SAY_AGAIN_S}
-        for key, each in asking.items():
+        for key, thing in asking.items():
             if key not in self.said:
                 self.said[key] = now
                 tell = log.error if key[2] is Urgency.ENDED else log.warning
-                value = each.to_value(now)
-                tell("ends", **{name: value[name] for name in ("what", "name", "ends", "urgency", "then", "remedy")})
+                told = EndingThing.of(thing, now)
+                tell(
+                    "ends",
+                    what=told.what,
+                    name=told.name,
+                    ends=told.ends,
+                    urgency=told.urgency,
+                    then=told.then,
+                    remedy=told.remedy,
+                )

@@ -33,7 +33,7 @@ class NamedBy(StrEnum):
 
 @dataclass(frozen=True)
 class EndpointSets:
-    """URLs with their ports. `current` is what the accepted document lists; `answered`: one of it did, since.
+    """URLs with their ports. `current` is what the accepted document lists; `after_answer`: one of it did, since.
 
     Until then two more are kept: `proven`, the last set of which one had answered, and `previous`, the one that was
     replaced, where that is another. However many follow each other unanswered, `proven` stays.
@@ -60,12 +60,12 @@ def from_row(value: object) -> EndpointSets:
         return EndpointSets()
     urls = [getattr(sets, field.name) for field in fields(sets) if field.name != "answered"]
     in_form = all(
-        isinstance(one, tuple) and len(one) <= MOST and all(isinstance(url, str) for url in one) for one in urls
+        isinstance(entry, tuple) and len(entry) <= MOST and all(isinstance(url, str) for url in entry) for entry in urls
     )
     return sets if in_form and isinstance(sets.answered, bool) else EndpointSets()
 
 
-def listed(section: bytes | None, configured: Collection[Endpoint]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def bootstrap_urls(section: bytes | None, configured: Collection[Endpoint]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the URLs of a `node_bootstrap`'s section `cluster`, why others of it are passed over)."""
     found: list[str] = []
     passed_over: list[str] = []
@@ -80,7 +80,7 @@ def listed(section: bytes | None, configured: Collection[Endpoint]) -> tuple[tup
     return tuple(found), tuple(passed_over[:MOST])
 
 
-def moved(before: EndpointSets, current: tuple[str, ...]) -> EndpointSets:
+def after_move(before: EndpointSets, current: tuple[str, ...]) -> EndpointSets:
     """The node has accepted a document that lists these."""
     if set(current) == set(before.current):
         return EndpointSets(current, before.previous, before.proven, before.answered)
@@ -89,14 +89,14 @@ def moved(before: EndpointSets, current: tuple[str, ...]) -> EndpointSets:
     return EndpointSets(current, before.current, before.proven)
 
 
-def answered(before: EndpointSets, endpoint: Endpoint) -> EndpointSets:
+def after_answer(before: EndpointSets, endpoint: Endpoint) -> EndpointSets:
     """A coordinator has answered as one. Where the document lists none, those of agent.toml are the new set."""
     if before.current and url_of(endpoint) not in before.current:
         return before
     return EndpointSets(before.current, answered=True)
 
 
-def asked(sets: EndpointSets, configured: Sequence[Endpoint], revoked: Iterable[str] = ()) -> dict[Endpoint, NamedBy]:
+def askable(sets: EndpointSets, configured: Sequence[Endpoint], revoked: Iterable[str] = ()) -> dict[Endpoint, NamedBy]:
     """Each once, in the order in which they are asked at first. Those of agent.toml always are."""
     found = dict.fromkeys(configured, NamedBy.CONFIGURATION)
     known = {url_of(endpoint) for endpoint in configured} | set(map(_normal, revoked))

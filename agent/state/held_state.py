@@ -15,10 +15,10 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
-from snapshot.holder import Holder, Roots
 from snapshot.identifiers import HEAD, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Head, Revocations, SectionEntry
+from snapshot.verifier_state import Roots, VerifierState
 from store.base.documents import StoredDocument
 from store.base.enrolment import Enrolment
 from store.store import HolderState as StoreStanding
@@ -34,7 +34,7 @@ class Holdings:
 
     view: View
     kept: StoreStanding
-    holder: Holder
+    holder: VerifierState
     head: Head | None = None
     head_hash: str = ""
     policy: Policy | None = None
@@ -48,7 +48,7 @@ class Holdings:
         return self.holder.bundle
 
     @property
-    def revoked(self) -> bool:
+    def is_revoked(self) -> bool:
         return self.holder.node_id in self.revocations.node_ids
 
     @property
@@ -82,8 +82,8 @@ class HoldingsReader:
         head = self._read_head(kept.active.get(HEAD))
         head_revocations = head.revocations if head and _counts(kept.active[HEAD], bundle) else Revocations()
         revocations = head_revocations.with_bundle(bundle.revocations) if bundle else head_revocations
-        roles, organizations = _established(kept.active)
-        holder = Holder(
+        roles, organizations = _roles_and_organizations(kept.active)
+        holder = VerifierState(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
             roles=roles - _revoked_roles(revocations, self.node_id),
@@ -110,7 +110,7 @@ class HoldingsReader:
             scopes=self._held_scopes(documents, holder),
             revocations=revocations,
             roles=roles,
-            floor_lost=self.store.floor_lost,
+            floor_lost=self.store.is_floor_lost,
         )
 
     def _read_bundle(self, document: StoredDocument | None) -> TrustBundle | None:
@@ -128,7 +128,7 @@ class HoldingsReader:
             self._head = document.envelope_hash, manifests.parse_head(document.manifest_bytes, self.limits)
         return self._head[1]
 
-    def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: Holder) -> dict[str, HeldScope]:
+    def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: VerifierState) -> dict[str, HeldScope]:
         used: set[tuple[str, str]] = set()
         scopes = {
             name: HeldScope(
@@ -145,15 +145,16 @@ class HoldingsReader:
     def _grants_of(self, document: StoredDocument, used: set[tuple[str, str]]) -> Grants | LateGrants:
         scope_type = parse_scope(document.scope)[0]
         used.update((scope_type + "/" + name, entry.sha256) for name, entry in document.sections.items())
-        size = sum(entry.size for entry in document.sections.values())
+        size = sum(entry.size for entry in document.sections.values() if not entry.is_raw)
         if size > AT_ONCE_BYTES:
             return LateGrants(lambda: self._read_grants(scope_type, document))
         return self._read_grants(scope_type, document)
 
     def _read_grants(self, scope_type: str, document: StoredDocument) -> Grants:
-        found = [self._grants_in(scope_type, name, entry, document) for name, entry in document.sections.items()]
+        of_json = {name: entry for name, entry in document.sections.items() if not entry.is_raw}  # bytes name nothing
+        found = [self._grants_in(scope_type, name, entry, document) for name, entry in of_json.items()]
         kinds = Grants.__dataclass_fields__
-        return Grants(**{kind: together([getattr(one, kind) for one in found]) for kind in kinds})  # type: ignore[arg-type]
+        return Grants(**{kind: together([getattr(grants, kind) for grants in found]) for kind in kinds})  # type: ignore[arg-type]
 
     def _grants_in(self, scope_type: str, name: str, entry: SectionEntry, document: StoredDocument) -> Grants:
         key = scope_type + "/" + name, entry.sha256
@@ -176,16 +177,18 @@ def _counts(head: StoredDocument, bundle: TrustBundle | None) -> bool:
     return bundle is None or head.envelope.authority_epoch >= bundle.authority_epoch
 
 
-def is_vouched_for(document: StoredDocument, holder: Holder) -> bool:
+def is_vouched_for(document: StoredDocument, holder: VerifierState) -> bool:
     """Whether enough of the signers that counted are still trusted, whatever the time (format.md 8; threats D-41)."""
     if document.envelope.scope_type == TRUST_BUNDLE:
         return True
     authority = replace(trust.authority_over(document.envelope, holder, 0), at_any_time=True)
     scope_type = document.envelope.scope_type
-    return sum(authority.fault(one, scope_type) is None for one in document.signers) >= max(1, authority.threshold)
+    return sum(authority.fault(signer, scope_type) is None for signer in document.signers) >= max(
+        1, authority.threshold
+    )
 
 
-def _established(active: Mapping[str, StoredDocument]) -> tuple[frozenset[str], frozenset[str]]:
+def _roles_and_organizations(active: Mapping[str, StoredDocument]) -> tuple[frozenset[str], frozenset[str]]:
     """Roles and organizations: of node_runtime, else of node_bootstrap (format.md 9)."""
     document = active.get(RUNTIME) or active.get(BOOTSTRAP)
     if document is None:
@@ -195,7 +198,9 @@ def _established(active: Mapping[str, StoredDocument]) -> tuple[frozenset[str], 
 
 def _revoked_roles(revocations: Revocations, node_id: str) -> frozenset[str]:
     prefix = f"{node_id}/"
-    return frozenset(one.removeprefix(prefix) for one in revocations.role_assignments if one.startswith(prefix))
+    return frozenset(
+        assignment.removeprefix(prefix) for assignment in revocations.role_assignments if assignment.startswith(prefix)
+    )
 
 
 def _policy(document: StoredDocument | None) -> Policy | None:

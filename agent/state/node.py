@@ -30,8 +30,8 @@ from agent.state.root_pinning import are_confirmed
 from agent.state.sights import SeenRunning
 from snapshot import degraded
 from snapshot.ending import Thing
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
+from snapshot.verifier_state import VerifierState
 from store.base.errors import StoreError, StoreFault
 from store.store import Store
 
@@ -109,11 +109,11 @@ class RunningNode:
             other_cluster=learnt.other_cluster,
             bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
             head_accepted=HEAD in holdings.kept.marks,
-            revoked=learnt.revoked or holdings.revoked,
+            revoked=learnt.revoked or holdings.is_revoked,
             clock_regressed=self._regression.is_met(moment),
             listed=listed_scopes(holdings),
             lost=holdings.kept.lost,
-            on_previous=frozenset(name for name, one in holdings.view.scopes.items() if one.record.on_previous),
+            on_previous=frozenset(name for name, scope in holdings.view.scopes.items() if scope.record.on_previous),
             gaps=learnt.gaps,
             behind=frozenset(learnt.behind),
             gate=replace(gate, confirmed=learnt.head_was_fresh),
@@ -128,13 +128,13 @@ class RunningNode:
         moment = self.moment()
         return standing.gate_facts(self.facts(moment), moment.now)
 
-    def listed(self) -> frozenset[str] | None:
+    def listed_scopes(self) -> frozenset[str] | None:
         """None without a head."""
         return None if self.holdings.head is None else listed_scopes(self.holdings)
 
-    def holder(self) -> Holder:
+    def holder(self) -> VerifierState:
         """The verifier's view of this node, now."""
-        return replace(self.holdings.holder, clock_synchronised=self.moment().counts_as_synchronised)
+        return replace(self.holdings.holder, clock_synchronised=self.moment().may_be_synchronised)
 
     def has_confirmed_roots(self) -> bool:
         """Whether somebody has said whose they are, before the join or since; true where none are pinned."""
@@ -145,7 +145,7 @@ class RunningNode:
         holdings, expires_at = self.holdings, self.holdings.head_expires_at
         expired_for_s = 0.0
         if HEAD in holdings.kept.marks:
-            expired_for_s = self.outage.expired_for_s(holdings.head_hash, expires_at, moment)
+            expired_for_s = self.outage.outage_s(holdings.head_hash, expires_at, moment)
         return degraded.GateFacts(
             head_expires_at=expires_at,
             head_expired_for_s=expired_for_s,
@@ -176,13 +176,13 @@ class RunningNode:
             result, holdings = await self.threads.write(work)
         except StoreError as error:
             self.counters.add("store_refusals")
-            self.store_refused(error)
+            self.note_store_refusal(error)
             raise
         self.learnt.store_fault = ""
         self._hold(holdings)
         return result
 
-    def store_refused(self, error: StoreError) -> None:
+    def note_store_refusal(self, error: StoreError) -> None:
         """Shown and reported until a change is taken again (rules L35)."""
         if error.fault != self.learnt.store_fault:
             self.learnt.store_fault = error.fault
@@ -203,7 +203,7 @@ class RunningNode:
     def _hold(self, holdings: Holdings) -> None:
         activated = holdings.kept.generation != self.holdings.kept.generation
         self.holdings = holdings
-        self.learnt.behind = above_held(self.learnt.behind, holdings)
+        self.learnt.behind = newer_versions(self.learnt.behind, holdings)
         if activated:
             self.tell_news()
         else:
@@ -223,10 +223,10 @@ class RunningNode:
 
     # ---- what is learnt
 
-    async def checked_in(self) -> None:
+    async def note_check_in(self) -> None:
         """The coordinator has answered: the floor is right, and how far it has come is kept (rules A17, A18)."""
         moment = self.moment()
-        self._regression.confirmed(moment)
+        self._regression.confirm(moment)
         self.learnt.claimed_revoked = ""
         if not self.learnt.checked_in:
             self.learnt.checked_in = True
@@ -247,7 +247,7 @@ class RunningNode:
         return is_new
 
 
-def above_held(recorded: Mapping[str, tuple[int, int]], holdings: Holdings) -> dict[str, tuple[int, int]]:
+def newer_versions(recorded: Mapping[str, tuple[int, int]], holdings: Holdings) -> dict[str, tuple[int, int]]:
     """What of it the node is to hold and does not; a scope that the head does not list is none (rules A7, K41, S3)."""
     wanted = listed_scopes(holdings) | frozenset(degraded.REQUIRED)
     marks = holdings.kept.marks

@@ -5,6 +5,27 @@
 
 Each condition gives its cause, or None. What a state does not authorise is the gate's business (degraded.py), which
 is told the cause of every state in which nothing new may begin.
+
+The order of the rows is the decision. REVOKED first: whatever else is wrong, a revoked node does nothing. WAITING
+before FENCED: a node that never had a head has none that expired. FENCED before RECOVERING and DEGRADED: a clock that
+went back or an outage beyond the policy stops what the other two would still let go on. RECOVERING before DEGRADED:
+that content is missing is the worse news, and its remedy another.
+
+Example. A node's head has expired an hour ago, and its `route_policy` runs on the previous version since the newest
+one was damaged on its disk. DEGRADED and RECOVERING would both be true: it says RECOVERING with `running_on_previous`,
+the gate goes by the expired head all the same, and once the scope is whole it says DEGRADED with `head_expired`. When
+the policy's `max_duration_s` is over, it is FENCED in either case.
+
+State is never stored: it is computed of facts at each question, so it cannot be stale, and nothing has to be moved
+from one state to another after a restart. What has to survive one is facts, and they lie in the store (a revocation,
+how long the outage has lasted).
+
+Rejected:
+
+- A machine with transitions: a dozen facts change independently, so there are more transitions than could be read, and
+  a missed one would leave a node in a state of which nothing is true any more.
+- A set of conditions instead of one state: whoever looks at a thousand nodes needs one word, and the gate needs one
+  cause.
 """
 
 from collections.abc import Callable, Collection
@@ -81,7 +102,7 @@ class NodeState:
     cause: str = ""
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self.state in CLOSED
 
 
@@ -98,7 +119,7 @@ def assess(facts: NodeFacts, now: float) -> NodeState:
 def gate_facts(facts: NodeFacts, now: float) -> degraded.GateFacts:
     """What the gate goes by: the same facts, with the cause of a closed state."""
     standing = assess(facts, now)
-    cause = standing.cause if standing.closed else None
+    cause = standing.cause if standing.is_closed else None
     return replace(facts.gate, cause=cause)
 
 
@@ -111,7 +132,7 @@ def _not_a_member(facts: NodeFacts) -> NodeState:
     return NodeState(State.UNENROLLED, str(StateCause.NOT_ENROLLED))
 
 
-def _revoked(facts: NodeFacts, now: float) -> str | None:
+def _revocation_cause(facts: NodeFacts, now: float) -> str | None:
     return StateCause.REVOKED if facts.revoked else None
 
 
@@ -125,7 +146,7 @@ def _waiting(facts: NodeFacts, now: float) -> str | None:
     return None if facts.head_accepted else StateCause.NO_HEAD
 
 
-def _fenced(facts: NodeFacts, now: float) -> str | None:
+def _fence_cause(facts: NodeFacts, now: float) -> str | None:
     """A8"""
     if facts.clock_regressed:
         return StateCause.CLOCK_REGRESSED
@@ -156,21 +177,21 @@ def _is_stuck(facts: NodeFacts, wanted: Collection[str], now: float) -> bool:
     return facts.gate.head_is_fresh(now) and any(over)
 
 
-def _degraded(facts: NodeFacts, now: float) -> str | None:
+def _degradation_cause(facts: NodeFacts, now: float) -> str | None:
     """A6: the head has expired. That the policy allows going on was decided before, in FENCED."""
     return None if facts.gate.head_is_fresh(now) else StateCause.HEAD_EXPIRED
 
 
 ROWS: tuple[tuple[State, Callable[[NodeFacts, float], str | None]], ...] = (
-    (State.REVOKED, _revoked),
+    (State.REVOKED, _revocation_cause),
     (State.WAITING, _waiting),
-    (State.FENCED, _fenced),
+    (State.FENCED, _fence_cause),
     (State.RECOVERING, _recovering),
-    (State.DEGRADED, _degraded),
+    (State.DEGRADED, _degradation_cause),
 )
 
 
-def degraded_since(facts: NodeFacts, now: float) -> int | None:
+def degradation_start(facts: NodeFacts, now: float) -> int | None:
     """When the head expired or was lost, Unix seconds by the guarded clock; None while it is fresh, or never was."""
     gate = facts.gate
     if not facts.head_accepted or gate.head_is_fresh(now):

@@ -23,7 +23,7 @@ class Origin:
 def after(before: Mapping[str, Origin], new: Mapping[str, Origin], active: Container[str]) -> dict[str, Origin]:
     """Of what is active now, the newest first."""
     together = {**new, **{scope: origin for scope, origin in before.items() if scope not in new}}
-    return dict(islice(((scope, one) for scope, one in together.items() if scope in active), MOST))
+    return dict(islice(((scope, origin) for scope, origin in together.items() if scope in active), MOST))
 
 
 def row(origins: Mapping[str, Origin]) -> dict[str, dict[str, str]]:

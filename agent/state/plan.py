@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import Envelope
-from snapshot.holder import Mark
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.manifest import ScopeVersion
+from snapshot.verifier_state import Mark
 
 # These establish roles and organizations; the others are judged by what they give (format.md 9).
 FIRST = (BOOTSTRAP, RUNTIME)
+MOST_BEYOND = 16  # of what a head, or a bundle, says beyond this release
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,10 @@ class WantedScope:
 
 @dataclass(frozen=True)
 class UpdatePlan:
-    """`trust`: a newer bundle is listed. `dropped`: active and listed no more. `passed_over`: of unknown types."""
+    """`trust`: a newer bundle is listed. `dropped`: active and listed no more.
+
+    `passed_over`: listed scopes of unknown types, and JSON pointers to what head and bundle say beyond this release.
+    """
 
     trust: bool = False
     wanted: tuple[WantedScope, ...] = ()
@@ -49,20 +53,31 @@ def plan(holdings: Holdings) -> UpdatePlan:
     known = {scope: entry for scope, entry in listed.items() if parse_scope(scope)[0] in SCOPE_TYPES}
     bundle = known.pop(TRUST_BUNDLE, None)
     held_bundle = holdings.bundle.version if holdings.bundle else 0
-    wanted = [one for scope in sorted(known, key=_order) for one in _wanted(scope, known[scope], holdings)]
+    wanted = [
+        wanted_scope
+        for scope in sorted(known, key=_order)
+        for wanted_scope in _wanted_scope(scope, known[scope], holdings)
+    ]
     return UpdatePlan(
         trust=bundle is not None and bundle.config_version > held_bundle,
         wanted=tuple(wanted),
         dropped=tuple(scope for scope in sorted(holdings.scopes) if scope not in listed and scope != TRUST_BUNDLE),
-        passed_over=tuple(sorted(listed.keys() - known.keys() - {TRUST_BUNDLE, HEAD})),
+        passed_over=tuple(sorted(listed.keys() - known.keys() - {TRUST_BUNDLE, HEAD})) + _beyond(holdings),
     )
+
+
+def _beyond(holdings: Holdings) -> tuple[str, ...]:
+    """The first few: enough to be told that there is more than this release knows."""
+    of_head = holdings.head.passed_over if holdings.head else ()
+    of_bundle = holdings.bundle.passed_over if holdings.bundle else ()
+    return (*of_head[:MOST_BEYOND], *of_bundle[:MOST_BEYOND])
 
 
 def version_of(listed: ScopeVersion) -> tuple[int, int]:
     return listed.authority_epoch, listed.config_version
 
 
-def _wanted(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[WantedScope]:
+def _wanted_scope(scope: str, listed: ScopeVersion, holdings: Holdings) -> Iterator[WantedScope]:
     active = holdings.kept.active.get(scope)
     if active is not None and active.version == version_of(listed) and active.content_hash == listed.content_hash:
         return

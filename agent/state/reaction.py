@@ -1,4 +1,21 @@
-"""What a refusal calls for: one table, and no other code interprets reasons (ARCHITECTURE.md; rules S27, S28, S44)."""
+"""What a refusal calls for: one table, and no other code interprets reasons (ARCHITECTURE.md; rules S27, S28, S44).
+
+A reason says what is wrong with bytes, a reaction what a node that is given them does next. The two are kept apart so
+that the verifier needs to know nothing of sources, and so that this table is all there is to read (and to test: every
+reason has a row, which a test holds).
+
+The question that decides a row is whose the fault can be, and so who could do better:
+
+- Whoever passed the document on: damaged or foreign bytes, an old document. Another source may have the right one.
+- This node, which may lack a bundle: trust is refreshed, and the same document judged once more.
+- The base of an increment: the whole is fetched.
+- The coordinator, by its own signature: nobody has a better one. The node keeps what it has, reports, and waits.
+- Nobody by mistake: one version with two contents, content for an organization that this node must not know, a secret
+  in the clear, a verifier that failed. It keeps what it has as well, counts an alarm, and somebody must look.
+
+Rejected: a retry counter for each reason. How often something is tried follows from its cause (`retry_schedule.py`),
+not from the reason; and "try again, perhaps it helps" is no reaction to what was signed.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -16,12 +16,12 @@ from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, ROOT, KeyRecord, parse_keys
 from snapshot.container import ChunkParts
 from snapshot.envelope import KINDS, RECOVERY, Envelope
-from snapshot.holder import Roots
 from snapshot.identifiers import MAX_INTEGER
 from snapshot.limits import Limits
 from snapshot.manifest import parse_state
 from snapshot.reasons import Rejected
 from snapshot.signature import ALGORITHMS, BadKey, load_public_key
+from snapshot.verifier_state import Roots
 from snapshot.verify import Verified
 from store.base.enrolment import Enrolment
 
@@ -93,7 +93,7 @@ def enrolment(node_id: str, verified: Verified, roots: Roots, trusted_by: str, n
     return Enrolment(
         cluster_id=envelope.cluster_id,
         node_id=node_id,
-        root_keys={key_id: base64.b64encode(one.public_key).decode() for key_id, one in roots.keys.items()},
+        root_keys={key_id: base64.b64encode(key.public_key).decode() for key_id, key in roots.keys.items()},
         root_threshold=roots.threshold,
         minimum_epoch=bundle.authority_epoch if bundle else envelope.authority_epoch,
         minimum_bundle_version=envelope.config_version,
@@ -110,7 +110,7 @@ def are_confirmed(enrolled: Enrolment, trust: TrustTable) -> bool:
     return enrolled.confirmed or named
 
 
-def confirmed(enrolled: Enrolment, named: Collection[str], threshold: int) -> Enrolment:
+def with_confirmation(enrolled: Enrolment, named: Collection[str], threshold: int) -> Enrolment:
     """The same, once somebody has compared: every key, and how many of them must sign. OtherRootsError where not."""
     if set(named) != set(enrolled.root_keys) or threshold != enrolled.root_threshold:
         held = f"{', '.join(sorted(enrolled.root_keys))}, of which {enrolled.root_threshold} must sign"
@@ -140,7 +140,7 @@ def roots_of(enrolled: Enrolment) -> Roots:
 
 
 def _root(key_id: str, public_key: bytes, cluster_id: str) -> KeyRecord:
-    algorithm = next(one for one in ALGORITHMS if _is_of(one, public_key))
+    algorithm = next(name for name in ALGORITHMS if _is_of(name, public_key))
     return KeyRecord(key_id, algorithm, public_key, ROOT, cluster_id, (), 0, MAX_INTEGER, ACTIVE)
 
 
@@ -152,7 +152,7 @@ def _is_of(algorithm: str, public_key: bytes) -> bool:
     return True
 
 
-def peeked(container: bytes, limits: Limits) -> Envelope | None:
+def peek_envelope(container: bytes, limits: Limits) -> Envelope | None:
     """What a container says of itself, to choose what to ask for; None where it says nothing (rules X10)."""
     try:
         opening = ChunkParts([container], limits).opening()
@@ -168,7 +168,7 @@ def peeked(container: bytes, limits: Limits) -> Envelope | None:
 
 def version_of(container: bytes, limits: Limits) -> int:
     """Of a bundle, as it says itself, to pass over what is held; 0 where it says none."""
-    envelope = peeked(container, limits)
+    envelope = peek_envelope(container, limits)
     return envelope.config_version if envelope is not None else 0
 
 
@@ -177,7 +177,7 @@ def split_grant(documents: Sequence[bytes], limits: Limits) -> tuple[list[bytes]
     bundles: list[bytes] = []
     others: list[tuple[str, bytes]] = []
     for data in documents:
-        envelope = peeked(data, limits)
+        envelope = peek_envelope(data, limits)
         if envelope is None:
             continue
         if envelope.scope_type == "trust_bundle" and envelope.kind != RECOVERY:

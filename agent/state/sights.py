@@ -32,7 +32,7 @@ class SeenRunning:
         return written is None or written.scope != self.scope or self.last - written.last >= WRITTEN_EVERY_S
 
 
-def seen_again(before: SeenRunning | None, now: float, scope: str | None = None) -> SeenRunning:
+def next_sight(before: SeenRunning | None, now: float, scope: str | None = None) -> SeenRunning:
     """A gap of more than `KEPT_S` is a new beginning."""
     since = now if before is None or before.is_old(now) else min(before.since, now)
     return SeenRunning(since, now, scope)

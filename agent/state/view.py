@@ -9,17 +9,19 @@ The documents may be kept and read from after the block: their blobs are hashed 
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol
 
 from agent.base.age import age_s
-from agent.files.projection import ProjectedScope
+from agent.files.layout import ProjectedScope
 from snapshot.degraded import REQUIRED
 from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD
-from store.base.documents import StoredDocument, StoreReading
-from store.base.records import ScopeRecord, name_of
-from store.store import Store
+from store.base.documents import StoredDocument
+from store.base.pending import Waiting
+from store.base.records import Rejection, ScopeRecord, name_of
 
 MOST_PARSED = 512
 HEAD_FRESH_S = 86_400  # the most that agent.toml may say
@@ -92,7 +94,7 @@ class View:
         held = [*self.scopes.values(), *([self.head] if self.head else [])]
         return min((scope.expires_at for scope in held if scope.expires_at > now), default=None)
 
-    def projected(self, now: float) -> Iterator[ProjectedScope]:
+    def projected_scopes(self, now: float) -> Iterator[ProjectedScope]:
         for name, scope in self.scopes.items():
             yield ProjectedScope(
                 name,
@@ -104,29 +106,69 @@ class View:
             )
 
 
+class RecordedRefusals(Protocol):
+    def ring(self) -> list[Rejection]: ...
+
+    def last(self, scope: str) -> Rejection | None: ...
+
+
+class ViewedReading(Protocol):
+    """One read transaction."""
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def commit_number(self) -> int: ...
+
+    def scopes(self) -> Mapping[str, ScopeRecord]: ...
+
+    def scope(self, scope: str) -> ScopeRecord | None: ...
+
+    def document(self, digest: bytes) -> StoredDocument: ...
+
+
+class ViewedStore(Protocol):
+    """What is read of a store here and by those who answer from views: the store's, or that of plain files."""
+
+    @property
+    def commit_number(self) -> int: ...
+
+    @property
+    def rejections(self) -> RecordedRefusals: ...
+
+    def read(self) -> AbstractContextManager[ViewedReading]: ...
+
+    def get(self, name: str) -> bytes: ...
+
+    def waiting(self) -> Mapping[str, Waiting]: ...
+
+    def fill_level(self) -> float: ...
+
+
 class Views:
     """Synchronous; for the reading threads. Documents do not change, so what was parsed once is kept."""
 
-    def __init__(self, store: Store, head_fresh_s: int = HEAD_FRESH_S) -> None:
+    def __init__(self, store: ViewedStore, head_fresh_s: int = HEAD_FRESH_S) -> None:
         self._store = store
         self._head_fresh_s = head_fresh_s
         self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
         self._last: tuple[int, View] | None = None
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ViewedStore:
         return self._store
 
     def all(self) -> View:
         with self._store.read() as reading:
             view = self._view(reading, reading.scopes())
-            self._last = reading.committed, view
+            self._last = reading.commit_number, view
             return view
 
     def at_hand(self) -> View | None:
         """Also for the event loop."""
         last = self._last
-        return last[1] if last is not None and last[0] == self._store.committed else None
+        return last[1] if last is not None and last[0] == self._store.commit_number else None
 
     def scope(self, name: str) -> View:
         """A view that holds this scope alone, if it is active, and the head."""
@@ -139,7 +181,7 @@ class Views:
             record = reading.scope(name)
             return self._document(reading, record.previous) if record and record.previous else None
 
-    def _view(self, reading: StoreReading, records: Mapping[str, ScopeRecord]) -> View:
+    def _view(self, reading: ViewedReading, records: Mapping[str, ScopeRecord]) -> View:
         held = {
             name: ActiveScope(record, self._document(reading, record.active))
             for name, record in records.items()
@@ -148,7 +190,7 @@ class Views:
         head = held.pop(HEAD, None)
         return View(reading.generation, held, replace(head, good_for_s=self._head_fresh_s) if head else None)
 
-    def _document(self, reading: StoreReading, digest: bytes) -> StoredDocument:
+    def _document(self, reading: ViewedReading, digest: bytes) -> StoredDocument:
         found = self._parsed.get(digest)
         if found is None:
             found = StoredDocument(reading.document(digest).record, digest, self._fetch)

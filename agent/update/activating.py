@@ -1,4 +1,21 @@
-"""The swap: what becomes active, and what goes, with everything beside it that must follow (rules S67, S3, A9)."""
+"""The swap: what becomes active, and what goes, with everything beside it that must follow (rules S67, S3, A9).
+
+One place where the node's active set changes, whether it is a scope that came, one that the head lists no more, or all
+of them because the node was revoked; so what has to follow stands beside it: connections of removed peers end, origins
+are noted for people, the gap of a scope is over. The change itself is one call of the store, made on the writer's
+thread.
+
+What follows a swap may fail without undoing it: an origin that could not be written down is a line in the log, since
+the document is durable and active already. What must not fail lies inside the store's transaction.
+
+Revoked is not wiped: section bytes go, since the node may not use them any more; identity, trust, marks and the
+journal stay. Without the marks it could be given an old version after it is readmitted, and without the journal nobody
+would learn what it did last. The epoch of the head that said so is kept as well: where the roots end that epoch later,
+because its signing key was stolen, the revocation that the thief signed ends with it.
+
+Rejected: a hook for whoever wants to know. Services and reports follow the generation instead
+(`agent/base/generation.py`), so that somebody who was not there at the moment of the change is told all the same.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +46,7 @@ class Activator:
         verified = [candidate.verified for candidate in candidates]
         generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
         await self.sources.forget_removed()  # a transfer may be running meanwhile
-        scopes = [one.scope for one in verified]
+        scopes = [document.scope for document in verified]
         self.node.learnt.gaps -= set(scopes)
         self.node.learnt.refresh_required -= set(scopes)
         self.node.counters.add("activations")
@@ -37,7 +54,7 @@ class Activator:
             "activated",
             generation=generation,
             scopes=scopes,
-            versions=[one.envelope.version for one in verified],
+            versions=[document.envelope.version for document in verified],
             sources=[candidate.source for candidate in candidates],
         )
         await self._remember_origins(candidates)
@@ -46,7 +63,8 @@ class Activator:
         """For people (rules L3): what goes wrong here is no fault of the activation."""
         learnt, health = self.node.learnt, self.node.store.table(Name.HEALTH)
         new = {
-            one.scope: Origin(one.verified.envelope.snapshot_id, one.source, one.verified.kind) for one in candidates
+            candidate.scope: Origin(candidate.verified.envelope.snapshot_id, candidate.source, candidate.verified.kind)
+            for candidate in candidates
         }
         learnt.origins = origins.after(learnt.origins, new, self.node.holdings.scopes)
         try:
@@ -62,7 +80,7 @@ class Activator:
 
     async def let_all_go(self) -> None:
         """This node is revoked: section bytes go; identity, trust, marks and the journal stay (rules A9)."""
-        node, epoch = self.node, self._revoked_in_epoch()
+        node, epoch = self.node, self._revoking_epoch()
         if not node.learnt.revoked or node.learnt.revoked_in_epoch != epoch:
             row = {"at": int(node.now()), "epoch": epoch}
             await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
@@ -80,18 +98,18 @@ class Activator:
         """
         node = self.node
         bundle, epoch = node.holdings.bundle, node.learnt.revoked_in_epoch
-        if node.holdings.revoked or bundle is None or not 0 < epoch < bundle.authority_epoch:
+        if node.holdings.is_revoked or bundle is None or not 0 < epoch < bundle.authority_epoch:
             return
         await node.threads.write(node.store.table(Name.HEALTH).delete, REVOKED_ROW)
         node.learnt.revoked, node.learnt.revoked_in_epoch = False, 0
         log.warning("no longer revoked: the roots have ended the epoch of the head that said so", epoch=epoch)
         node.tell()
 
-    def _revoked_in_epoch(self) -> int:
+    def _revoking_epoch(self) -> int:
         """Of the head that revokes this node; 0: the trust bundle does."""
         holdings, node_id = self.node.holdings, self.node.settings.node.node_id
         if holdings.bundle is not None and node_id in holdings.bundle.revocations.node_ids:
             return 0
-        if not holdings.revoked:
+        if not holdings.is_revoked:
             return self.node.learnt.revoked_in_epoch
         return holdings.held_head[0]

@@ -4,6 +4,22 @@
     judge     slot -> verdict, also of one that waited for its time
 
 A refusal is recorded, counted and reported; active, marks and trust are as before (rules S53, S54; threats D-44).
+
+The clock is read once a document, before the first byte, so all twelve steps judge at one moment; the slot is durable
+before the verdict is given back, so that what is activated later is what was judged. `is_wanted` and `listed` hold a
+good document against what was asked for: a valid snapshot of another version is `not_listed`, and blames who sent it.
+
+Example. A mirror sends `route_policy` 8 with one byte of a section turned. Step 6 finds `content_mismatch`: the slot
+is dropped, a rejection with step, reason and source is recorded and reported, and the caller asks the next source. The
+record also says whether a signature vouches for version and id in it: up to step 5 (`LAST_CLAIM`) anybody may have
+written them.
+
+Rejected:
+
+- Verifying while nothing is written, then writing: a document is up to hundreds of MiB, so it would be held in memory,
+  or read from the network twice. It goes into the slot as it comes, and each part is judged as early as its step can.
+- Keeping what was refused to look at it later: who may send bytes could fill the disk. Evidence is bounded, and kept
+  of conflicts alone (`store/base/rejections.py`).
 """
 
 from collections.abc import AsyncIterable, Callable
@@ -16,10 +32,10 @@ from agent.state.waiting import STEP, TOO_MANY_WAIT, MayNotWaitError
 from agent.update.download import Arrival, NotListedError, download
 from snapshot.container import Opening
 from snapshot.envelope import Envelope
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Pending
@@ -62,7 +78,7 @@ class AskedDocument:
 class Admission:
     node: RunningNode
 
-    async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: Holder) -> Verdict:
+    async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: VerifierState) -> Verdict:
         """Rejected, NotListedError, MayNotWaitError (all recorded), StoreError, and what reading the chunks raises."""
         arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted)
         try:
@@ -79,7 +95,7 @@ class Admission:
         return await self.judge(slot, asked, holder, arrival.envelope)
 
     async def judge(
-        self, slot: Pending, asked: AskedDocument, holder: Holder, envelope: Envelope | None = None
+        self, slot: Pending, asked: AskedDocument, holder: VerifierState, envelope: Envelope | None = None
     ) -> Verdict:
         """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time."""
         now = self.node.now()
@@ -149,7 +165,7 @@ class Admission:
             await self.node.threads.write(self.node.store.rejections.keep_evidence, slot.scope, opening, manifest, now)
 
 
-def _verify(slot: Pending, holder: Holder, kind: str, now: float) -> Verified | AlreadyApplied | NotYetValid:
+def _verify(slot: Pending, holder: VerifierState, kind: str, now: float) -> Verified | AlreadyApplied | NotYetValid:
     verdict = verify(slot.parts(), holder, kind=kind, now=now, keep=slot.keep)
     if isinstance(verdict, Verified):
         slot.flush()  # so that whoever looks at the candidate finds its sections

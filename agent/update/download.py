@@ -16,8 +16,8 @@ from agent.base.threads import Threads
 from agent.state.waiting import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
 from snapshot.envelope import Envelope
-from snapshot.holder import Holder
 from snapshot.limits import Limits
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import judge_opening, signed_sizes
 from store.base.pending import Pending
 from store.store import Store
@@ -39,7 +39,12 @@ class Arrival:
     """One document on its way in. Synchronous; every call on the writing thread."""
 
     def __init__(
-        self, store: Store, holder: Holder, kind: str, now: float, wanted: Callable[[Envelope], bool] | None = None
+        self,
+        store: Store,
+        holder: VerifierState,
+        kind: str,
+        now: float,
+        wanted: Callable[[Envelope], bool] | None = None,
     ) -> None:
         self.envelope: Envelope | None = None
         self.slot: Pending | None = None
@@ -58,13 +63,13 @@ class Arrival:
                 case Opening():
                     self._open(event)
                 case ManifestRead():
-                    sizes = signed_sizes(_required(self.envelope), event.manifest, self._holder)
+                    sizes = signed_sizes(_require(self.envelope), event.manifest, self._holder)
                     self._reader.expect(tuple(sizes.values()))
-                    _required(self.slot).receive(event)
+                    _require(self.slot).receive(event)
                 case SectionRead():
-                    _required(self.slot).receive(event)
+                    _require(self.slot).receive(event)
                 case End():
-                    _required(self.slot).seal(self._now)
+                    _require(self.slot).seal(self._now)
                     return
 
     def drop(self) -> None:
@@ -91,7 +96,7 @@ async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[byt
         with trio.CancelScope(shield=True):  # nor does one that is given up
             await threads.write(arrival.drop)
         raise
-    return _required(arrival.slot)
+    return _require(arrival.slot)
 
 
 def most_bytes(limits: Limits) -> int:
@@ -107,7 +112,7 @@ def most_bytes(limits: Limits) -> int:
     )
 
 
-def _required(value: T | None) -> T:
+def _require(value: T | None) -> T:
     if value is None:
         raise RuntimeError("a container gives its opening first")
     return value

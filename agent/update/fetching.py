@@ -2,6 +2,26 @@
 
 Each source is asked in turn; what a refusal calls for is in `reaction.py`. What a source gives is as good as its
 signatures: nothing here trusts where a document came from.
+
+Rules: an increment is asked for where a base is active, and whatever is wrong with it is answered by asking the same
+source for the whole; a source that gives bad bytes is passed over for its back-off, and the next one asked; what was
+signed so by the coordinator is not asked for elsewhere, since everybody has the same.
+
+Example. `route_policy` 7 is active, 8 is listed. The first peer has no increment (404): it is asked for the whole. Its
+copy is truncated: the peer rests, and is named in `sources` of the status. The coordinator gives the increment;
+applied to 7 it does not give the signed hash (`result_mismatch`): the scope is noted as a gap, and the whole is
+fetched from there in the same turn.
+
+Going below a mark is another path: a head that lists less than was accepted is followed only with a recovery at hand
+that roots have signed for exactly this step (`_may_go_below`); else it is refused and recorded, and rests.
+
+Rejected:
+
+- Racing several sources: it multiplies the load on a storm's coordinator by the number of sources, for the sake of
+  seconds that no rule asks for.
+- A score of sources by speed: what matters is whether one answers, and its back-off says that already.
+- Blaming a coordinator for a bad document as one blames a peer: its head is what keeps the node out of degraded mode,
+  so it is asked for heads all the same (`_blame`).
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +40,8 @@ from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.trust import TrustChain
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT
-from snapshot.holder import Holder
 from snapshot.reasons import Reason, Rejected
+from snapshot.verifier_state import VerifierState
 from wire.client import Call, ClientError, Streamed
 from wire.endpoint import path
 
@@ -46,19 +66,19 @@ class Fetching:
     admission: Admission
     trust: TrustChain
 
-    async def obtain(self, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome:
+    async def obtain(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome:
         """A candidate, or why there is none. StoreError alone is raised."""
         if wanted.below:
             if not await self._may_go_below(wanted):
                 return FetchOutcome.GIVEN_UP
             holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
-        for source in list(self.sources.rested()):
+        for source in list(self.sources.rested_sources()):
             found = await self._ask(source, wanted, holder)
             if isinstance(found, Candidate | FetchOutcome):
                 return found
         return FetchOutcome.LATER
 
-    async def _ask(self, source: Source, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome | None:
+    async def _ask(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a
         source of a manual map that is not asked unattended only when an operator says so (rules K7, K38).
         """
@@ -66,13 +86,13 @@ class Fetching:
             found = await self._try(source, wanted, holder)
             if found is not FetchOutcome.LATER:
                 return found
-        if not source.unattended and not self.sources.attended:
+        if not source.unattended and not self.sources.is_attended:
             self.node.learnt.refresh_required |= {wanted.scope}
             return None
         found = await self._try(source, replace(wanted, base=None), holder)
         return None if found is FetchOutcome.LATER else found
 
-    async def _try(self, source: Source, wanted: WantedScope, holder: Holder) -> Candidate | FetchOutcome | None:
+    async def _try(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """LATER: not in this form. None: not from this source."""
         try:
             verdict = await self._fetch_with_trust(source, wanted, holder)
@@ -80,7 +100,7 @@ class Fetching:
             if error.status == NOT_FOUND:
                 return FetchOutcome.LATER
             log.warning("document not fetched", scope=wanted.scope, source=str(source), error=str(error))
-            source.failed(error)
+            source.note_failure(error)
             return None
         except NotListedError as error:
             if wanted.base is None:
@@ -90,7 +110,7 @@ class Fetching:
             return FetchOutcome.GIVEN_UP
         except Rejected as refused:
             return self._after_refusal(source, wanted, refused)
-        source.worked()
+        source.note_success()
         return verdict if isinstance(verdict, Candidate) else FetchOutcome.SETTLED
 
     def _after_refusal(self, source: Source, wanted: WantedScope, refused: Rejected) -> FetchOutcome | None:
@@ -118,7 +138,7 @@ class Fetching:
                 pass
         return FetchOutcome.GIVEN_UP
 
-    async def _fetch_with_trust(self, source: Source, wanted: WantedScope, holder: Holder) -> Verdict:
+    async def _fetch_with_trust(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
         """Once more after the bundles were refreshed, where that may help (rules S44)."""
         try:
             return await self._fetch(source, wanted, holder)
@@ -131,7 +151,7 @@ class Fetching:
             source, wanted, replace(holder, bundle=fresh.bundle, marks=fresh.marks, active=fresh.active)
         )
 
-    async def _fetch(self, source: Source, wanted: WantedScope, holder: Holder) -> Verdict:
+    async def _fetch(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Verdict:
         if wanted.base is not None:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
         else:
@@ -148,12 +168,12 @@ class Fetching:
 
     async def _may_go_below(self, wanted: WantedScope) -> bool:
         """Whether a recovery is at hand that may allow it; without one it is not followed (rules S86)."""
-        for source in [one for one in self.sources.coordinators() if one.is_rested]:
+        for source in [coordinator for coordinator in self.sources.coordinators() if coordinator.is_rested]:
             try:
                 await self._fetch_recovery(source, wanted)
             except ClientError as error:
                 if error.status != NOT_FOUND:
-                    source.failed(error)
+                    source.note_failure(error)
             except Rejected:
                 continue
         if self.node.holdings.kept.recoveries:
@@ -178,5 +198,5 @@ def _blame(source: Source, error: str) -> None:
     its head keeps the node out of degraded mode.
     """
     if source.kind is not Kind.COORDINATOR:
-        source.failed(error)
+        source.note_failure(error)
     source.error = error[:256]

@@ -55,7 +55,7 @@ class Importing:
     async def _take(self, chunks: AsyncIterable[bytes], asked: AskedDocument) -> Mapping[str, object]:
         verdict = await self.admission.receive(chunks, asked, self.node.holder())
         if isinstance(verdict, Candidate):
-            envelope, outcome = verdict.verified.envelope, await self._accepted(verdict)
+            envelope, outcome = verdict.verified.envelope, await self._accept(verdict)
         else:
             envelope = verdict.envelope
             outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
@@ -72,12 +72,12 @@ class Importing:
             return listed is not None and WantedScope(envelope.scope, listed).is_met_by(envelope)
         return listed is not None or envelope.scope in holdings.scopes
 
-    async def _accepted(self, candidate: Candidate) -> str:
+    async def _accept(self, candidate: Candidate) -> str:
         if candidate.verified.kind == RECOVERY:
             await self.node.change(self.node.store.keep_recovery, candidate.verified, now=self.node.now())
             await self.node.threads.write(candidate.slot.drop)
             return "kept"
-        if not await self.validation.accepted([candidate]):
+        if not await self.validation.accept([candidate]):
             return VALIDATOR_REFUSED
         await self.activating.activate([candidate])
         if candidate.scope == HEAD:

@@ -53,18 +53,20 @@ class Refresh:
         try:
             news = await self._took(await self._head(source), source)
         except ClientError as error:
-            self._failed(source, error)
+            self._note_failure(source, error)
         except (Rejected, NotListedError) as refused:
-            self._refused(source, str(refused))
+            self._note_refusal(source, str(refused))
         except StoreError as error:
             log.warning("head not taken", fault=error.fault, detail=error.detail)
-            self._refused(source, str(error))
+            self._note_refusal(source, str(error))
         else:
             self._pause(source, news, trio.current_time() - asked_at)
 
     def _next(self) -> Source | None:
         """Coordinators first, then storage; peers hold no heads of ours."""
-        return next((one for one in self.sources.all() if one.kind is not Kind.PEER and one.may_be_polled), None)
+        return next(
+            (source for source in self.sources.all() if source.kind is not Kind.PEER and source.may_be_polled), None
+        )
 
     async def _head(self, source: Source) -> Reply:
         settings = self.node.settings
@@ -78,27 +80,27 @@ class Refresh:
         self.node.counters.add("heads_taken", int(news))
         if self.showing.is_asked(answer, source):  # it knows less than we do, so it confirms nothing
             await self.showing.show(source)
-            source.worked()
+            source.note_success()
             return False
-        source.worked()
+        source.note_success()
         if source.kind is Kind.COORDINATOR:
-            await self.node.checked_in()
-            await self.sources.answered(source)
+            await self.node.note_check_in()
+            await self.sources.note_answer(source)
         return news
 
-    def _failed(self, source: Source, error: ClientError) -> None:
+    def _note_failure(self, source: Source, error: ClientError) -> None:
         self.node.counters.add("head_requests_failed")
         if source.kind is Kind.COORDINATOR and error.code == REVOKED:
             self.node.note_revocation_claim(str(source))
         if source.back_off.failures == 0:
             log.warning("no head", source=str(source), error=str(error))
-        self._refused(source, error)
+        self._note_refusal(source, error)
 
-    def _refused(self, source: Source, error: ClientError | str) -> None:
+    def _note_refusal(self, source: Source, error: ClientError | str) -> None:
         """The next head is asked for after the back-off, and never within the floor: documents that come from there
         meanwhile end the one, not the other.
         """
-        source.failed(error)
+        source.note_failure(error)
         source.poll_in(LEAST_S)
 
     def _pause(self, source: Source, news: bool, took_s: float) -> None:

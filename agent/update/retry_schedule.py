@@ -95,7 +95,7 @@ class PutOffs:
         before, now = self._rests.pop(cause, None), self.now()
         same = before is not None and before.why is why
         back_off = before.back_off if before is not None and same else BackOff(self.uniform, *PACE.get(why, NEVER))
-        rest_s = back_off.failed() if why in PACE else math.inf
+        rest_s = back_off.note_failure() if why in PACE else math.inf
         self._rests[cause] = Rest(why, now, now + rest_s, back_off)
         self._forget_oldest(cause.scope)
 
@@ -109,15 +109,15 @@ class PutOffs:
 
     def clear(self) -> None:
         """Somebody asks for everything: whatever rests is due, but for the floor."""
-        for one in self._rests.values():
-            one.back_off.succeeded()
-            one.until = min(one.until, one.at + LEAST_S)
+        for rest in self._rests.values():
+            rest.back_off.note_success()
+            rest.until = min(rest.until, rest.at + LEAST_S)
 
     def reconsider(self) -> None:
         """What documents are judged by has changed: what the verifier refused is due, but for the floor."""
-        for one in self._rests.values():
-            if one.why is Why.VERIFIER:
-                one.until = min(one.until, one.at + LEAST_S)
+        for rest in self._rests.values():
+            if rest.why is Why.VERIFIER:
+                rest.until = min(rest.until, rest.at + LEAST_S)
 
     def holds(self, cause: RetryKey) -> bool:
         return self.left_s(cause) > 0
@@ -134,11 +134,11 @@ class PutOffs:
     def rest_s(self) -> float:
         """Seconds until the next one is due, at most AGAIN_S."""
         now = self.now()
-        return min([AGAIN_S, *(one.until - now for one in self._rests.values() if one.until > now)])
+        return min([AGAIN_S, *(rest.until - now for rest in self._rests.values() if rest.until > now)])
 
     def _forget_oldest(self, scope: str) -> None:
         """The last ones of a scope are remembered, so that a head that goes to and fro tries none of them anew."""
         floor = self.now() - LEAST_S
-        mine = [cause for cause, one in self._rests.items() if cause.scope == scope and one.at <= floor]
-        for cause in mine[: max(0, sum(one.scope == scope for one in self._rests) - MOST_EACH)]:
+        mine = [cause for cause, rest in self._rests.items() if cause.scope == scope and rest.at <= floor]
+        for cause in mine[: max(0, sum(waiting.scope == scope for waiting in self._rests) - MOST_EACH)]:
             del self._rests[cause]

@@ -52,8 +52,8 @@ class SecondLook:
     def _due(self) -> list[Source]:
         """Those of agent.toml each time, and of the others the ones that were not looked at for the longest."""
         asked = sorted(
-            (one for one in self.sources.all() if one.kind is not Kind.PEER),
+            (source for source in self.sources.all() if source.kind is not Kind.PEER),
             key=lambda source: (not source.endpoint.configured, source.looked_at),
         )
-        configured = sum(one.endpoint.configured for one in asked)
+        configured = sum(source.endpoint.configured for source in asked)
         return asked[: configured + MOST_ASKED]

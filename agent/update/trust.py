@@ -1,4 +1,24 @@
-"""Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42)."""
+"""Following the trust bundles N+1.. one by one, each durable before the next (format.md 8; threats D-14, D-42).
+
+A node never jumps to the newest bundle. It follows N+1, N+2, ... and each is judged by the one before, made durable,
+and only then judges the next: so a crash leaves a bundle that the roots of the one before have signed, and a node that
+was off for a year takes the same way as one that was there.
+
+Example. Three bundles were made while a node was off: 4 adds a config key, 5 replaces a root, 6 retires the old key.
+The node holds 3 and is given 4, 5 and 6 in one answer. 6 is signed by the new root, which 3 does not know: judged
+alone it would be refused. Followed in order all three are good; where 5 was tampered with, 4 stands and the run ends
+there.
+
+An unknown key in a document makes the node ask, so a stranger could make it ask without end; a source is therefore
+asked at most once in `LEAST_PAUSE_S`, unless a head lists a bundle that the node has not.
+
+Rejected:
+
+- Threshold signatures of *all* former roots on the newest bundle: it grows for ever, and keys that were destroyed on
+  purpose would be needed.
+- Trusting the newest bundle because it came over TLS from the coordinator: whoever takes the coordinator would have
+  the roots (docs/adr/0010).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +32,8 @@ from agent.update.admission import Admission, AskedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
-from snapshot.holder import Holder
 from snapshot.reasons import Rejected
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import MOST_BUNDLES, Verified, follow
 from wire.client import ClientError
 from wire.endpoint import path
@@ -72,7 +92,7 @@ class TrustChain:
             await self.admission.record(asked, None, refused.step, refused.reason, refused.detail)
         return taken
 
-    def _judge(self) -> Holder:
+    def _judge(self) -> VerifierState:
         """Who lost its bundles with its store walks again from the pinned roots, below its mark."""
         holder = self.node.holder()
         if holder.bundle is not None:
@@ -103,7 +123,7 @@ class TrustChain:
                 )
                 return TrustList.parse(answer.body).documents
             except BadMessageError as error:
-                source.failed(str(error))
+                source.note_failure(str(error))
                 return ()
             except ClientError as error:
                 if source.kind is Kind.COORDINATOR or error.status not in MISSING:

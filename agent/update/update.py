@@ -8,6 +8,30 @@
 Level-triggered: each round compares what the accepted head lists with what is active, and brings what differs. What is
 refused leaves the others alone, and rests (retry_schedule.py). Whatever fails in a round rests before the next begins:
 what a round learns and records wakes the next one, so without that a failure would feed itself.
+
+The rules of the room:
+
+1. A round decides by `plan(holdings)` alone, a pure function of what is held. No list of things to do is kept between
+   rounds: after a crash, a restart or a lost wake-up the next round sees the same difference and closes it.
+2. Trust comes before content (the bundles that the head lists), what is listed no more goes before anything new comes,
+   and `node_bootstrap` and `node_runtime` come before the others, which are judged by the roles that they give.
+3. All that could be had becomes active in one transaction, so readers see one head's scopes together. What could not
+   be had does not hold back the rest.
+4. Before the swap the plan is asked once more: a newer head may have been accepted while a download ran.
+5. No failure moves what is active. It rests under its own cause, and the others go on.
+
+Example. A head lists `node_runtime` 5 and `route_policy` 8; 4 and 7 are active. The first source gives 5 and then
+answers no more: it rests, and the second one gives an increment from 7 to 8. Both are activated together. Had nobody
+had 8, 5 would have become active alone, and 8 would be asked for again soon, then less and less often, or at once when
+the operator says so (`wake`).
+
+Rejected:
+
+- A queue of downloads with states of their own: it has to be persisted, resumed and reconciled with each new head, and
+  every such state is a crash to test. The difference between listed and active is there anyway.
+- One lock for heads and rounds: a download that takes an hour would keep the node from hearing of a revocation or of a
+  higher epoch; so heads have `head_lock`, and a head of a higher epoch ends what is asked for by those before it.
+- Activating each scope as it arrives: a service that reads two scopes would see combinations that nobody has declared.
 """
 
 import math
@@ -38,9 +62,9 @@ from agent.update.trust import TrustChain
 from agent.update.validation import Validation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import SNAPSHOT
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Rejected
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S, BackOff
@@ -91,11 +115,11 @@ class Update:
             seen = self.node.changed.value
             try:
                 rest_s = await self.bring_up()
-                back_off.succeeded()
+                back_off.note_success()
             except StoreError as error:
                 log.warning("update put off", fault=error.fault, detail=error.detail)
-                self.node.store_refused(error)
-                rest_s = back_off.failed()
+                self.node.note_store_refusal(error)
+                rest_s = back_off.note_failure()
                 await trio.sleep(LEAST_S)
             with trio.move_on_after(max(LEAST_S, rest_s)):
                 await self.node.changed.wait_above(seen)
@@ -105,7 +129,7 @@ class Update:
         async with self.lock:
             await self.sources.follow()
             await self.sources.forget_removed()
-            if self.node.store.unfinished:
+            if self.node.store.is_unfinished:
                 await self.node.change(self.node.store.resume, self.node.now())
             await self.activating.come_back()
             if self.node.facts().revoked:
@@ -113,9 +137,11 @@ class Update:
                 return AGAIN_S
             self._reconsider()
             due_in_s = await self._take_due()
-            planned = await self._planned()
+            planned = await self._make_plan()
             self.node.learnt.passed_over = frozenset(planned.passed_over)
-            await self._bring([one for one in planned.wanted if not self.put_offs.holds(RetryKey.of(one))])
+            await self._bring(
+                [wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))]
+            )
             await self._settle()
             return min(due_in_s, self.put_offs.rest_s())
 
@@ -124,17 +150,19 @@ class Update:
         self.put_offs.clear()
         self.node.tell()
 
-    def awaited(self) -> dict[str, object]:
+    def awaited_scopes(self) -> dict[str, object]:
         """JSON, by scope: what the head lists and is not active yet, and when it is asked for again: None for never."""
         return {
-            one.scope: {
-                "authority_epoch": one.listed.authority_epoch,
-                "config_version": one.listed.config_version,
-                "snapshot_id": one.listed.snapshot_id,
-                "below_accepted": one.below,
-                "again_in_s": None if math.isinf(left_s := self.put_offs.left_s(RetryKey.of(one))) else int(left_s),
+            wanted_scope.scope: {
+                "authority_epoch": wanted_scope.listed.authority_epoch,
+                "config_version": wanted_scope.listed.config_version,
+                "snapshot_id": wanted_scope.listed.snapshot_id,
+                "below_accepted": wanted_scope.below,
+                "again_in_s": None
+                if math.isinf(left_s := self.put_offs.left_s(RetryKey.of(wanted_scope)))
+                else int(left_s),
             }
-            for one in plan(self.node.holdings).wanted
+            for wanted_scope in plan(self.node.holdings).wanted
         }
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
@@ -153,7 +181,7 @@ class Update:
             if isinstance(verdict, Candidate):
                 await self.activating.activate([verdict])
                 self.give_up_before()
-                await self._planned(source)
+                await self._make_plan(source)
             return isinstance(verdict, Candidate)
 
     # ---- a round
@@ -177,7 +205,7 @@ class Update:
                 scope.cancel()
 
     @contextmanager
-    def _asked(self) -> Iterator[trio.CancelScope]:
+    def _within_epoch(self) -> Iterator[trio.CancelScope]:
         """What others are asked for, as long as it is of this epoch."""
         with trio.CancelScope() as scope:
             self._asking[scope] = self.node.holdings.held_head[0]
@@ -186,13 +214,13 @@ class Update:
             finally:
                 del self._asking[scope]
 
-    async def _planned(self, source: Source | None = None) -> UpdatePlan:
+    async def _make_plan(self, source: Source | None = None) -> UpdatePlan:
         """The plan, once newer trust is in and what is listed no more is out (rules S3). `source`: the one that is
         asked for the trust; a head does not wait for others.
         """
         planned = plan(self.node.holdings)
         if planned.trust:
-            with self._asked():
+            with self._within_epoch():
                 async with self.trust_lock:  # a round and a head may both want it
                     await self._refresh_trust(source)
             planned = plan(self.node.holdings)
@@ -205,12 +233,14 @@ class Update:
         cause = listed_bundle(self.node.holdings)
         if cause is None or self.put_offs.holds(cause):
             return
-        for one in [source] if source else [one for one in self.sources.rested() if one.kind is not Kind.PEER]:
+        for candidate in (
+            [source] if source else [source for source in self.sources.rested_sources() if source.kind is not Kind.PEER]
+        ):
             try:
-                if await self.trust.refresh(one, urgent=True):
+                if await self.trust.refresh(candidate, urgent=True):
                     return
             except ClientError as error:
-                one.failed(error)
+                candidate.note_failure(error)
         if source is None:
             self.put_offs.put_off(cause, Why.SOURCES)
 
@@ -219,15 +249,15 @@ class Update:
         holder = self.node.holder()
         candidates: list[Candidate] = []
         try:
-            with self._asked() as asked:
-                for one in wanted:
-                    with self._store_may_refuse([RetryKey.of(one)]):
-                        found = await self.fetching.obtain(one, holder)
+            with self._within_epoch() as asked:
+                for wanted_scope in wanted:
+                    with self._store_may_refuse([RetryKey.of(wanted_scope)]):
+                        found = await self.fetching.obtain(wanted_scope, holder)
                     if isinstance(found, Candidate):
                         candidates.append(found)
-                        holder = established_by(found.verified, holder)
+                        holder = holder_after(found.verified, holder)
                     else:
-                        self._rest(one, found)
+                        self._rest(wanted_scope, found)
         except StoreError:
             await self._take(candidates)  # what a wide head lists takes its turns
             raise
@@ -242,14 +272,16 @@ class Update:
 
     async def _take(self, candidates: Sequence[Candidate]) -> None:
         """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
-        accepted = await self.validation.accepted(candidates)
-        wanted_now = {one.scope: one for one in plan(self.node.holdings).wanted}  # a newer head may have come meanwhile
-        still = [one for one in accepted if _is_wanted(one, wanted_now)]
+        accepted = await self.validation.accept(candidates)
+        wanted_now = {
+            wanted_scope.scope: wanted_scope for wanted_scope in plan(self.node.holdings).wanted
+        }  # a newer head may have come meanwhile
+        still = [download for download in accepted if _is_wanted(download, wanted_now)]
         if still:
             await self._activate(still)
 
     async def _activate(self, candidates: Sequence[Candidate]) -> None:
-        with self._store_may_refuse([RetryKey.of_document(one.verified.envelope) for one in candidates]):
+        with self._store_may_refuse([RetryKey.of_document(candidate.verified.envelope) for candidate in candidates]):
             await self.activating.activate(candidates)
 
     @contextmanager
@@ -275,18 +307,18 @@ class Update:
     async def _take_due(self) -> float:
         """Verified again, whole, at `valid_from`; the seconds until the next is due."""
         now, waiting = self.node.now(), await self.node.threads.read(self.node.store.waiting)
-        for one in waiting.values():
-            envelope = envelope_of(one)
+        for delay in waiting.values():
+            envelope = envelope_of(delay)
             cause = (
                 RetryKey.of_document(envelope)
                 if envelope is not None
-                else RetryKey(one.scope, (0, 0), one.envelope_hash)
+                else RetryKey(delay.scope, (0, 0), delay.envelope_hash)
             )
-            if one.until > now:
-                self.put_offs.wait(cause, one.until - now)
+            if delay.until > now:
+                self.put_offs.wait(cause, delay.until - now)
             elif not self.put_offs.has_failed(cause):
-                await self._take_waiting(one.scope, one.envelope_hash, cause)
-        return min((one.until - now for one in waiting.values() if one.until > now), default=float("inf"))
+                await self._take_waiting(delay.scope, delay.envelope_hash, cause)
+        return min((delay.until - now for delay in waiting.values() if delay.until > now), default=float("inf"))
 
     async def _take_waiting(self, scope: str, envelope_hash: str, cause: RetryKey) -> None:
         with self._store_may_refuse([cause]):
@@ -300,7 +332,7 @@ class Update:
             except (Rejected, MayNotWaitError):
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return
-        if isinstance(verdict, Candidate) and (accepted := await self.validation.accepted([verdict])):
+        if isinstance(verdict, Candidate) and (accepted := await self.validation.accept([verdict])):
             await self._activate(accepted)
 
 
@@ -313,16 +345,16 @@ def _is_wanted(candidate: Candidate, wanted: Mapping[str, WantedScope]) -> bool:
     return candidate.scope in wanted and wanted[candidate.scope].is_met_by(candidate.verified.envelope)
 
 
-def established_by(verified: Verified, holder: Holder) -> Holder:
+def holder_after(verified: Verified, holder: VerifierState) -> VerifierState:
     """Roles and organizations as the candidate says, if it is one of the two that do (format.md 9)."""
     runtime = FIRST[1]
     if verified.scope not in FIRST or (verified.scope != runtime and runtime in holder.active):
         return holder
-    taken = {role for role in verified.envelope.roles if f"{holder.node_id}/{role}" in _revoked(holder)}
+    taken = {role for role in verified.envelope.roles if f"{holder.node_id}/{role}" in _revoked_assignments(holder)}
     roles = frozenset(verified.envelope.roles) - taken
     return replace(holder, roles=roles, organization_ids=frozenset(verified.envelope.organization_ids))
 
 
-def _revoked(holder: Holder) -> frozenset[str]:
+def _revoked_assignments(holder: VerifierState) -> frozenset[str]:
     of_bundle = holder.bundle.revocations.role_assignments if holder.bundle else frozenset()
     return holder.revocations.role_assignments | of_bundle

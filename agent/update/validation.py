@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.files.projection import ProjectedScope
+from agent.files.layout import ProjectedScope
 from agent.services.validators import ValidatorRefusal, Validators
 from agent.state.node import RunningNode
 from agent.state.plan import FIRST
@@ -23,13 +23,13 @@ class Validation:
     validators: Validators
     put_offs: PutOffs
 
-    async def accepted(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    async def accept(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that no validator keeps out. One that refuses keeps out what has changed of its service's scopes."""
         left = list(candidates)
         while left:
             generation = self.node.store.watch.generation + 1
-            active = self.node.holdings.view.projected(self.node.now())
-            refusal = await self.validators.refusal(map(self._projected, left), active, generation)
+            active = self.node.holdings.view.projected_scopes(self.node.now())
+            refusal = await self.validators.refusal(map(self._projected_scope, left), active, generation)
             if refusal is None:
                 break
             left = await self._without(left, refusal)
@@ -37,18 +37,18 @@ class Validation:
 
     async def _without(self, candidates: list[Candidate], refusal: ValidatorRefusal) -> list[Candidate]:
         why = Why.VALIDATOR if refusal.judged else Why.TIMED_OUT
-        kept_out = [one for one in candidates if one.scope in refusal.scopes]
-        for one in kept_out:
-            envelope = one.verified.envelope
+        kept_out = [candidate for candidate in candidates if candidate.scope in refusal.scopes]
+        for kept in kept_out:
+            envelope = kept.verified.envelope
             self.put_offs.put_off(RetryKey.of_document(envelope), why)
-            asked = AskedDocument(one.verified.kind, refusal.service, one.scope)
-            await self.node.threads.write(one.slot.drop)
+            asked = AskedDocument(kept.verified.kind, refusal.service, kept.scope)
+            await self.node.threads.write(kept.slot.drop)
             await self.admission.record(asked, envelope, STEP, VALIDATOR_REFUSED, refusal.detail)
-        if any(one.scope in FIRST for one in kept_out):
+        if any(kept.scope in FIRST for kept in kept_out):
             return []  # the others were judged by what is not going to be
-        return [one for one in candidates if one not in kept_out]
+        return [candidate for candidate in candidates if candidate not in kept_out]
 
-    def _projected(self, candidate: Candidate) -> ProjectedScope:
+    def _projected_scope(self, candidate: Candidate) -> ProjectedScope:
         one, store = candidate.verified, self.node.store
         epoch, version = one.envelope.version
         expires_at = one.envelope.expires_at

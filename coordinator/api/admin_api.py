@@ -6,72 +6,70 @@ the publisher is woken, and the pin table follows.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
-from coordinator.api.operator_route import body_of, for_operators, parameter
+from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, write_answer
 from coordinator.api.roster_api import selection
-from coordinator.base.requests import BodyMember, flag_in, is_text, text_in, texts_in
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
-from coordinator.database import audit_log, catalog
+from coordinator.database import audit_log, catalog, uploads
+from coordinator.database.database import Database
 from coordinator.declared import foresight
+from coordinator.declared.contents import UploadedFile
 from coordinator.declared.model import Key
-from coordinator.declared.plans import differences
+from coordinator.declared.plans import ResourceChange, differences
 from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.fleet import drill, explain, explain_scope, fleet
 from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, revocation
-from coordinator.publishing import declarations, proposals
+from coordinator.publishing import declarations, file_contents, proposals, published_state, unresolved
 from coordinator.publishing.declarations import ApplyPlan
 from coordinator.reports import events
+from coordinator.runtime import schema_child
 from coordinator.runtime.context import Coordinator
 from coordinator.trust import restored_backup
-from snapshot.identifiers import MAX_INTEGER, is_hash, is_id, is_integer
+from snapshot.identifiers import MAX_INTEGER, is_id
 from snapshot.outage import Outage
+from wire import forms
+from wire.operators.answer_message import AnswerMessage
+from wire.operators.fleet_answers import NodeEntry, NodeEvents, NodeExplanation, NodeNamed, OutageDrill
+from wire.operators.operator_answers import (
+    Allowlist,
+    AllowlistEntry,
+    AppliedPlan,
+    AuditPage,
+    DifferentValue,
+    IssuedToken,
+    PlannedChange,
+    RevokedToken,
+    TokenList,
+    UnpublishedChanges,
+)
+from wire.operators.operator_messages import APPLY_BYTES, ApplyRequest, EntryRequest, ReasonRequest, TokenRequest
 from wire.request import Request, Response
 from wire.routes import HttpRoute
 
-APPLY_BYTES = 64 << 20
 APPLY_S = 120.0
+CONTENT_RATE = 1 << 20  # bytes a second of files that are looked at, on a machine that has other work
+LONGEST_APPLY_S = 570.0  # below what holdfastctl waits
 DAY = 86_400
 MOST_ENTRIES = 1_000
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_BOOLEAN = BodyMember(lambda value: isinstance(value, bool), required=False)
-_APPLY = {
-    "files": BodyMember(
-        lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-    ),
-    "prune": _BOOLEAN,
-    "drop_endpoints": _BOOLEAN,
-    "dry_run": _BOOLEAN,
-    "based_on": BodyMember(is_text(64), required=False),
-}
-_ENTRY = {
-    "kind": BodyMember(is_text(64), required=False),
-    "site_id": BodyMember(is_id, required=False),
-    "certificate_sha256": BodyMember(is_hash, required=False),
-}
-_TOKEN = {
-    "node_id": BodyMember(is_id, required=False),
-    "site_id": BodyMember(is_id, required=False),
-    "lifetime_s": BodyMember(is_integer, required=False),
-    "uses": BodyMember(is_integer, required=False),
-    "nodes": BodyMember(is_text(64), required=False),
-}
-_REASON = {"reason": BodyMember(is_text(256))}
+
+class Leaving(Protocol):
+    """How a node ceases to be a member."""
+
+    def __call__(self, database: Database, node_id: str, *, reason: str, actor: str, now: float) -> object: ...
 
 
-@dataclass(frozen=True)
-class _How:
-    """An apply: as the request says it."""
+class Entering(Protocol):
+    """How a node gets on the allowlist."""
 
-    prune: bool
-    drop_endpoints: bool
-    dry_run: bool
-    based_on: str | None
+    def __call__(self, database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> object: ...
 
 
 class AdminApi:
@@ -79,8 +77,8 @@ class AdminApi:
         self._at = coordinator
 
     def routes(self) -> tuple[HttpRoute, ...]:
-        def route(method: str, template: str, handler: Callable[..., object]) -> HttpRoute:
-            return HttpRoute(method, template, for_operators(handler))  # type: ignore[arg-type]  # each is an Answering
+        def route(method: str, template: str, handler: Answering) -> HttpRoute:
+            return HttpRoute(method, template, for_operators(handler))
 
         apply = HttpRoute("POST", "/v1/apply", for_operators(self.apply), body_bytes=APPLY_BYTES, deadline_s=APPLY_S)
         return (
@@ -105,118 +103,150 @@ class AdminApi:
 
     # ---- declared state
 
-    async def apply(self, request: Request) -> object:
-        body = await body_of(request, _APPLY)
-        how = _How(
-            prune=flag_in(body, "prune"),
-            drop_endpoints=flag_in(body, "drop_endpoints"),
-            dry_run=flag_in(body, "dry_run"),
-            based_on=text_in(body, "based_on") if "based_on" in body else None,
-        )
-        plan = await self._carried_out(request, texts_in(body, "files"), how)
+    async def apply(self, request: Request) -> Response:
+        how = await message_of(request, ApplyRequest)
+        plan = await self._carry_out(request, how)
         outcome = "planned" if how.dry_run else "applied"
-        return await in_library(_told, plan, outcome, self._at.fault, self._at.settings)
+        return await in_library(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings)
 
-    async def _carried_out(self, request: Request, files: Mapping[str, str], how: "_How") -> ApplyPlan:
+    async def _carry_out(self, request: Request, how: ApplyRequest) -> ApplyPlan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
-        known = await in_library(self._at.last_read.known, files)
+        files, uploaded = how.files, _uploads_of(how)
+        request.allow(_apply_s(uploaded))
+        known = await in_library(self._at.last_read.lookup, files, uploaded)
         if known is not None:
             with suppress(InvalidResources):  # to be said with its lines
-                return await self._made_so(request, known, how)
-        return await self._made_so(request, await in_library(self._at.last_read.read, files), how)
+                return await self._plan_or_make(request, known, how)
+        declared = await in_library(self._at.last_read.read, files)
+        settled = await self._settle(declared, uploaded)
+        await in_library(self._at.last_read.keep, files, uploaded, settled)
+        return await self._plan_or_make(request, settled, how)
 
-    async def _made_so(self, request: Request, declared: Mapping[Key, Declared], how: "_How") -> ApplyPlan:
+    async def _settle(
+        self, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]
+    ) -> Mapping[Key, Declared]:
+        """With contents of files by their hashes alone; what the declaration says itself is kept like an upload."""
+        shapes = self._at.last_read.shapes
+        found = await in_library(file_contents.settle, self._at.database, declared, uploaded, shapes)
+        await in_library(schema_child.check, found.checks)
+        await in_database(uploads.add_all, self._at.database, found.parts.values(), now=self._at.now())
+        return found.declared
+
+    async def _plan_or_make(self, request: Request, declared: Mapping[Key, Declared], how: ApplyRequest) -> ApplyPlan:
         """Worked out beside them, too: only what is left is written while they wait."""
         propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
         proposal = await in_library(propose, self._at.database, declared)
-        flags = {"drop_endpoints": how.drop_endpoints, "dry_run": how.dry_run, "based_on": how.based_on}
-        return await self._change(declarations.carry_out, request, proposal, **flags)
+        return await self._change(
+            declarations.carry_out,
+            self._at.database,
+            proposal,
+            actor=request.peer.name,
+            now=self._at.now(),
+            drop_endpoints=how.drop_endpoints,
+            dry_run=how.dry_run,
+            based_on=how.based_on,
+        )
 
-    async def diff(self, request: Request) -> object:
+    async def diff(self, request: Request) -> AnswerMessage:
         """What is declared and not published yet, for one node or for all."""
         node_id = request.query_one("node")
-        wanted = [node_id] if node_id is not None else [each.node_id for each in await self._entries()]
+        wanted = [node_id] if node_id is not None else [entry.node_id for entry in await self._entries()]
         nodes = {}
-        for each in wanted:
-            explained = await in_library(explain.explain, self._at.database, each)
-            nodes[each] = {one.scope: one.differs for one in explained if one.differs}
-        return {"nodes": {each: scopes for each, scopes in nodes.items() if scopes}}
+        for member_id in wanted:
+            explained = await in_library(explain.explain, self._at.database, member_id)
+            nodes[member_id] = {scope.scope: scope.differs for scope in explained if scope.differs}
+        return UnpublishedChanges({node: scopes for node, scopes in nodes.items() if scopes})
 
-    async def drill_outage(self, request: Request) -> object:
+    async def drill_outage(self, request: Request) -> AnswerMessage:
         """What members do in an outage that begins now. Nothing is changed, and no node is asked."""
         restart_s = request.query_integer("restart_s", -1, 0, foresight.LONGEST_S)
         lasts_s = request.query_integer("lasts_s", DAY, 1, foresight.LONGEST_S)
         outage = Outage(int(self._at.now()), lasts_s, None if restart_s < 0 else restart_s)
         node_ids = request.query_all("node")
         nodes = await in_library(drill.drill, self._at.database, outage, node_ids, self._at.settings)
-        return {**asdict(outage), "nodes": [asdict(each) for each in nodes]}
+        return OutageDrill(outage.began, outage.lasts_s, outage.restart_s, tuple(nodes))
 
     # ---- nodes
 
-    async def explain(self, request: Request) -> object:
+    async def explain(self, request: Request) -> AnswerMessage:
         node_id = parameter(request, "node_id", is_id)
         scopes = await in_library(explain.explain, self._at.database, node_id)
-        return {"node_id": node_id, "scopes": [asdict(each) for each in scopes]}
+        return NodeExplanation(node_id, tuple(scopes))
 
-    async def explain_scope(self, request: Request) -> object:
+    async def explain_scope(self, request: Request) -> AnswerMessage:
         """One in whole; of one of its sections, where that is asked for."""
         node_id = parameter(request, "node_id", is_id)
         most = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
         look = partial(explain_scope.explain_scope, section=request.query_one("section"), now=self._at.now(), most=most)
-        return asdict(await in_library(look, self._at.database, node_id, request.parameters["scope"]))
+        return await in_library(look, self._at.database, node_id, request.parameters["scope"])
 
-    async def events(self, request: Request) -> object:
+    async def events(self, request: Request) -> AnswerMessage:
         """What the node has told of itself, the newest first."""
         node_id = parameter(request, "node_id", is_id)
         most = request.query_integer("most", 100, 1, events.MOST)
         rows = await in_library(events.read, self._at.database, node_id, most=most)
-        return {"node_id": node_id, "events": [asdict(each) for each in rows]}
+        return NodeEvents(node_id, tuple(rows))
 
-    async def revoke(self, request: Request) -> object:
+    async def revoke(self, request: Request) -> AnswerMessage:
         return await self._leave(request, revocation.revoke_node)
 
-    async def remove(self, request: Request) -> object:
+    async def remove(self, request: Request) -> AnswerMessage:
         return await self._leave(request, revocation.remove_node)
 
-    async def readmit(self, request: Request) -> object:
+    async def readmit(self, request: Request) -> AnswerMessage:
         return await self._enter(request, revocation.readmit)
 
     # ---- who may join
 
-    async def allowlist(self, _request: Request) -> object:
-        entries = await in_library(admission.allowed, self._at.database)
-        return {"entries": [asdict(each) for each in entries]}
+    async def allowlist(self, _request: Request) -> AnswerMessage:
+        return Allowlist(tuple(await in_library(admission.allowlist_entries, self._at.database)))
 
-    async def allow(self, request: Request) -> object:
+    async def allow(self, request: Request) -> AnswerMessage:
         return await self._enter(request, admission.allow)
 
-    async def disallow(self, request: Request) -> object:
+    async def disallow(self, request: Request) -> AnswerMessage:
         node_id = parameter(request, "node_id", is_id)
-        await self._change(admission.disallow, request, node_id)
-        return {"node_id": node_id}
+        at, actor = self._at, request.peer.name
+        await self._change(admission.disallow, at.database, node_id, actor=actor, now=at.now())
+        return NodeNamed(node_id)
 
-    async def tokens(self, _request: Request) -> object:
-        entries = await in_library(admission.list_tokens, self._at.database)
-        return {"tokens": [asdict(each) for each in entries]}
+    async def tokens(self, _request: Request) -> AnswerMessage:
+        return TokenList(tuple(await in_library(admission.list_tokens, self._at.database)))
 
-    async def issue_token(self, request: Request) -> object:
+    async def issue_token(self, request: Request) -> AnswerMessage:
         """The text is in this answer and nowhere else."""
-        body = await body_of(request, _TOKEN)
-        uses, nodes = body.pop("uses", 1), body.pop("nodes", None)
-        given = {"lifetime_s": self._at.settings.token_lifetime_s, **body}
-        given["several"] = MultiUse(uses, nodes)  # type: ignore[arg-type]  # closed above
-        text, claims = await self._change(admission.issue_token, request, self._at.token_key, **given)
-        about = {"jti": claims.jti, "expires_at": claims.expires_at, "uses": uses}
-        return {"token": text, **about, "node_id": claims.node_id, "nodes": nodes, "site_id": claims.site_id}
+        at = self._at
+        asked = await message_of(request, TokenRequest)
+        several = MultiUse(asked.uses, asked.nodes)
+        text, claims = await self._change(
+            admission.issue_token,
+            at.database,
+            at.token_key,
+            lifetime_s=asked.lifetime_s or at.settings.token_lifetime_s,
+            actor=request.peer.name,
+            now=at.now(),
+            node_id=asked.node_id,
+            site_id=asked.site_id,
+            several=several,
+        )
+        return IssuedToken(
+            token=text,
+            jti=claims.jti,
+            expires_at=claims.expires_at,
+            site_id=claims.site_id,
+            node_id=claims.node_id,
+            uses=several.uses,
+            nodes=several.nodes,
+        )
 
-    async def revoke_token(self, request: Request) -> object:
-        jti = parameter(request, "jti", is_text(64))
-        await self._change(admission.revoke_token, request, jti)
-        return {"jti": jti}
+    async def revoke_token(self, request: Request) -> AnswerMessage:
+        jti = parameter(request, "jti", forms.text(64, 1).takes)
+        await self._change(admission.revoke_token, self._at.database, jti, actor=request.peer.name, now=self._at.now())
+        return RevokedToken(jti)
 
     # ---- what is going on
 
-    async def fleet(self, request: Request) -> object:
+    async def fleet(self, request: Request) -> AnswerMessage:
         """Of all members or of some, with one page of the stragglers."""
         at, now = self._at, self._at.now()
         first, most = (
@@ -226,76 +256,90 @@ class AdminApi:
         observe = partial(fleet.observe, now=now, settings=at.settings, since=now - DAY)
         named = slice(first, first + most)
         seen = await in_library(observe, at.database, which=selection(request), named=named)
-        return {
-            **asdict(seen),
-            "restored_backup": await in_library(restored_backup.reason, at.database, at.standstill.behind),
-        }
+        return replace(
+            seen, restored_backup=await in_library(restored_backup.reason, at.database, at.standstill.behind)
+        )
 
-    async def audit(self, request: Request) -> object:
+    async def audit(self, request: Request) -> AnswerMessage:
         """The newest first; `before` is the audit id to page on from."""
         before = request.query_integer("before", MAX_INTEGER, 1, MAX_INTEGER)
         most = request.query_integer("most", 100, 1, audit_log.MOST)
         action = request.query_one("action")
         rows = await in_library(audit_log.read, self._at.database, before=before, most=most, action=action)
-        return {"entries": [asdict(each) for each in rows]}
+        return AuditPage(tuple(rows))
 
     # ---- in common
 
     async def _change(
-        self, operation: Callable[..., Result], request: Request, *arguments: object, **named: object
+        self, operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
     ) -> Result:
-        """One change, in the name of who asks; then whoever depends on it is woken."""
-        at = self._at
-        result = await in_database(operation, at.database, *arguments, actor=request.peer.name, now=at.now(), **named)
-        at.publisher.wake()
+        """One change; then whoever depends on it is woken."""
+        result = await in_database(operation, *arguments, **named)
+        self._at.publisher.wake()
         return result
 
-    async def _leave(self, request: Request, operation: Callable[..., object]) -> object:
+    async def _leave(self, request: Request, operation: Leaving) -> NodeNamed:
         node_id = parameter(request, "node_id", is_id)
-        body = await body_of(request, _REASON)
-        await self._change(operation, request, node_id, reason=body["reason"])
+        reason, actor = (await message_of(request, ReasonRequest)).reason, request.peer.name
+        await self._change(operation, self._at.database, node_id, reason=reason, actor=actor, now=self._at.now())
         await self._at.pins.follow(node_id)  # its open connections end (threats M07)
         self._at.board.forget(node_id)
-        return {"node_id": node_id}
+        return NodeNamed(node_id)
 
-    async def _enter(self, request: Request, operation: Callable[..., object]) -> object:
+    async def _enter(self, request: Request, operation: Entering) -> AllowlistEntry:
         """As declared, where the request does not say otherwise."""
-        body = await body_of(request, _ENTRY)
+        asked = await message_of(request, EntryRequest)
         declared = await in_library(admission.declared_entry, self._at.database, parameter(request, "node_id", is_id))
-        entry = replace(declared, **body)  # type: ignore[arg-type]  # closed above
-        await self._change(operation, request, entry)
+        entry = AllowlistEntry(
+            declared.node_id,
+            asked.kind or declared.kind,
+            asked.site_id or declared.site_id,
+            asked.certificate_sha256 or declared.certificate_sha256,
+        )
+        await self._change(operation, self._at.database, entry, actor=request.peer.name, now=self._at.now())
         await self._at.pins.load()
-        return asdict(entry)
+        return entry
 
-    async def _entries(self) -> list[catalog.NodeEntry]:
-        return [each for each in await in_library(catalog.nodes, self._at.database) if each.revoked_at is None]
+    async def _entries(self) -> list[NodeEntry]:
+        return [node for node in await in_library(catalog.nodes, self._at.database) if node.revoked_at is None]
 
 
-def _told(plan: ApplyPlan, outcome: str, held_back: str, settings: CoordinatorSettings) -> Response:
+def _apply_s(uploaded: Mapping[str, UploadedFile]) -> float:
+    """Each byte of a file is looked at for secrets, once."""
+    return min(APPLY_S + sum(upload.size for upload in uploaded.values()) / CONTENT_RATE, LONGEST_APPLY_S)
+
+
+def _uploads_of(how: ApplyRequest) -> dict[str, UploadedFile]:
+    return {name: UploadedFile(upload.size, upload.parts) for name, upload in (how.contents or {}).items()}
+
+
+def _answer(
+    database: Database, plan: ApplyPlan, outcome: str, held_back: str, settings: CoordinatorSettings
+) -> Response:
     """Who changes nothing is not warned of what stands."""
     warnings = foresight.warnings(plan.after, settings) if plan.changes else ()
-    return Response.json({"outcome": outcome, **_plan(plan), "held_back": held_back, "warnings": list(warnings)})
-
-
-def _plan(plan: ApplyPlan) -> dict[str, object]:
-    changes = [
-        {
-            "verb": change.verb,
-            "kind": change.key[0],
-            "id": change.key[1],
-            "differences": [
-                {"path": path, "before": before, "after": after} for path, before, after in differences(*change.specs())
-            ],
-        }
-        for change in plan.changes
-    ]
-    touched: dict[str, list[str]] = {}
+    with database.read() as transaction:
+        read = published_state.reader(transaction)
+        references = unresolved.sentences((change.after for change in plan.changes if change.after is not None), read)
+        lines = plan.lines(read)
+    touched: dict[str, tuple[str, ...]] = {}
     for node_id, scope in sorted(plan.touched):
-        touched.setdefault(node_id, []).append(scope.name)
-    return {
-        "changes": changes,
-        "unchanged": plan.unchanged,
-        "touched": touched,
-        "based_on": plan.based_on,
-        "lines": plan.lines(),
-    }
+        touched[node_id] = (*touched.get(node_id, ()), scope.name)
+    return write_answer(
+        AppliedPlan(
+            outcome=outcome,
+            changes=tuple(map(_change, plan.changes)),
+            unchanged=plan.unchanged,
+            touched=touched,
+            based_on=plan.based_on,
+            lines=tuple(lines),
+            held_back=held_back,
+            warnings=(*warnings, *references),
+        )
+    )
+
+
+def _change(change: ResourceChange) -> PlannedChange:
+    kind, id_ = change.key
+    found = tuple(DifferentValue(*difference) for difference in differences(*change.specs()))
+    return PlannedChange(verb=change.verb, kind=kind, id=id_, differences=found)

@@ -5,6 +5,8 @@ from coordinator.runtime.expiries import MEMBER
 from coordinator.runtime.reminder import Reminder
 from snapshot.ending import Thing, Urgency, in_order, worst
 from snapshot.identifiers import format_time
+from wire.endings import EndingThing
+from wire.operators.operator_answers import Endings, MemberEndings
 from wire.request import Request
 from wire.routes import HttpRoute
 
@@ -18,25 +20,21 @@ class DueApi:
     def routes(self) -> tuple[HttpRoute, ...]:
         return (HttpRoute("GET", "/v1/due", for_operators(self.due)),)
 
-    async def due(self, request: Request) -> object:
+    async def due(self, request: Request) -> Endings:
         """All that ends, what ends first first. Of members' certificates: how many, and those that ask for somebody;
         each of them with `all=1`.
         """
         within_s = request.query_integer("within_s", 0, 0, LONGEST_S)
         is_whole = request.query_integer("all", 0, 0, 1) == 1
         things, now = await self._reminder.look(), self._reminder.coordinator.now()
-        members = in_order(each for each in things if each.what == MEMBER)
-        return {
-            "now": format_time(now),
-            "urgency": str(worst(things, now, within_s)),
-            "things": [
-                each.to_value(now, within_s) for each in in_order(things) if is_whole or _is_shown(each, now, within_s)
-            ],
-            "members": {
-                "certificates": len(members),
-                "first_ends": format_time(members[0].ends) if members else None,
-            },
-        }
+        members = in_order(thing for thing in things if thing.what == MEMBER)
+        shown = [thing for thing in in_order(things) if is_whole or _is_shown(thing, now, within_s)]
+        return Endings(
+            now=format_time(now),
+            urgency=str(worst(things, now, within_s)),
+            things=tuple(EndingThing.of(thing, now, within_s) for thing in shown),
+            members=MemberEndings(len(members), format_time(members[0].ends) if members else None),
+        )
 
 
 def _is_shown(thing: Thing, now: float, within_s: float) -> bool:

@@ -12,6 +12,7 @@ from coordinator.database import cluster_state
 from coordinator.membership import admission, replicas
 from coordinator.runtime.context import Coordinator
 from wire.endpoint import BadEndpointError, Endpoint
+from wire.operators.operator_answers import JoinFacts
 from wire.request import Request
 from wire.routes import HttpRoute
 
@@ -25,25 +26,25 @@ class InvitationApi:
     def routes(self) -> tuple[HttpRoute, ...]:
         return (HttpRoute("GET", "/v1/invitation", for_operators(self.invitation)),)
 
-    async def invitation(self, _request: Request) -> object:
+    async def invitation(self, _request: Request) -> JoinFacts:
         return await in_library(_invitation, self._at)
 
 
-def _invitation(at: Coordinator) -> dict[str, object]:
+def _invitation(at: Coordinator) -> JoinFacts:
     with at.database.read() as transaction:
         cluster_id = cluster_state.standing(transaction).cluster_id
         pins = admission.first_roots(transaction)
     if pins is None:
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl trust add")
-    urls = [each.url for each in replicas.listed(at.database)]
-    return {
-        "cluster_id": cluster_id,
-        "urls": urls,
-        "join_urls": [_at_port(url, at.join_port) for url in urls],
-        "ca": _text(at.node_authority),
-        "root_key_ids": list(pins.root_key_ids),
-        "root_threshold": pins.threshold,
-    }
+    urls = [replica.url for replica in replicas.list_replicas(at.database)]
+    return JoinFacts(
+        cluster_id=cluster_id,
+        urls=tuple(urls),
+        join_urls=tuple(_at_port(url, at.join_port) for url in urls),
+        ca=_text(at.node_authority),
+        root_key_ids=tuple(pins.root_key_ids),
+        root_threshold=pins.threshold,
+    )
 
 
 def _at_port(url: str, port: int) -> str:

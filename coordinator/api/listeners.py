@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from coordinator.api.admin_api import AdminApi
 from coordinator.api.authority_api import AuthorityApi
 from coordinator.api.ceremony_api import CeremonyApi
+from coordinator.api.content_api import ContentApi
 from coordinator.api.due_api import DueApi
 from coordinator.api.invitation_api import InvitationApi
 from coordinator.api.node_api import NodeApi
@@ -81,7 +82,7 @@ def servers(
     nodes = NodeApi(coordinator)
     gate = Gate(CAPACITY, random.random)
     routes = admin_routes(coordinator, door, reminder)
-    afar = [replace(route, handler=door.guarded(route)) for route in routes]
+    afar = [replace(route, handler=door.guard(route)) for route in routes]
     limit_s = float(coordinator.settings.local_request_s)
     near, far = replace(LOCAL, deadline_s=limit_s), replace(ADMIN, deadline_s=limit_s)
     made = {
@@ -100,6 +101,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         AdminApi(coordinator),
         AuthorityApi(coordinator, reminder),
         CeremonyApi(coordinator),
+        ContentApi(coordinator),
         InvitationApi(coordinator),
         OperatorApi(coordinator, door),
         ReplicaApi(coordinator),

@@ -77,7 +77,7 @@ class NodeApi:
         most = self._at.settings.heartbeat_bytes
         each = Tally(DOCUMENTS_EACH, 1 << 20)  # in all there are turns, and the line's end
         document = partial(HttpRoute, concern=concern, most=at_once, line=line, each=each)
-        return _guarded(
+        return _guard(
             HttpRoute("GET", "/v1/head", self.head, deadline_s=wait_s, concern=Concern.HEAD, states=TOLD),
             HttpRoute("POST", "/v1/head", self.proof, body_bytes=HEAD_BYTES, concern=Concern.HEARTBEAT, most=proofs),
             HttpRoute("POST", "/v1/heartbeat", self.heartbeat, body_bytes=most, concern=Concern.HEARTBEAT),
@@ -89,7 +89,7 @@ class NodeApi:
         )
 
     def join_routes(self) -> Routes:
-        return _guarded(*self._joining())
+        return _guard(*self._joining())
 
     def _joining(self) -> tuple[HttpRoute, HttpRoute]:
         """Also for members, who renew their certificate over the connection that the old one authenticates."""
@@ -117,19 +117,20 @@ class NodeApi:
         proof, token = request.header("holdfast-proof") or "", _bearer(request)
         pin = peer.fingerprint if isinstance(peer, TlsPeer) else None
         note = partial(self._note_join, peer)
-        grant = await in_database(
-            enrolment.admit, at.database, body, proof, token=token, pin=pin, note=note, now=at.now()
+        candidate = await in_library(
+            enrolment.prove, at.database, body, proof, token=token, pin=pin, note=note, now=at.now()
         )
+        grant = await in_database(enrolment.admit, at.database, candidate, now=at.now())
         node_id = grant.member.node_id
         await at.pins.follow(node_id)
-        given = await self._granted(grant)
+        given = await self._grant_documents(grant)
         return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
 
     def _note_join(self, peer: Peer, refused: Refused) -> None:
         address = peer.name if isinstance(peer, UnixPeer) else peer.address
         self._at.refused_joins.note(address, refused, self._at.now())
 
-    async def _granted(self, grant: Grant) -> list[bytes]:
+    async def _grant_documents(self, grant: Grant) -> list[bytes]:
         """A new member's head is on its way: the database is asked once it is out."""
         at, node_id = self._at, grant.member.node_id
         is_new = grant.outcome == "admitted"
@@ -137,11 +138,11 @@ class NodeApi:
             while True:
                 news = at.board.latest(node_id)
                 if not is_new or (news is not None and news.pair[1] >= grant.generation):
-                    given = await in_library(enrolment.granted, at.database, node_id)
+                    given = await in_library(enrolment.grant_documents, at.database, node_id)
                     if given is not None:
                         return given
                 with trio.move_on_after(LOOK_AGAIN_S) as looking:
-                    await at.publisher.published(node_id)
+                    await at.publisher.wait_published(node_id)
                 is_new = is_new and not looking.cancelled_caught  # published elsewhere, perhaps: then ask
         raise HttpError(503, "not_ready", "admitted; the documents are not signed yet: ask again", retry_after=5)
 
@@ -170,7 +171,7 @@ class NodeApi:
         _check_rate(self._proofs, peer.node_id)
         data = await request.body()
         try:
-            mark = await in_library(restored_backup.shown, at.database, peer.node_id, data)
+            mark = await in_library(restored_backup.prove_head, at.database, peer.node_id, data)
         except Refused as refused:
             at.alarm(Comparison.NODE_AHEAD.value)
             await self._note(peer, HEAD, (0, 0), refused.code.value)
@@ -179,12 +180,12 @@ class NodeApi:
         if found is Comparison.RESTORED_BACKUP or (
             found is Comparison.CONFLICT and self._is_new(peer, "proven conflict")
         ):
-            await self._proven(
+            await self._note_proof(
                 peer, await in_database(restored_backup.keep, at.database, peer.node_id, mark, now=at.now())
             )
         return Response(204, [self._issuer()])
 
-    async def _proven(self, peer: TlsPeer, found: Comparison) -> None:
+    async def _note_proof(self, peer: TlsPeer, found: Comparison) -> None:
         at = self._at
         if found in NOT_ON_RECORD:
             at.alarm(found.value)
@@ -239,27 +240,27 @@ class NodeApi:
             await in_database(restored_backup.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
 
     def _is_new(self, peer: TlsPeer, outcome: str) -> bool:
-        return self._claims.refused((peer.node_id, outcome), trio.current_time()) is None
+        return self._claims.wait_s((peer.node_id, outcome), trio.current_time()) is None
 
     # ---- documents
 
     async def document(self, request: Request) -> Response:
-        return await self._handed_out(request, documents.document, _id(request.parameters["snapshot_id"]))
+        return await self._hand_out(request, documents.document, _id(request.parameters["snapshot_id"]))
 
     async def increment(self, request: Request) -> Response:
         base = request.query_integer("base", 0, 1, MAX_INTEGER)
-        return await self._handed_out(request, documents.increment, _scope(request.parameters["scope"]), base)
+        return await self._hand_out(request, documents.increment, _scope(request.parameters["scope"]), base)
 
     async def recovery(self, request: Request) -> Response:
-        return await self._handed_out(request, documents.recovery, _scope(request.parameters["scope"]))
+        return await self._hand_out(request, documents.recovery, _scope(request.parameters["scope"]))
 
     async def trust(self, request: Request) -> Response:
         await self._member(request)
         start = request.query_integer("from", 0, 0, MAX_INTEGER)
         found = await in_library(documents.trust_bundles, self._at.database, start)
-        return Response.json(TrustList(tuple(container_of(each) for each in found)).to_value())
+        return Response.json(TrustList(tuple(container_of(document) for document in found)).to_value())
 
-    async def _handed_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
+    async def _hand_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
         """A document never changes, so its id is its tag, too."""
         peer = await self._member(request)
         found = await in_library(find, self._at.database, peer.node_id, *which)
@@ -283,7 +284,7 @@ class NodeApi:
             answer = await self._at.collector.report(report)
         except NotRecorded:  # it is logged already
             raise HttpError(503, "unavailable", "not recorded: send it again", retry_after=UNAVAILABLE_S) from None
-        self._at.seen.reported(peer.node_id)
+        self._at.seen.forget(peer.node_id)
         self._sound()
         for scope, comparison in answer.comparisons.items():
             self._at.alarm(comparison.value)
@@ -328,14 +329,14 @@ class NodeApi:
         return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
 
 
-def _guarded(*routes: HttpRoute) -> Routes:
+def _guard(*routes: HttpRoute) -> Routes:
     """A refusal is said as the peer may hear it (rules X20); a database that fails is no verdict (P23)."""
     return Routes(*(replace(route, handler=_to_peers(route.handler)) for route in routes))
 
 
 def _to_peers(handler: Handler) -> Handler:
 
-    async def told(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except Refused as refused:
@@ -343,12 +344,12 @@ def _to_peers(handler: Handler) -> Handler:
         except SQLAlchemyError as error:
             raise unavailable(error) from error
 
-    return told
+    return answer
 
 
 def _check_rate(rate: Rate, key: str) -> None:
     """By the node, and not by its address, which others may share; or one for all."""
-    seconds = rate.refused(key, trio.current_time())
+    seconds = rate.wait_s(key, trio.current_time())
     if seconds is not None:
         raise HttpError(429, "too_many_requests", "refused", retry_after=seconds)
 

@@ -1,21 +1,28 @@
 """What all routes for operators have in common: who may ask, how a body is read, how a refusal is said."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember
+from coordinator.base.threads import in_library
 from coordinator.declared.resources import InvalidResources
 from coordinator.runtime.context import to_operator, unavailable
+from wire.messages import BadMessageError, Message
+from wire.operators.answer_message import AnswerMessage
+from wire.operators.operator_answers import OperatorRefusal, ResourceProblem
 from wire.peer import OperatorPeer, Peer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler
 
-Answering = Callable[[Request], Awaitable[object]]
-"""A handler that gives the JSON value of its answer; or where that is large, the answer, written out already."""
+Read = TypeVar("Read", bound=Message)
+
+AT_ONCE_BYTES = 64 * 1024  # a larger body is read on a thread: it would hold everybody up, nodes as well
+
+Answering = Callable[[Request], Awaitable[AnswerMessage | Response]]
+"""A handler that gives its answer; or where that is large, written out already."""
 
 
 def for_operators(answering: Answering) -> Handler:
@@ -28,11 +35,11 @@ def for_operators(answering: Answering) -> Handler:
             raise HttpError(403, Code.PERMISSION_DENIED.value, "only root and the service's own user may ask here")
         try:
             answer = await answering(request)
-            return answer if isinstance(answer, Response) else Response.json(answer)
+            return answer if isinstance(answer, Response) else write_answer(answer)
         except InvalidResources as invalid:  # all of it at once: it may be more than any other refusal says
-            problems = [vars(each) for each in invalid.problems]
-            body = {"code": invalid.code.value, "message": invalid.detail, "problems": problems}
-            return Response.json(body, 422)
+            problems = tuple(ResourceProblem(**vars(problem)) for problem in invalid.problems)
+            body = OperatorRefusal(invalid.code.value, invalid.detail, problems)
+            return Response.json(body.to_value(), 422)
         except Refused as refused:
             raise to_operator(refused) from refused
         except SQLAlchemyError as error:
@@ -41,17 +48,24 @@ def for_operators(answering: Answering) -> Handler:
     return handler
 
 
+def write_answer(answer: AnswerMessage) -> Response:
+    return Response.json(answer.to_value())
+
+
 def _may(peer: Peer) -> bool:
     """Nothing but the admin listener makes an OperatorPeer, as nothing but a Unix socket makes the other."""
     return isinstance(peer, OperatorPeer) or (isinstance(peer, UnixPeer) and peer.uid in (0, os.geteuid()))
 
 
-async def body_of(request: Request, members: Mapping[str, BodyMember]) -> dict[str, object]:
-    """The request's JSON object: closed, each member of its form. An absent body is an empty object."""
-    data = await request.body()
-    value = requests.parse(data or b"{}", request.body_limit)
-    requests.closed(value, members)
-    return value
+async def message_of(request: Request, kind: type[Read]) -> Read:
+    """The request's body, as the message says. An absent body is an empty object."""
+    data = await request.body() or b"{}"
+    try:
+        if len(data) <= AT_ONCE_BYTES:
+            return kind.parse(data, request.body_limit)
+        return await in_library(kind.parse, data, request.body_limit)
+    except BadMessageError as error:
+        raise Refused(Code.BAD_REQUEST, str(error)) from error
 
 
 def parameter(request: Request, name: str, accepts: Callable[[object], bool]) -> str:

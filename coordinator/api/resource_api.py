@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from coordinator.api.operator_route import for_operators, parameter
-from coordinator.base.refusal import Code, Refused, bounded
-from coordinator.base.requests import is_text
+from coordinator.api.operator_route import for_operators, parameter, write_answer
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.base.threads import in_library
 from coordinator.database import catalog
 from coordinator.database.database import Database
@@ -12,6 +11,8 @@ from coordinator.declared.kinds import BY_NAME, Resource
 from coordinator.declared.model import Key
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_id
+from wire import forms
+from wire.operators.operator_answers import ResourceEntry, ResourcePage
 from wire.request import Request, Response
 from wire.routes import HttpRoute
 
@@ -25,11 +26,11 @@ class ResourceApi:
 
     def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            HttpRoute("GET", "/v1/resources", for_operators(self.listed)),
+            HttpRoute("GET", "/v1/resources", for_operators(self.list_resources)),
             HttpRoute("GET", "/v1/resources/{kind}/{id}", for_operators(self.one)),
         )
 
-    async def listed(self, request: Request) -> object:
+    async def list_resources(self, request: Request) -> Response:
         """In the order of kind and id; `next` is the one to page on after."""
         kind, after = request.query_one("kind"), _key(request.query_one("after"))
         most = request.query_integer("most", MOST, 1, MOST)
@@ -37,33 +38,33 @@ class ResourceApi:
             _check(kind)
         return await in_library(_page, self._at.database, kind, after, most, _spec(request))
 
-    async def one(self, request: Request) -> object:
-        kind, id_ = parameter(request, "kind", is_text(64)), parameter(request, "id", is_id)
+    async def one(self, request: Request) -> ResourceEntry:
+        kind, id_ = parameter(request, "kind", forms.text(64, 1).takes), parameter(request, "id", is_id)
         _check(kind)
-        return await in_library(_found, self._at.database, (kind, id_), _spec(request))
+        return await in_library(_find, self._at.database, (kind, id_), _spec(request))
 
 
 def _page(database: Database, kind: str | None, after: Key | None, most: int, spec: Spec) -> Response:
-    kept = _kept(database)
+    kept = _resources(database)
     keys = sorted(key for key in kept if kind in (None, key[0]) and (after is None or key > after))
-    shown = [_entry(kept[key], spec) for key in keys[:most]]
-    return Response.json({"resources": shown, "next": "/".join(keys[most - 1]) if len(keys) > most else None})
+    shown = tuple(_entry(kept[key], spec) for key in keys[:most])
+    return write_answer(ResourcePage("/".join(keys[most - 1]) if len(keys) > most else None, shown))
 
 
-def _found(database: Database, key: Key, spec: Spec) -> dict[str, object]:
-    found = _kept(database).get(key)
+def _find(database: Database, key: Key, spec: Spec) -> ResourceEntry:
+    found = _resources(database).get(key)
     if found is None:
         raise Refused(Code.NOT_FOUND, f"{' '.join(key)} is not declared", remedy="holdfastctl resources list")
     return _entry(found, spec)
 
 
-def _kept(database: Database) -> dict[Key, Resource]:
+def _resources(database: Database) -> dict[Key, Resource]:
     with database.read() as transaction:
         return dict(catalog.load(transaction).resources)
 
 
-def _entry(resource: Resource, spec: Spec) -> dict[str, object]:
-    return {"kind": resource.KIND, "id": resource.id, "spec": spec(resource)}
+def _entry(resource: Resource, spec: Spec) -> ResourceEntry:
+    return ResourceEntry(kind=resource.KIND, id=resource.id, spec=spec(resource))
 
 
 def _spec(request: Request) -> Spec:
@@ -76,7 +77,9 @@ def _spec(request: Request) -> Spec:
 
 def _check(kind: str) -> None:
     if kind not in BY_NAME:
-        raise Refused(Code.NOT_FOUND, f"{bounded(kind, 64)} is no kind of resource", remedy=f"use {', '.join(BY_NAME)}")
+        raise Refused(
+            Code.NOT_FOUND, f"{bound_text(kind, 64)} is no kind of resource", remedy=f"use {', '.join(BY_NAME)}"
+        )
 
 
 def _key(text: str | None) -> Key | None:

@@ -1,16 +1,15 @@
 """The members, as an operator asks for them: by pages, by site, label and state, and one in whole."""
 
-from dataclasses import asdict
-
-from coordinator.api.operator_route import for_operators, parameter
+from coordinator.api.operator_route import for_operators, parameter, write_answer
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
-from coordinator.declared.selection import Selection, labels_of
 from coordinator.fleet import roster
+from coordinator.fleet.selection import Selection, labels_of
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_id
+from wire.operators.fleet_answers import MemberDetail
 from wire.request import Request, Response
 from wire.routes import HttpRoute
 
@@ -21,20 +20,20 @@ class RosterApi:
 
     def routes(self) -> tuple[HttpRoute, ...]:
         return (
-            HttpRoute("GET", "/v1/nodes", for_operators(self.listed)),
-            HttpRoute("GET", "/v1/nodes/{node_id}", for_operators(self.shown)),
+            HttpRoute("GET", "/v1/nodes", for_operators(self.list_nodes)),
+            HttpRoute("GET", "/v1/nodes/{node_id}", for_operators(self.show_node)),
         )
 
-    async def listed(self, request: Request) -> object:
+    async def list_nodes(self, request: Request) -> Response:
         after, most = request.query_one("after"), request.query_integer("most", roster.MOST, 1, roster.MOST)
         if after is not None and not is_id(after):
             raise Refused(Code.BAD_REQUEST, "`after` is a node's id")
         at = self._at
         return await in_library(_page, at.database, selection(request), after or "", most, at.now(), at.settings)
 
-    async def shown(self, request: Request) -> object:
+    async def show_node(self, request: Request) -> MemberDetail:
         node_id, at = parameter(request, "node_id", is_id), self._at
-        return asdict(await in_library(roster.show, at.database, node_id, now=at.now(), settings=at.settings))
+        return await in_library(roster.show, at.database, node_id, now=at.now(), settings=at.settings)
 
 
 def selection(request: Request) -> Selection:
@@ -47,5 +46,4 @@ def _page(
     database: Database, which: Selection, after: str, most: int, now: float, settings: CoordinatorSettings
 ) -> Response:
     """Written out here: a page of a thousand is too much for the event loop."""
-    found = roster.page(database, which, after=after, most=most, now=now, settings=settings)
-    return Response.json({"nodes": [asdict(each) for each in found.nodes], "next": found.next})
+    return write_answer(roster.page(database, which, after=after, most=most, now=now, settings=settings))

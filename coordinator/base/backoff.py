@@ -29,7 +29,7 @@ class Resting:
         rested = (node_id for node_id in due if node_id not in self._until)
         return sorted(rested, key=lambda node_id: self._failures.get(node_id, 0))
 
-    def failed(self, node_id: str) -> None:
+    def note_failure(self, node_id: str) -> None:
         count = self._failures.get(node_id, 0)
         self._until[node_id] = self.now() + min(MOST_S, LEAST_S * 2 ** min(count, 60))
         self._failures[node_id] = count + 1
@@ -41,7 +41,7 @@ class Resting:
         """Changed by somebody else meanwhile, which is no fault of its own: the least rest."""
         self._until[node_id] = self.now() + LEAST_S
 
-    def succeeded(self, node_id: str) -> None:
+    def note_success(self, node_id: str) -> None:
         self._failures.pop(node_id, None)
 
     def clear(self) -> None:

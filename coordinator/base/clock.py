@@ -8,6 +8,6 @@ def now() -> float:
     return time.time()  # noqa: TID251 - this is the file that the rule names
 
 
-def elapsed() -> float:
+def elapsed_s() -> float:
     """Seconds of CLOCK_BOOTTIME: whatever is done to the wall clock, and also in suspend (threats D-22)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -58,11 +58,11 @@ class Refused(Exception):
     def __init__(self, code: Code, detail: str, *, remedy: str = "") -> None:
         super().__init__(f"{code}: {detail}" + (f" ({remedy})" if remedy else ""))
         self.code = code
-        self.detail = bounded(detail)
+        self.detail = bound_text(detail)
         self.remedy = remedy
 
 
-def bounded(text: str, most: int = 256) -> str:
+def bound_text(text: str, most: int = 256) -> str:
     """Text from outside as it may stand in a log or a record: escaped, at most 256 characters (threats D-59)."""
     shown = text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii")
     return shown if len(shown) <= most else shown[: most - 3] + "..."

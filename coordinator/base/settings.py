@@ -43,7 +43,7 @@ class CoordinatorSettings:
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")
 
     def __post_init__(self) -> None:
-        problems = [problem for each in fields(self) for problem in _out_of_range(each, self)]
+        problems = [problem for field in fields(self) for problem in _out_of_range(field, self)]
         problems += _at_odds(self)
         if problems:
             raise Refused(Code.INVALID_SETTINGS, "; ".join(problems))
@@ -56,7 +56,7 @@ class CoordinatorSettings:
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "CoordinatorSettings":
         """From a configuration table. An unknown key is an error that names the nearest known one (protocol 5)."""
-        known = [each.name for each in fields(cls)]
+        known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
@@ -76,7 +76,7 @@ def _out_of_range(each: "Field[Any]", settings: CoordinatorSettings) -> list[str
 
 
 def _at_odds(settings: CoordinatorSettings) -> list[str]:
-    if any(type(getattr(settings, each.name)) not in (int, bool) for each in fields(settings)):
+    if any(type(getattr(settings, field.name)) not in (int, bool) for field in fields(settings)):
         return []
     rules = [
         (

@@ -7,6 +7,8 @@ is not in here; the node's journal has it (events.py).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wire.operators.fleet_answers import Span
+
 SILENT = "silent"
 
 
@@ -15,17 +17,6 @@ class Slot:
     """The last report of one time slot; `at`: when it came, Unix seconds."""
 
     at: float
-    state: str
-    mode: str
-    head_grade: str
-
-
-@dataclass(frozen=True)
-class Span:
-    """A time during which nothing of this changed, to the width of a slot. `silent`: no report came."""
-
-    since: float
-    until: float
     state: str
     mode: str
     head_grade: str

@@ -1,28 +1,13 @@
 """The audit log as an operator reads it: who, when, what, before, after."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import select
 
 from coordinator.database import schema
 from coordinator.database.database import Database
 from snapshot import canonical
+from wire.operators.operator_answers import AuditEntry
 
 MOST = 1_000
-
-
-@dataclass(frozen=True)
-class AuditEntry:
-    """`at` in Unix seconds; `outcome` is "done", or the code of a refusal; `before` and `after` are JSON values."""
-
-    audit_id: int
-    at: float
-    actor: str
-    action: str
-    subject: str
-    outcome: str
-    before: object
-    after: object
 
 
 def read(

@@ -1,7 +1,7 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import select
 from sqlalchemy.engine import Row
@@ -10,28 +10,11 @@ from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.member import Member
 from coordinator.declared import kinds
-from coordinator.declared.affected import Touched, affected
+from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.kinds import Resource
 from coordinator.declared.model import Key, MemberEntry, Model
 from snapshot import canonical
-
-
-@dataclass(frozen=True)
-class NodeEntry:
-    """What an operator sees of a member (rules K18). Times are Unix seconds."""
-
-    node_id: str
-    kind: str
-    site_id: str
-    certificate_sha256: str
-    next_certificate_sha256: str | None
-    direct_url: str | None
-    incarnation: str
-    first_seen: float
-    last_seen: float | None
-    generation: int
-    revoked_at: float | None
-    reason: str | None
+from wire.operators.fleet_answers import NodeEntry
 
 
 def nodes(database: Database) -> list[NodeEntry]:
@@ -57,7 +40,7 @@ def member(transaction: Transaction, node_id: str) -> Member | None:
     return None if row is None else _member(row)
 
 
-def entered(transaction: Transaction, node_id: str) -> tuple[Member, int]:
+def new_member(transaction: Transaction, node_id: str) -> tuple[Member, int]:
     """A member that was written in this transaction, and its generation."""
     row = transaction.row(select(schema.nodes).where(schema.nodes.c.node_id == node_id))
     if row is None:
@@ -89,12 +72,12 @@ def load(transaction: Transaction) -> Model:
 def resources(transaction: Transaction) -> dict[Key, Resource]:
     rows = transaction.rows(select(schema.resources))
     restored = (kinds.restore(row.kind, row.id, canonical.loads(row.body.encode())) for row in rows)
-    return {each.key: each for each in restored}
+    return {resource.key: resource for resource in restored}
 
 
-def changed(transaction: Transaction, before: Model, after: Model) -> frozenset[Touched]:
+def raise_touched(transaction: Transaction, before: Model, after: Model) -> frozenset[Touched]:
     """Raise the revision and the generation of every node that a change touches; what it touches."""
-    touched = affected(before, after)
+    touched = affected_scopes(before, after)
     gone = before.members.keys() - after.members.keys()
     left = {before.members[node_id].site_id for node_id in gone}
     cluster_state.raise_generations(transaction, {node_id for node_id, _ in touched}, left=left)
@@ -125,7 +108,7 @@ def _members(transaction: Transaction) -> dict[str, MemberEntry]:
 
 def _member_entry(row: "Row[tuple[object, ...]]") -> MemberEntry:
     certificates = (row.certificate, row.next_certificate)
-    pins = tuple(bytes(each) for each in certificates if each is not None)
+    pins = tuple(bytes(certificate) for certificate in certificates if certificate is not None)
     return MemberEntry(row.node_id, row.kind, row.site_id, pins, row.direct_url)
 
 

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import schema
@@ -105,7 +105,7 @@ def sound(transaction: Transaction) -> ClusterState:
     return found
 
 
-def went_back(found: ClusterState, known: ClusterState | None, *, is_behind: bool = False) -> str:
+def regression(found: ClusterState, known: ClusterState | None, *, is_behind: bool = False) -> str:
     """Why what is persisted now cannot follow from what this replica has seen there, with the remedy; or nothing.
 
     A database that was exchanged under a running coordinator: what was published since would be published again, under
@@ -185,13 +185,6 @@ def site_ids(transaction: Transaction) -> frozenset[str]:
 
 def site_generations(transaction: Transaction) -> dict[str, int]:
     return {row.site_id: row.generation for row in transaction.rows(select(schema.sites))}
-
-
-def count(transaction: Transaction, action: str, since: float = 0.0) -> int:
-    """Audit rows of one action."""
-    table = schema.audit
-    chosen = select(func.count()).select_from(table).where(table.c.action == action, table.c.at >= since)
-    return transaction.number(chosen)
 
 
 def enter(transaction: Transaction, founding: Founding) -> None:

@@ -19,9 +19,9 @@ from sqlalchemy.engine import URL, Row, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.database import migrations, schema
-from coordinator.database.database_fault import is_of_the_server, told
+from coordinator.database.database_fault import is_of_the_server, line_of
 from snapshot import canonical
 
 # One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
@@ -81,12 +81,12 @@ class Transaction:
     def audit_all(self, acts: Sequence[tuple[str, str, object, object]], outcome: str = "done") -> None:
         """Several acts of one change: (action, subject, before, after)."""
         self.audited = True
-        who = {"at": self.now, "actor": bounded(self.actor), "outcome": outcome}
+        who = {"at": self.now, "actor": bound_text(self.actor), "outcome": outcome}
         rows = [
             {
                 **who,
                 "action": action,
-                "subject": bounded(subject),
+                "subject": bound_text(subject),
                 "before": canonical.dumps(before).decode(),
                 "after": canonical.dumps(after).decode(),
             }
@@ -187,7 +187,7 @@ class Database:
     def claim(self) -> None:
         """Of one SQLite file there is one coordinator: a second one stops here, before it reads (rules P8)."""
         if self.is_sqlite and self._claim is None:
-            self._claim = _locked(Path(f"{self.url.database}.lock"))
+            self._claim = _lock(Path(f"{self.url.database}.lock"))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -198,16 +198,16 @@ class Database:
     @contextmanager
     def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:
         try:
-            with self._opened(change=change, write=write) as connection:
+            with self._open_transaction(change=change, write=write) as connection:
                 yield connection
         except SQLAlchemyError as error:
             self.faults += 1
             if write and is_of_the_server(error):
-                self.write_fault = told(error)
+                self.write_fault = line_of(error)
             raise
 
     @contextmanager
-    def _opened(self, *, change: bool, write: bool) -> Iterator[Connection]:
+    def _open_transaction(self, *, change: bool, write: bool) -> Iterator[Connection]:
         with self.engine.connect().execution_options(**{_IMMEDIATE: write}) as connection:
             with connection.begin():
                 if change and not self.is_sqlite:
@@ -281,7 +281,7 @@ def _let_it_shrink(engine: Engine, path: Path) -> None:
             cursor.execute("VACUUM")
 
 
-def _locked(path: Path) -> int:
+def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

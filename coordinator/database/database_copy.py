@@ -98,11 +98,11 @@ def _run(program: str, url: str | None, *arguments: str) -> None:
         remedy = "install postgresql-client, of the server's version or a later one"
         raise Refused(Code.BACKUP_FAILED, f"{program} is not on this machine", remedy=remedy)
     place, environment = ([], {}) if url is None else _place(make_url(url))
-    if said := _said_by([found, *place, *arguments], environment):
+    if said := _failure_of([found, *place, *arguments], environment):
         raise Refused(Code.BACKUP_FAILED, f"{program}: {said}", remedy="correct what it names, then again")
 
 
-def _said_by(command: list[str], environment: Mapping[str, str]) -> str:
+def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
     """Why it failed, or nothing."""
     try:
         done = subprocess.run(  # noqa: S603 - our own words, and no shell

@@ -9,7 +9,7 @@ import sqlite3
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 
-from coordinator.base.refusal import Code, bounded
+from coordinator.base.refusal import Code, bound_text
 
 _POSTGRESQL_DISK_FULL = "53100"
 _QUOTING = (DataError, IntegrityError, ProgrammingError)
@@ -20,7 +20,7 @@ def is_of_the_server(error: SQLAlchemyError) -> bool:
     return not isinstance(error, _QUOTING)
 
 
-def told(error: SQLAlchemyError) -> str:
+def line_of(error: SQLAlchemyError) -> str:
     """One line for the log, the probe and operators; of a full disk its code goes first."""
     name = type(error).__name__
     if not isinstance(error, DBAPIError):
@@ -43,4 +43,4 @@ def is_full(error: BaseException | None) -> bool:
 def first_line(error: SQLAlchemyError) -> str:
     """The driver's words; without a driver those of SQLAlchemy. What follows the first line may hold values."""
     said = str(error.orig if isinstance(error, DBAPIError) else error)
-    return bounded(said.strip().partition("\n")[0])
+    return bound_text(said.strip().partition("\n")[0])

@@ -18,12 +18,18 @@ from coordinator.database.database import Database, Transaction
 from snapshot import canonical
 
 SECTIONS = "sections"  # the kind of the objects
-HEAD = "head"
 TRUST_BUNDLE = "trust_bundle"
 EVERYBODY = "*"
 MAX_BUNDLES = 256  # format.md 8
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A section that is kept already, by its key."""
+
+    key: str
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,16 @@ class Document:
     envelope: bytes
     signatures: tuple[tuple[str, bytes], ...]
     manifest: bytes
-    sections: tuple[bytes, ...] = ()  # in manifest order
+    sections: tuple[bytes | StoredObject, ...] = ()  # in manifest order; whoever reads a document has the bytes
     base_config_version: int | None = None
+
+    @property
+    def section_bytes(self) -> tuple[bytes, ...]:
+        """The sections of a document that was read."""
+        found = tuple(section for section in self.sections if isinstance(section, bytes))
+        if len(found) < len(self.sections):
+            raise AssertionError("only what is to be kept names sections that are kept already")
+        return found
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ def trust_bundles_in(transaction: Transaction, after: int) -> list[Document]:
     table = schema.trust_bundles
     chosen = select(table.c.snapshot_id).where(table.c.config_version > after)
     rows = transaction.rows(chosen.order_by(table.c.config_version).limit(MAX_BUNDLES))
-    return [_required(transaction, row.snapshot_id) for row in rows]
+    return [_require(transaction, row.snapshot_id) for row in rows]
 
 
 def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: float) -> None:
@@ -142,7 +156,7 @@ def head(database: Database, node_id: str) -> Document:
     """`not_found` for a node without one."""
     with database.read() as transaction:
         row = transaction.row(select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == node_id))
-        return _required(transaction, None if row is None else row.snapshot_id)
+        return _require(transaction, None if row is None else row.snapshot_id)
 
 
 def document(database: Database, node_id: str, snapshot_id: str) -> Document:
@@ -187,25 +201,30 @@ def recovery(database: Database, node_id: str, scope: str) -> Document:
     mine = select(table.c.snapshot_id).select_from(joined).where(table.c.node_id == node_id, table.c.scope == scope)
     with database.read() as transaction:
         row = transaction.row(mine.order_by(schema.documents.c.published_at.desc()).limit(1))
-        return _required(transaction, None if row is None else row.snapshot_id)
+        return _require(transaction, None if row is None else row.snapshot_id)
 
 
 def insert_documents(transaction: Transaction, wanted: Iterable[Document]) -> None:
     """Keep what is not kept yet; shared role data comes once for many nodes."""
-    unique = {each.snapshot_id: each for each in wanted}
-    known = kept(transaction, unique)
-    new = [each for each in unique.values() if each.snapshot_id not in known]
-    transaction.run(insert(schema.documents), [_row(each, transaction.now) for each in new])
-    keys = iter(object_store.put_all(transaction, SECTIONS, [section for each in new for section in each.sections]))
+    unique = {document.snapshot_id: document for document in wanted}
+    known = existing_ids(transaction, unique)
+    new = [document for document in unique.values() if document.snapshot_id not in known]
+    transaction.run(insert(schema.documents), [_row(document, transaction.now) for document in new])
+    brought = [section for document in new for section in document.sections if isinstance(section, bytes)]
+    keys = iter(object_store.put_all(transaction, SECTIONS, brought))
     rows = [
-        {"snapshot_id": each.snapshot_id, "position": position, "object_key": next(keys)}
-        for each in new
-        for position in range(len(each.sections))
+        {
+            "snapshot_id": document.snapshot_id,
+            "position": position,
+            "object_key": next(keys) if isinstance(section, bytes) else section.key,
+        }
+        for document in new
+        for position, section in enumerate(document.sections)
     ]
     transaction.run(insert(schema.document_sections), rows)
 
 
-def kept(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
+def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
     """Those of the documents that are kept."""
     column = schema.documents.c.snapshot_id
     return {
@@ -213,6 +232,11 @@ def kept(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[str]:
         for chunk in chunks(sorted(snapshot_ids))
         for row in transaction.rows(select(column).where(column.in_(chunk)))
     }
+
+
+def section_key(sha256: str) -> str:
+    """Under which a section is kept, and a part that was uploaded for one."""
+    return f"{SECTIONS}/{sha256}"
 
 
 def chunks(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
@@ -251,7 +275,7 @@ def _may_read(transaction: Transaction, node_id: str, found: Document) -> bool:
     return found.subject == EVERYBODY and transaction.row(mine.limit(1)) is not None
 
 
-def _required(transaction: Transaction, snapshot_id: str | None) -> Document:
+def _require(transaction: Transaction, snapshot_id: str | None) -> Document:
     found = None if snapshot_id is None else _find(transaction, snapshot_id)
     if found is None:
         raise Refused(Code.NOT_FOUND, "there is no such document")
@@ -280,7 +304,7 @@ def _with_sections(transaction: Transaction, found: Document) -> Document:
     chosen = select(table.c.object_key, kept.c.value).select_from(joined)
     mine = chosen.where(table.c.snapshot_id == found.snapshot_id).order_by(table.c.position)
     rows = transaction.rows(mine)
-    return replace(found, sections=tuple(object_store.checked(row.object_key, row.value) for row in rows))
+    return replace(found, sections=tuple(object_store.check_value(row.object_key, row.value) for row in rows))
 
 
 _RECOVERY_COLUMNS = ("from_config_version", "to_config_version", "to_content_hash", "nonce")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from sqlalchemy import and_, delete, func, or_, select, tuple_
 
-from coordinator.base.refusal import bounded
+from coordinator.base.refusal import bound_text
 from coordinator.database import schema
 from coordinator.database.database import Transaction
 from snapshot import canonical
@@ -23,13 +23,15 @@ SHOWN = {"at": 64, "event": 256, "scope": 4_300, "detail": 1_024}  # with how mu
 _TABLE = schema.events
 
 
-def kept(body: str) -> str:
+def event_text(body: str) -> str:
     """An event as it is written: whole, or what can be shown of one that no agent of ours writes (threats D-59)."""
     if len(body) <= EVENT_BYTES:
         return body
     said = canonical.loads(body.encode())
     members = said if isinstance(said, dict) else {}
-    return canonical.dumps({name: bounded(str(members.get(name, "")), most) for name, most in SHOWN.items()}).decode()
+    return canonical.dumps(
+        {name: bound_text(str(members.get(name, "")), most) for name, most in SHOWN.items()}
+    ).decode()
 
 
 def share(transaction: Transaction) -> int:
@@ -38,7 +40,7 @@ def share(transaction: Transaction) -> int:
     return min(MOST_EVENTS, max(LEAST_EVENTS, IN_ALL // max(1, nodes)))
 
 
-def bound(transaction: Transaction, node_ids: Collection[str]) -> int:
+def trim_events(transaction: Transaction, node_ids: Collection[str]) -> int:
     """Of these nodes what is beyond their share; the events that went."""
     if not node_ids:
         return 0

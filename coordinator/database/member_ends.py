@@ -39,9 +39,9 @@ class MemberEnds:
             rows = transaction.rows(columns.where(table.c.revoked_at.is_(None)))
             shown_by = {row.node_id: (row.certificate_sha256, row.next_certificate_sha256) for row in rows}
             wanted = {node_id: [pin for pin in pins if pin is not None] for node_id, pins in shown_by.items()}
-            shown = {pin for each in wanted.values() for pin in each}
+            shown = {pin for ends in wanted.values() for pin in ends}
             known = {pin: times for pin, times in self._known.items() if pin in shown}
-            new = sorted(node_id for node_id, each in wanted.items() if not known.keys() >= set(each))
+            new = sorted(node_id for node_id, ends in wanted.items() if not known.keys() >= set(ends))
             self._known = known | _times(transaction, new)
         return [MemberEnd(node_id, *self._longest(wanted[node_id])) for node_id in sorted(wanted)]
 

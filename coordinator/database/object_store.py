@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator.base.refusal import Code, Refused
@@ -30,10 +30,10 @@ def get(transaction: Transaction, key: str) -> bytes:
     _check_key(key)
     table = schema.objects
     row = transaction.row(select(table.c.value).where(table.c.key == key))
-    return checked(key, None if row is None else row.value)
+    return check_value(key, None if row is None else row.value)
 
 
-def checked(key: str, value: bytes | None) -> bytes:
+def check_value(key: str, value: bytes | None) -> bytes:
     """What was read under a key, by whatever statement: `not_found` for None, `hash_mismatch` for another object."""
     if value is None:
         raise Refused(Code.NOT_FOUND, f"nothing is kept under {key}")
@@ -41,10 +41,6 @@ def checked(key: str, value: bytes | None) -> bytes:
     if address is None or hashlib.sha256(value).hexdigest() != address[1]:
         raise Refused(Code.HASH_MISMATCH, f"{key} does not hold what its name says", remedy="restore the database")
     return value
-
-
-def put(transaction: Transaction, kind: str, value: bytes) -> str:
-    return put_all(transaction, kind, [value])[0]
 
 
 def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, most: int = VALUE_BYTES) -> list[str]:
@@ -59,11 +55,13 @@ def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, mos
 
 
 def _insert_new(transaction: Transaction) -> postgresql.Insert | sqlite.Insert:
-    """INSERT that leaves what is there, in the dialect's own words."""
-    table = schema.objects
-    if transaction.connection.dialect.name == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
-    return postgresql.insert(table).on_conflict_do_nothing(index_elements=[table.c.key])
+    """INSERT that leaves what is there."""
+    return insert_into(transaction, schema.objects).on_conflict_do_nothing(index_elements=[schema.objects.c.key])
+
+
+def insert_into(transaction: Transaction, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """INSERT in the dialect's own words, so that it may say what becomes of what is there."""
+    return sqlite.insert(table) if transaction.connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 def _check_key(key: str) -> None:

@@ -182,7 +182,7 @@ operators = Table(  # who may come in over TLS: protocol 2
     Column("added_at", Double, nullable=False),
 )
 
-# --- objects and pointers (rules H8) -------------------------------------------------------------------------------
+# --- objects (rules H8) --------------------------------------------------------------------------------------------
 
 objects = Table(
     "objects",
@@ -191,11 +191,11 @@ objects = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-pointers = Table(
-    "pointers",
+uploads = Table(  # objects that an apply may name: kept while a Config does, or for a day
+    "uploads",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("value", LargeBinary, nullable=False),
+    Column("object_key", Text, primary_key=True),
+    Column("asked_at", Double, nullable=False),  # by who uploads, or finds that it need not
 )
 
 # --- what was signed -----------------------------------------------------------------------------------------------
@@ -218,6 +218,7 @@ documents = Table(
     Column("signatures", Text, nullable=False),
     Column("manifest", LargeBinary, nullable=False),
     Index("documents_by_scope", "subject", "scope", "kind", "base_config_version"),
+    Index("documents_by_content", "scope", "content_hash"),
 )
 
 document_sections = Table(
@@ -240,6 +241,13 @@ published = Table(  # one content under one version, for ever: the key is the co
     Column("snapshot_id", Text, nullable=False),
     Column("published_at", Double, nullable=False),
     Index("published_by_document", "snapshot_id"),
+)
+
+scope_versions = Table(  # the last version of a scope whose documents many nodes may share: shared_documents.py
+    "scope_versions",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("config_version", BigInteger, nullable=False),
 )
 
 heads = Table(
@@ -295,6 +303,7 @@ node_status = Table(
     Column("recorded", Text, nullable=False),  # the highest mark ever reported for each scope: rules K41
     Column("acknowledged_event", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+    Column("features", Text),  # by which it is given what it is given; null: nothing was held back for any
 )
 
 standing_refusals = Table(  # what a node does not take, and runs instead: standing_refusals.py

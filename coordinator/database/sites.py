@@ -43,7 +43,7 @@ def problems(transaction: Transaction, made: Sequence[ResourceChange]) -> Iterat
         for chosen, what, remedy in _uses(site_id, transaction.now):
             names = sorted(row[0] for row in transaction.rows(chosen))
             if names:
-                message = f"{what} {_listed(names)}"
+                message = f"{what} {_names(names)}"
                 yield DeclaredProblem(
                     f"(declared) {kind} {site_id}", 0, "id", message, f"{remedy}, or keep the Site declared"
                 )
@@ -64,6 +64,6 @@ def _uses(site_id: str, now: float) -> Iterator[tuple[Select[tuple[str]], str, s
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -6,16 +6,18 @@ each with the path of the member and a remedy. docs/resources.md is made from th
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from ipaddress import ip_network
 from typing import Any, Protocol
 
 from snapshot import canonical
-from snapshot.identifiers import is_endpoint, is_id
+from snapshot.identifiers import is_endpoint, is_hex_digest, is_id
 
 Path = tuple[str | int, ...]
 
 _HOST_PORT = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]):([1-9][0-9]{0,4})", re.ASCII)
+_PART = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]", re.ASCII)
 
 
@@ -88,12 +90,12 @@ class ListForm:
         if len(value) > self.most:
             faults.append(FieldFault(path, f"has {len(value)} entries", f"at most {self.most} are allowed"))
             return None
-        read = [self.each.read(each, (*path, index), faults) for index, each in enumerate(value)]
-        if not self.is_set or any(each is None for each in read):
+        read = [self.each.read(item, (*path, index), faults) for index, item in enumerate(value)]
+        if not self.is_set or any(item is None for item in read):
             return tuple(read)
-        for index, each in enumerate(read):
-            if each in read[:index]:
-                faults.append(FieldFault((*path, index), f"{each} stands here twice", "remove one of them"))
+        for index, item in enumerate(read):
+            if item in read[:index]:
+                faults.append(FieldFault((*path, index), f"{item} stands here twice", "remove one of them"))
         return tuple(sorted(set(map(str, read))))
 
 
@@ -122,6 +124,70 @@ class MappingForm:
 
 
 @dataclass(frozen=True)
+class PathMapping(MappingForm):
+    """A mapping from paths of files to values of one form, kept in the order of the paths (format.md 11)."""
+
+    @property
+    def description(self) -> str:
+        return f"a mapping of at most {self.most:,} paths, each to {self.each.description}"
+
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
+        if not isinstance(value, Mapping):
+            faults.append(FieldFault(path, "must be a mapping", "write `path: {file: ...}` lines"))
+            return None
+        if not 0 < len(value) <= self.most:
+            message = f"has {len(value):,} files" if value else "names no file"
+            faults.append(FieldFault(path, message, f"1 to {self.most:,} are allowed: split it into several"))
+            return None
+        faults += _check_places(value, path)
+        return {name: self.each.read(value[name], (*path, str(name)), faults) for name in sorted(value, key=str)}
+
+
+def _check_places(names: Iterable[object], path: Path) -> Iterator[FieldFault]:
+    """Names that are no paths of files, or whose folder is a file."""
+    known = {name for name in names if isinstance(name, str)}
+    for name in names:
+        if not isinstance(name, str) or not is_file_path(name):
+            leaves = str(name).startswith("/") or ".." in str(name).split("/")
+            message = "leaves the folder" if leaves else "is no path of a file"
+            yield FieldFault((*path, str(name)), message, PATH_REMEDY)
+        for folder in _folders(str(name)):
+            if folder in known:
+                yield FieldFault((*path, str(name)), f"lies in {folder}, which is a file", "rename one of them")
+
+
+def is_file_path(text: str) -> bool:
+    """Relative, of 1 to 8 parts, none of them `.` or `..`."""
+    parts = text.split("/")
+    if not (0 < len(text) <= 255 and len(parts) <= 8):
+        return False
+    return all(_PART.fullmatch(part) is not None and part not in (".", "..") for part in parts)
+
+
+def _folders(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))
+
+
+@dataclass(frozen=True)
+class AnyJson:
+    """Any JSON value but null, bounded: it is another program's."""
+
+    most_bytes: int
+
+    @property
+    def description(self) -> str:
+        most = f"{self.most_bytes >> 10} KiB"
+        return f"any value but `null`, of at most {most} as JSON; a secret only as `{{secret_ref: ...}}`"
+
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
+        if value is None:
+            faults.append(FieldFault(path, "must be a value", 'for a file that says null write {text: "null"}'))
+            return None
+        return value if _is_small_json(value, self.most_bytes, path, faults) else None
+
+
+@dataclass(frozen=True)
 class Open:
     """Any JSON object, bounded: services bring their own settings (format.md 7)."""
 
@@ -136,15 +202,50 @@ class Open:
         if not isinstance(value, Mapping):
             faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
-        try:
-            size = len(canonical.dumps(value))
-        except ValueError as error:
-            faults.append(FieldFault(path, str(error), "write it as text, in quotes"))
+        return value if _is_small_json(value, self.most_bytes, path, faults) else None
+
+
+@dataclass(frozen=True)
+class PublicKeys(Open):
+    """A JWKS (RFC 7517) of public keys. Private members are refused with all other secrets (resources.py)."""
+
+    @property
+    def description(self) -> str:
+        return f"a JWKS with 1 to 64 public keys (`RSA`, `EC`, `OKP`), of at most {self.most_bytes} bytes as JSON"
+
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
+        read = super().read(value, path, faults)
+        keys = read.get("keys") if isinstance(read, Mapping) else None
+        if read is not None and not (isinstance(keys, (list, tuple)) and 0 < len(keys) <= 64):
+            message = "must be a list of 1 to 64 keys"
+            faults.append(FieldFault((*path, "keys"), message, "write the JWKS as it is served"))
             return None
-        if size > self.most_bytes:
-            faults.append(FieldFault(path, f"has {size} bytes as JSON", f"at most {self.most_bytes} are allowed"))
-            return None
-        return value
+        for index, key in enumerate(keys or ()):
+            faults += _check_public_key(key, (*path, "keys", index))
+        return read
+
+
+def _check_public_key(key: object, path: Path) -> Iterator[FieldFault]:
+    if not isinstance(key, Mapping) or key.get("kty") not in ("RSA", "EC", "OKP"):
+        remedy = "use a key pair: whoever can check by a shared key can make tokens"
+        yield FieldFault(path, "is no public key (kty RSA, EC or OKP)", remedy)
+        return
+    for name, value in key.items():
+        if not isinstance(value, (str, bool, list, tuple)):
+            yield FieldFault((*path, str(name)), "is no member of a key", "a key has texts, and lists of texts")
+
+
+def _is_small_json(value: object, most_bytes: int, path: Path, faults: list[FieldFault]) -> bool:
+    """Whether it is JSON of at most so many bytes; else a fault is added."""
+    try:
+        size = len(canonical.dumps(value))
+    except ValueError as error:
+        faults.append(FieldFault(path, str(error), "write it as text, in quotes"))
+        return False
+    if size > most_bytes:
+        faults.append(FieldFault(path, f"has {size} bytes as JSON", f"at most {most_bytes} are allowed"))
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -152,10 +253,11 @@ class RecordForm:
     """A closed mapping that becomes a dataclass, whose fields were made by `member`."""
 
     of: type[Any]
+    one_of: tuple[str, ...] = ()  # members of which exactly one is given
 
     @property
     def description(self) -> str:
-        return "a mapping: " + ", ".join(f"`{each.name}`" for each in fields(self.of))
+        return "a mapping: " + ", ".join(f"`{field.name}`" for field in fields(self.of))
 
     def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
         return self.read_as(value, path, faults)
@@ -166,9 +268,11 @@ class RecordForm:
         if not isinstance(value, Mapping):
             faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
-        known = {each.name: each for each in members(self.of)}
+        known = {member.name: member for member in members(self.of)}
         faults += _unknown(value, known, path)
-        read = {name: _member(each, value, path, faults) for name, each in known.items()}
+        if self.one_of and sum(name in value for name in self.one_of) != 1:
+            faults.append(FieldFault(path, f"needs one of {', '.join(self.one_of)}", "give exactly one of them"))
+        read = {name: _member(field, value, path, faults) for name, field in known.items()}
         return None if len(faults) > before else self.of(**given, **read)
 
 
@@ -184,7 +288,7 @@ def member(form: FieldForm, about: str, default: object = MISSING) -> Any:  # no
 
 def members(of: type[Any]) -> Iterable["Field[Any]"]:
     """The fields that are declared in the specification (`id` is not one)."""
-    return [each for each in fields(of) if "form" in each.metadata]
+    return [field for field in fields(of) if "form" in field.metadata]
 
 
 def is_required(each: "Field[Any]") -> bool:
@@ -215,7 +319,9 @@ def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults:
 
 
 ID_REMEDY = "1 to 64 of a-z 0-9 . _ -, beginning and ending with a letter or digit"
+PATH_REMEDY = "1 to 8 parts of A-Z a-z 0-9 . _ - joined by /, none of them . or .., at most 255 bytes"
 IDENTIFIER = Scalar("an id", is_id)
+DIGEST = Scalar("64 lower-case hex digits", is_hex_digest)
 BOOLEAN = Scalar("`true` or `false`", lambda value: isinstance(value, bool))
 ENDPOINT = Scalar("`https://host:port`", is_endpoint)
 
@@ -224,6 +330,13 @@ def text(most: int) -> Scalar:
     return Scalar(
         f"text of at most {most} printable characters",
         lambda value: isinstance(value, str) and len(value) <= most and (value.isprintable() or not value),
+    )
+
+
+def lines(most: int) -> Scalar:
+    """Text of any characters: what a file holds."""
+    return Scalar(
+        f"text of at most {most >> 10} KiB", lambda value: isinstance(value, str) and len(value.encode()) <= most
     )
 
 
@@ -243,5 +356,13 @@ def _is_host_port(value: object) -> bool:
     return match is not None and int(match[2]) <= 65_535
 
 
+def _is_network(value: object) -> bool:
+    try:
+        return isinstance(value, str) and "/" in value and str(ip_network(value)) == value
+    except ValueError:
+        return False
+
+
+NETWORK = Scalar("a network, as `192.0.2.0/24` or `2001:db8::/32`", _is_network)
 HOST_PORT = Scalar("`host:port`", _is_host_port)
 HOST = Scalar("a host name or address", lambda value: isinstance(value, str) and bool(_HOST.fullmatch(value)))

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from coordinator.base.settings import DAY, CoordinatorSettings
 from coordinator.declared import views
 from coordinator.declared.compiler import compile_scope
+from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Cluster, DegradedModePolicy, Node
 from coordinator.declared.model import MemberEntry, Model, Subject
+from coordinator.declared.node_scopes import degraded_policy, policy_value
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import GateFacts, HeldScope
@@ -41,24 +43,28 @@ class DeclaredScope:
 
 def with_declared_members(model: Model) -> Model:
     """Every declared node as a member, too."""
-    declared = {each.id: MemberEntry(each.id, each.kind, each.site, ()) for each in model.of(Node)}
+    declared = {node.id: MemberEntry(node.id, node.kind, node.site, ()) for node in model.of(Node)}
     return replace(model, members={**declared, **model.members})
 
 
 def cluster_id_of(resources: Iterable[object]) -> str:
     """Of the declared Cluster; a name for one that is not declared."""
-    return next((each.id for each in resources if isinstance(each, Cluster)), "declared")
+    return next((resource.id for resource in resources if isinstance(resource, Cluster)), "declared")
 
 
-def of_declared(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> Foreseen:
+def foresee_node(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> Foreseen:
     """KeyError for a node that is neither declared nor a member."""
     model = with_declared_members(model) if node_id not in model.members else model
     subject, began = model.subjects[node_id], int(outage.began)
     until = began + settings.snapshot_lifetime_s
     documents = {
-        scope.name: DeclaredScope(until, 1, compile_scope(model, node_id, scope).sections)
+        scope.name: DeclaredScope(until, 1, compile_scope(model, node_id, scope).read_all())
         for scope in views.scopes(model, subject)
+        if scope.type != CONFIG
     }
+    # What files hold allows nothing, so nobody need read it.
+    files = (scope.name for scope in views.scopes(model, subject) if scope.type == CONFIG)
+    documents |= {name: DeclaredScope(until, 1, {}) for name in files}
     documents[TRUST_BUNDLE] = DeclaredScope(began + settings.trust_bundle_lifetime_s, 1, {})
     facts = GateFacts(
         head_expires_at=began + settings.head_lifetime_s,
@@ -71,22 +77,24 @@ def of_declared(model: Model, node_id: str, outage: Outage, settings: Coordinato
 
 def of_documents(documents: Mapping[str, DeclaredScope], facts: GateFacts, outage: Outage) -> Foreseen:
     """`facts`: what is known of the node beside what it holds."""
-    grants = {name: read_grants(parse_scope(name)[0], each.sections.items()) for name, each in documents.items()}
-    named = {name: _named(name, each) for name, each in documents.items()}
+    grants = {
+        name: read_grants(parse_scope(name)[0], document.sections.items()) for name, document in documents.items()
+    }
+    named = {name: _carried_names(name, document) for name, document in documents.items()}
     policy = documents.get(POLICY_SCOPE)
     facts = replace(
         facts,
         scopes={
-            name: HeldScope(each.expires_at, each.authority_epoch, grants=grants[name])
-            for name, each in documents.items()
+            name: HeldScope(document.expires_at, document.authority_epoch, grants=grants[name])
+            for name, document in documents.items()
         },
         policy=parse_policy(policy.sections.get(POLICY_SECTION)) if policy is not None else None,
-        running=frozenset(name for each in named.values() for name in each.get("services", ())),
+        running=frozenset(name for section in named.values() for name in section.get("services", ())),
     )
     return foresee(facts, uses_of(named, facts, outage.began), outage)
 
 
-def _named(scope: str, document: DeclaredScope) -> dict[str, frozenset[str]]:
+def _carried_names(scope: str, document: DeclaredScope) -> dict[str, frozenset[str]]:
     """What it does of what a scope names: of services those that it runs, not those that it only leads to."""
     kind = GRANTED_BY.get(parse_scope(scope)[0])
     if kind is None:
@@ -122,7 +130,7 @@ def warnings(model: Model, settings: CoordinatorSettings) -> tuple[str, ...]:
     nodes: dict[str, _Sort] = {}
     for node_id, subject in model.subjects.items():
         if subject.roles:
-            policy = views.degraded_policy(model, subject)
+            policy = degraded_policy(model, subject)
             key = (policy.id if policy else "", subject.roles)
             if key not in known:
                 known[key] = _sort(policy, subject, settings)
@@ -135,10 +143,10 @@ def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: Coordin
     outage = Outage(0, LONGEST_S)
     calm = _typical(policy, subject, settings, outage)
     after = settings.head_lifetime_s
-    stopped = _stopped(calm)
+    stopped = _last_stop(calm)
     restarted = _typical(policy, subject, settings, replace(outage, restart_s=float(after)))
-    fenced = restarted.fenced
-    at_once = fenced is not None and fenced.after_s <= after and (calm.fenced is None or calm.fenced.after_s > after)
+    fenced, else_fenced = restarted.fenced_phase, calm.fenced_phase
+    at_once = fenced is not None and fenced.after_s <= after and (else_fenced is None or else_fenced.after_s > after)
     return _Sort(stopped[0], stopped[1], fenced.cause if fenced and at_once else "", policy.id if policy else "")
 
 
@@ -146,7 +154,7 @@ def _typical(
     policy: DegradedModePolicy | None, subject: Subject, settings: CoordinatorSettings, outage: Outage
 ) -> Foreseen:
     held = allowed_scope_types(subject.roles)
-    section = canonical.dumps(views.policy_value(policy)) if policy is not None else None
+    section = canonical.dumps(policy_value(policy)) if policy is not None else None
     scopes = {
         name: HeldScope(settings.snapshot_lifetime_s, 1, grants=_SORT)
         for name in ("node_bootstrap", POLICY_SCOPE, *sorted(held & GRANTED_BY.keys()))
@@ -167,12 +175,12 @@ def _typical(
     return foresee(facts, uses_of(named, facts, outage.began), outage)
 
 
-def _stopped(foreseen: Foreseen) -> tuple[int | None, str]:
+def _last_stop(foreseen: Foreseen) -> tuple[int | None, str]:
     """When the last of what it carries stops, or where it carries nothing, when it is fenced; and why."""
     ends = {stop.what: (stop.after_s, stop.reason) for stop in foreseen.stops if stop.what in CARRIED}
     if ends:
         return max(ends.values())
-    fenced = foreseen.fenced
+    fenced = foreseen.fenced_phase
     return (None, "") if fenced is None else (fenced.after_s, fenced.cause)
 
 

@@ -4,10 +4,10 @@ changes(before, read, after)   each section that differs, and the bytes that an 
 difference(old, new)           RFC 6902 operations that turn one JSON value into another
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from coordinator.declared.compiler import entry_of
+from coordinator.declared.compiler import StoredSection, entry_of
 from snapshot import canonical
 from snapshot.limits import DEFAULT
 from snapshot.manifest import SectionChange, SectionEntry
@@ -20,24 +20,38 @@ class Delta:
     """`brought`: the bytes of each section that is set, and of each patch."""
 
     changes: Mapping[str, SectionChange]
-    brought: Mapping[str, bytes]
+    brought: Mapping[str, bytes | StoredSection]
 
 
-def changes(before: Mapping[str, SectionEntry], read: Callable[[str], bytes], after: Mapping[str, bytes]) -> Delta:
-    """`read(name)` gives the bytes of a section as it was."""
+def changes(
+    before: Mapping[str, SectionEntry],
+    read: Callable[[str], bytes],
+    after: Mapping[str, bytes | StoredSection],
+    raw: Set[str] = frozenset(),
+    always: Set[str] = frozenset(),
+) -> Delta:
+    """`read(name)` gives the bytes of a section as it was. Those of `raw` are no JSON: nothing patches them. Those of
+    `always` are brought as they are also where nothing changes: a renewal is an increment as any other.
+    """
     found: dict[str, SectionChange] = {
         name: SectionChange("remove", None, None) for name in before if name not in after
     }
-    brought: dict[str, bytes] = {}
+    brought: dict[str, bytes | StoredSection] = {}
     for name, data in after.items():
-        entry = entry_of(data)
+        entry = entry_of(data, is_raw=name in raw)
         old = before.get(name)
         if old == entry:
             continue
-        patch = None if old is None else _patch(read(name), data)
+        patch = None
+        if isinstance(data, bytes) and old is not None and not (old.is_raw or entry.is_raw):
+            patch = _patch(read(name), data)
         brought[name] = data if patch is None else patch
-        op = entry_of(brought[name])
+        op = entry if patch is None else entry_of(patch)
         found[name] = SectionChange("set", op, op) if patch is None else SectionChange("patch", op, entry)
+    for name in always - found.keys():
+        brought[name] = after[name]
+        entry = entry_of(after[name], is_raw=name in raw)
+        found[name] = SectionChange("set", entry, entry)
     return Delta(found, brought)
 
 
@@ -56,7 +70,7 @@ def _patch(old: bytes, new: bytes) -> bytes | None:
     operations = list(difference(canonical.loads(old), canonical.loads(new)))
     if len(operations) > DEFAULT.patch_operations:
         return None
-    if any(not each["path"] for each in operations):  # as deep as a pointer may reach, a section is at most
+    if any(not operation["path"] for operation in operations):  # as deep as a pointer may reach, a section is at most
         return None
     encoded = canonical.dumps(operations)
     # A patch names the result as well in the manifest: about a hundred bytes.

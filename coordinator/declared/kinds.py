@@ -5,26 +5,32 @@ from this file, and the coordinator compiles nothing but what stands here and wh
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import ClassVar
 
 from coordinator.declared.fields import (
     BOOLEAN,
+    DIGEST,
     ENDPOINT,
     HOST,
     HOST_PORT,
     IDENTIFIER,
+    NETWORK,
+    AnyJson,
     FieldFault,
     ListForm,
     MappingForm,
     OneOf,
     Open,
     Path,
+    PathMapping,
+    PublicKeys,
     RecordForm,
     default_of,
     integer,
     is_required,
+    lines,
     member,
     members,
     text,
@@ -43,6 +49,10 @@ ALLOWABLE = (  # rules S55; what S56 names is never to be allowed
     "use_storage_endpoints",
     "report_degraded",
 )
+FILE_MODES = ("0600", "0640", "0644", "0700", "0750", "0755")
+FILES = 10_000  # of one Config
+PARTS = 256  # of one file
+INLINE_BYTES = 1 << 20
 DAY = 86_400
 DEFAULT_PEERS = 19  # rules, Numbers: active 4, warm 12, cold 3
 
@@ -91,6 +101,26 @@ class RouteMatch:
 
 
 @dataclass(frozen=True)
+class ConfigReference:
+    """A file of a Config, by name: it is renewed and withdrawn by itself."""
+
+    config: str = member(IDENTIFIER, "the id of a Config that these nodes hold")
+    file: str = member(text(255), "the path of the file in it")
+
+
+@dataclass(frozen=True)
+class TokenIssuer:
+    """Whose tokens are taken, and by which public keys; exactly one of `jwks` and `jwks_in`."""
+
+    issuer: str = member(words(256), "the `iss` of a token")
+    audiences: tuple[str, ...] = member(ListForm(words(256), 16), "the `aud`s of which a token has one")
+    jwks: Mapping[str, object] | None = member(PublicKeys(64 << 10), "the issuer's public keys", None)
+    jwks_in: ConfigReference | None = member(
+        RecordForm(ConfigReference), "the file that holds them, where they change by themselves", None
+    )
+
+
+@dataclass(frozen=True)
 class QosClass:
     """One class of traffic."""
 
@@ -120,21 +150,21 @@ class Resource:
 
     def brief(self) -> dict[str, object]:
         """As JSON, without the members that say what they would say if they were left out."""
-        return _said(self)
+        return _members_of(self)
 
 
-def _said(value: object) -> dict[str, object]:
-    said = ((each, getattr(value, each.name)) for each in members(type(value)))
-    return {each.name: _brief(one) for each, one in said if is_required(each) or one != default_of(each)}
+def _members_of(value: object) -> dict[str, object]:
+    said = ((member, getattr(value, member.name)) for member in members(type(value)))
+    return {field.name: _brief(given) for field, given in said if is_required(field) or given != default_of(field)}
 
 
 def _brief(value: object) -> object:
     if is_dataclass(value):
-        return _said(value)
+        return _members_of(value)
     if isinstance(value, (tuple, list)):
-        return [_brief(each) for each in value]
+        return [_brief(inner) for inner in value]
     if isinstance(value, Mapping):
-        return {name: _brief(each) for name, each in value.items()}
+        return {name: _brief(inner) for name, inner in value.items()}
     return value
 
 
@@ -206,7 +236,7 @@ class Service(Resource):
         """1 and true are two settings, though Python takes them for one."""
         if not isinstance(other, Service):
             return NotImplemented
-        mine, theirs = ([getattr(each, one.name) for one in fields(Service)] for each in (self, other))
+        mine, theirs = ([getattr(service, field.name) for field in fields(Service)] for service in (self, other))
         return mine == theirs and canonical.dumps(self.settings) == canonical.dumps(other.settings)
 
     def __hash__(self) -> int:
@@ -229,6 +259,33 @@ class Route(Resource):
     match: RouteMatch = member(RecordForm(RouteMatch), "what it takes", RouteMatch())
     qos: str = member(text(64), "the id of a QosPolicy, or nothing", "")
     ttl_s: int = member(integer(0, DAY), "how long a session over it may outlive its authority", 3_600)
+
+
+@dataclass(frozen=True)
+class EntryPolicy(Resource):
+    KIND = "EntryPolicy"
+    ABOUT = (
+        "Which clients may come in at ingress nodes, and by which tokens: told to the ingress nodes of its"
+        " organization, beside their routes, as section `entry_policies` of `route_policy`. Whoever runs the entrance"
+        " enforces it: `/v1/scopes/route_policy/sections/entry_policies` of the local API has all of them. It is"
+        " revoked by its name: deleted, the next head withdraws it. It never holds a private key."
+    )
+
+    organization: str = member(IDENTIFIER, "whose it is")
+    enters_at: Selector = member(
+        RecordForm(Selector), "which ingress nodes; left out, all of the organization", Selector()
+    )
+    services: tuple[str, ...] = member(ListForm(IDENTIFIER, 256), "what may be entered; left out, all exposed", ())
+    networks: tuple[str, ...] = member(ListForm(NETWORK, 256), "where clients may come from; left out, anywhere", ())
+    issuers: tuple[TokenIssuer, ...] = member(
+        ListForm(RecordForm(TokenIssuer, ("jwks", "jwks_in")), 16, is_set=False),
+        "whose tokens are taken, one of which a client must have; left out, none is asked for",
+        (),
+    )
+
+    def spec(self) -> dict[str, object]:
+        """Of an issuer's two ways to its keys the one that is given."""
+        return {**super().spec(), "issuers": _brief(self.issuers)}
 
 
 @dataclass(frozen=True)
@@ -297,6 +354,81 @@ class PeerPolicy(Resource):
     most: int = member(integer(1, 256), f"at most so many; a thin node never more than {THIN_PEERS}", DEFAULT_PEERS)
 
 
+@dataclass(frozen=True)
+class FileContent:
+    """What a file holds, by the hashes of its parts; the parts themselves are kept apart, once."""
+
+    size: int = member(integer(0, PARTS << 20), "bytes in all")
+    parts: tuple[str, ...] = member(
+        ListForm(DIGEST, PARTS, is_set=False), "the SHA-256 of each MiB, and of what is left"
+    )
+    names: tuple[str, ...] = member(
+        ListForm(text(256), 1_000), "what a template asks for, found by the coordinator", ()
+    )
+    origin: str = member(text(1_024), "where it was read from, for people", "")
+
+
+_NAME = text(1_024)
+SOURCES = ("file", "text", "json", "base64", "content")
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """One file: exactly one of `file`, `text`, `json` and `base64` says what it holds; `content` where that is kept."""
+
+    file: str = member(_NAME, "a file beside this YAML file, or in a folder there; `holdfastctl` reads it", "")
+    text: str | None = member(lines(INLINE_BYTES), "what it holds, in UTF-8", None)
+    json: object = member(AnyJson(INLINE_BYTES), "what it holds, written as canonical JSON", None)
+    base64: str | None = member(lines(2 * INLINE_BYTES), "what it holds, in base64", None)
+    content: FileContent | None = member(
+        RecordForm(FileContent), "what it holds, where the coordinator keeps it already, as it shows it itself", None
+    )
+    template: bool = member(BOOLEAN, "whether `${node.id}` and the like stand for a node's own", default=False)
+    schema: str = member(
+        _NAME, "a file with a JSON Schema, beside this YAML file, that `json` or a file of JSON must fit", ""
+    )
+    mode: str = member(OneOf(FILE_MODES), "its mode; an agent may narrow it", "0644")
+
+    @property
+    def stored_content(self) -> FileContent:
+        """Of a file that was settled (config_files.py): nothing else is declared."""
+        if self.content is None:
+            raise AssertionError("this file was not settled")
+        return self.content
+
+
+@dataclass(frozen=True)
+class Config(Resource):
+    KIND = "Config"
+    ABOUT = (
+        "Files for any program: a folder of its own on every node that `to` selects, and that serves the organization"
+        " where one is given, as the scope `config/<id>`. A witness holds none. Files are uploaded by content, so an"
+        " apply sends what has changed. In a template `${node.id}` `${node.site}` `${node.kind}`"
+        " `${node.labels.NAME}` `${cluster.id}` stand for the node's own, and `$$` for a dollar; there is no logic."
+    )
+
+    to: Selector = member(RecordForm(Selector), "the nodes that hold it")
+    files: Mapping[str, ConfigFile] = member(
+        PathMapping(RecordForm(ConfigFile, SOURCES), FILES), "by their paths in the folder"
+    )
+    organization: str = member(text(64), "whose it is; left out, everybody's", "")
+    exempt: tuple[Exemption, ...] = member(
+        ListForm(RecordForm(Exemption), 32, is_set=False),
+        "values of `files` that look like secrets and are none",
+        (),
+    )
+
+    @property
+    def parts(self) -> Iterator[str]:
+        """Of all files, once settled."""
+        return (part for file in self.files.values() for part in file.stored_content.parts)
+
+    def spec(self) -> dict[str, object]:
+        """As JSON; of a file without what it does not say: there are thousands."""
+        value = {name: inner for name, inner in super().spec().items() if name != "files"}
+        return {**value, "files": _brief(self.files)}
+
+
 KINDS: tuple[type[Resource], ...] = (
     Cluster,
     Site,
@@ -304,12 +436,14 @@ KINDS: tuple[type[Resource], ...] = (
     Node,
     Service,
     Route,
+    EntryPolicy,
     QosPolicy,
     StorageEndpoint,
     DegradedModePolicy,
     PeerPolicy,
+    Config,
 )
-BY_NAME = {each.KIND: each for each in KINDS}
+BY_NAME = {kind.KIND: kind for kind in KINDS}
 
 
 def read(kind: type[Resource], id_: str, spec: object, path: Path, faults: list[FieldFault]) -> Resource | None:

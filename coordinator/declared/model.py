@@ -8,7 +8,9 @@ from weakref import ref
 
 from coordinator.declared.kinds import (
     Cluster,
+    Config,
     DegradedModePolicy,
+    EntryPolicy,
     Node,
     PeerPolicy,
     QosPolicy,
@@ -61,7 +63,7 @@ class Subject:
     def serves_any(self, organizations: Iterable[str]) -> bool:
         """Whether it may know of what belongs to these organizations; of what belongs to none it may."""
         wanted = tuple(organizations)
-        return not wanted or any(each in self.organizations for each in wanted)
+        return not wanted or any(organization in self.organizations for organization in wanted)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Model:
     # What peers.py has worked out for this model: members by their place on a ring, by policy and organization.
     rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    # What affected.py has found between an earlier model, while there is one, and this: (node id, scope).
+    # What change_impact.py has found between an earlier model, while there is one, and this: (node id, scope).
     compared: list[tuple["ref[Model]", frozenset[tuple[str, Scope]]]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -94,7 +96,7 @@ class Model:
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
         """Every member with its declaration, in the order of the ids; without one it has no roles (rules J8)."""
-        return {node_id: Subject(member, self.declared(node_id)) for node_id, member in sorted(self.members.items())}
+        return {node_id: Subject(member, self.declaration(node_id)) for node_id, member in sorted(self.members.items())}
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -102,15 +104,23 @@ class Model:
 
     @cached_property
     def services(self) -> Mapping[str, Service]:
-        return {each.id: each for each in self.of(Service)}
+        return {service.id: service for service in self.of(Service)}
 
     @cached_property
     def services_of(self) -> Mapping[str, list[Service]]:
-        return _grouped(self.of(Service))
+        return _by_organization(self.of(Service))
+
+    @cached_property
+    def configs(self) -> Mapping[str, Config]:
+        return {config.id: config for config in self.of(Config)}
 
     @cached_property
     def routes_of(self) -> Mapping[str, list[Route]]:
-        return _grouped(self.of(Route))
+        return _by_organization(self.of(Route))
+
+    @cached_property
+    def entry_policies_of(self) -> Mapping[str, list[EntryPolicy]]:
+        return _by_organization(self.of(EntryPolicy))
 
     @cached_property
     def qos_policies(self) -> list[QosPolicy]:
@@ -132,9 +142,11 @@ class Model:
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """Every resource of a kind, in the order of the ids."""
-        return sorted((each for each in self.resources.values() if isinstance(each, kind)), key=lambda each: each.id)
+        return sorted(
+            (resource for resource in self.resources.values() if isinstance(resource, kind)), key=lambda each: each.id
+        )
 
-    def declared(self, node_id: str) -> Node:
+    def declaration(self, node_id: str) -> Node:
         """As nothing, where nothing is declared."""
         found = self.resources.get((Node.KIND, node_id))
         return found if isinstance(found, Node) else Node(node_id)
@@ -151,8 +163,8 @@ def selects(selector: Selector, subject: Subject) -> bool:
     return has_role and all(labels.get(name) == value for name, value in selector.labels.items())
 
 
-def _grouped(resources: "list[Kind]") -> "dict[str, list[Kind]]":
+def _by_organization(resources: "list[Kind]") -> "dict[str, list[Kind]]":
     groups: dict[str, list[Kind]] = {}
-    for each in resources:
-        groups.setdefault(str(getattr(each, "organization", "")), []).append(each)
+    for resource in resources:
+        groups.setdefault(str(getattr(resource, "organization", "")), []).append(resource)
     return groups

@@ -28,13 +28,17 @@ class ResourceChange:
             return "create"
         return "delete" if self.after is None else "change"
 
-    def lines(self) -> Iterator[str]:
-        """For people: `~ Node n1` and one line for each member that differs."""
+    @property
+    def title(self) -> str:
+        """For people: `~ Node n1`."""
         sign = {"create": "+", "delete": "-", "change": "~"}[self.verb]
-        yield f"{sign} {' '.join(self.key)}"
+        return f"{sign} {' '.join(self.key)}"
+
+    def lines(self) -> Iterator[str]:
+        """For people: the title, and one line for each member that differs."""
+        yield self.title
         if self.verb == "change":
-            for path, before, after in differences(*self.specs()):
-                yield f"    {path}: {_written(before)} -> {_written(after)}"
+            yield from changed_members(*self.specs())
 
     def specs(self) -> tuple[object, object]:
         """The specification before and after, as JSON; None where there is none."""
@@ -76,6 +80,12 @@ def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[
         yield path, old, new
 
 
-def _written(value: object) -> str:
+def changed_members(before: object, after: object) -> Iterator[str]:
+    """A line for each member of a specification that differs."""
+    for path, old, new in differences(before, after):
+        yield f"    {path}: {_as_yaml(old)} -> {_as_yaml(new)}"
+
+
+def _as_yaml(value: object) -> str:
     """As YAML writes it, too; what is not there is `unset`."""
     return "unset" if value is None else canonical.dumps(value).decode()

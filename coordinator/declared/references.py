@@ -1,13 +1,17 @@
 """Whether resources hold together: every name leads somewhere, every placement is possible. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from coordinator.declared.assignment import enters, is_assigned, is_given
 from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import (
     Cluster,
+    Config,
+    ConfigReference,
     DegradedModePolicy,
+    EntryPolicy,
     Node,
     Organization,
     PeerPolicy,
@@ -20,10 +24,14 @@ from coordinator.declared.kinds import (
     StorageEndpoint,
 )
 from coordinator.declared.model import Key, MemberEntry, Subject
-from coordinator.declared.views import is_assigned
+from coordinator.declared.templates import LABEL
+from snapshot import canonical
 
 Found = tuple[Resource, FieldFault]
 DEFAULT_SITE = "default"
+MOST_CONFIGS = 256  # of one node
+ENTRY_BYTES = 768 << 10  # of one node: a section has a MiB
+_NAMED = 3  # nodes in a sentence
 MOST_SERVICES = 1_000  # each is a scope of the node, and a report names SCOPES_MAX of them
 
 
@@ -43,10 +51,30 @@ class _Together:
     def services_of(self) -> Mapping[str, list[Service]]:
         """By organization."""
         found: dict[str, list[Service]] = {}
-        for each in self.resources.values():
-            if isinstance(each, Service):
-                found.setdefault(each.organization, []).append(each)
+        for resource in self.resources.values():
+            if isinstance(resource, Service):
+                found.setdefault(resource.organization, []).append(resource)
         return found
+
+    @cached_property
+    def subjects(self) -> list[Subject]:
+        """Each declared node as the member that it is to be."""
+        nodes = (resource for resource in self.resources.values() if isinstance(resource, Node))
+        return [Subject(MemberEntry(node.id, node.kind, node.site, ()), node) for node in nodes]
+
+    @cached_property
+    def configs(self) -> list[Config]:
+        return [resource for resource in self.resources.values() if isinstance(resource, Config)]
+
+    @cached_property
+    def entry_policies(self) -> list[tuple[EntryPolicy, int]]:
+        """Each with its size: all of a node's are one section."""
+        found = (resource for resource in self.resources.values() if isinstance(resource, EntryPolicy))
+        return [(service, len(canonical.dumps(service.spec()))) for service in found]
+
+    @cached_property
+    def entry_bytes(self) -> int:
+        return sum(size for _, size in self.entry_policies)
 
     def has(self, kind: type[Resource], id_: str) -> bool:
         return (kind.KIND, id_) in self.resources
@@ -75,12 +103,16 @@ def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
             yield from _service(together, resource)
         case Route():
             yield from _route(together, resource)
+        case EntryPolicy():
+            yield from _entry_policy(together, resource)
         case QosPolicy():
-            yield from _known(together, Organization, resource.organization, "organization", optional=True)
+            yield from _check_reference(together, Organization, resource.organization, "organization", optional=True)
         case StorageEndpoint():
             yield from _storage(together, resource)
+        case Config():
+            yield from _config(together, resource)
         case DegradedModePolicy() | PeerPolicy():
-            yield from _selected(together, resource.applies_to, "applies_to")
+            yield from _check_selector(together, resource.applies_to, "applies_to")
         case _:
             return
 
@@ -97,29 +129,42 @@ def _node(together: _Together, node: Node) -> Iterator[FieldFault]:
         known = f"use one of {', '.join(together.sites)}"
         yield _fault("site", f"there is no site {node.site}", f"declare the Site, or {known}")
     for organization in node.organizations:
-        yield from _known(together, Organization, organization, "organizations")
+        yield from _check_reference(together, Organization, organization, "organizations")
     if node.kind == "witness" and (node.roles or node.organizations):
         yield _fault("roles", "a witness has no roles and serves nobody", "remove them, or make it a data node")
-    told = _services_told(together, node)
+    given = len(together.configs)
+    if given > MOST_CONFIGS and (given := _count_configs(together, node)) > MOST_CONFIGS:
+        remedy = f"at most {MOST_CONFIGS}: narrow whom they are `to`, or put files together in one"
+        yield _fault("labels", f"the node would hold {given} Configs", remedy)
+    if together.entry_bytes > ENTRY_BYTES and (size := _entry_bytes(together, node)) > ENTRY_BYTES:
+        remedy = f"at most {ENTRY_BYTES >> 10} KiB: give large key sets by jwks_in, or narrow their enters_at"
+        yield _fault("organizations", f"the node would be told {size >> 10} KiB of entry policies", remedy)
+    told = _count_services(together, node)
     if told > MOST_SERVICES:
         remedy = f"at most {MOST_SERVICES}: narrow their runs_on, expose fewer, or split the node's organizations"
         yield _fault("organizations", f"the node would be told of {told} services", remedy)
 
 
-def _services_told(together: _Together, node: Node) -> int:
+def _entry_bytes(together: _Together, node: Node) -> int:
+    """Of the policies by which clients come in at the node."""
+    subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
+    return sum(size for policy, size in together.entry_policies if enters(policy, subject))
+
+
+def _count_services(together: _Together, node: Node) -> int:
     """Counted one by one only where there are so many that it matters."""
-    found = [each for one in node.organizations for each in together.services_of.get(one, ())]
+    found = [service for organization in node.organizations for service in together.services_of.get(organization, ())]
     if len(found) <= MOST_SERVICES:
         return len(found)
     subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
-    return sum(is_assigned(each, subject) for each in found)
+    return sum(is_assigned(service, subject) for service in found)
 
 
 def _service(together: _Together, service: Service) -> Iterator[FieldFault]:
-    yield from _known(together, Organization, service.organization, "organization")
+    yield from _check_reference(together, Organization, service.organization, "organization")
     if service.runs_on.is_empty:
         yield _fault("runs_on", "selects no node", "give nodes, roles or labels")
-    yield from _selected(together, service.runs_on, "runs_on")
+    yield from _check_selector(together, service.runs_on, "runs_on")
     for id_ in service.runs_on.nodes:
         node = together.node(id_)
         if node is not None:
@@ -140,37 +185,110 @@ def _placement(node: Node, service: Service) -> Iterator[FieldFault]:
 
 
 def _route(together: _Together, route: Route) -> Iterator[FieldFault]:
-    yield from _known(together, Organization, route.organization, "organization")
-    yield from _known(together, Service, route.service, "service")
-    yield from _known(together, QosPolicy, route.qos, "qos", optional=True)
-    yield from _selected(together, route.enters_at, "enters_at")
+    yield from _check_reference(together, Organization, route.organization, "organization")
+    yield from _check_reference(together, Service, route.service, "service")
+    yield from _check_reference(together, QosPolicy, route.qos, "qos", optional=True)
+    yield from _check_selector(together, route.enters_at, "enters_at")
     for kind, id_, field in ((Service, route.service, "service"), (QosPolicy, route.qos, "qos")):
         owner = getattr(together.resources.get((kind.KIND, id_)), "organization", "")
         if owner and owner != route.organization:
             yield _fault(field, f"{id_} belongs to {owner}", "a route stays within one organization")
 
 
+def _entry_policy(together: _Together, policy: EntryPolicy) -> Iterator[FieldFault]:
+    yield from _check_reference(together, Organization, policy.organization, "organization")
+    yield from _check_selector(together, policy.enters_at, "enters_at")
+    for id_ in policy.services:
+        yield from _check_reference(together, Service, id_, "services")
+        owner = getattr(together.resources.get((Service.KIND, id_)), "organization", policy.organization)
+        if owner != policy.organization:
+            yield _fault("services", f"{id_} belongs to {owner}", "a policy stays within one organization")
+    for index, issuer in enumerate(policy.issuers):
+        if issuer.jwks_in is not None:
+            at: Path = ("spec", "issuers", index, "jwks_in")
+            yield from _check_file_reference(together, policy, issuer.jwks_in, at)
+
+
+def _check_file_reference(
+    together: _Together, policy: EntryPolicy, wanted: ConfigReference, at: Path
+) -> Iterator[FieldFault]:
+    """The file is there, and every node that is told of the policy holds it."""
+    config = together.resources.get((Config.KIND, wanted.config))
+    if not isinstance(config, Config):
+        yield FieldFault(at, f"there is no Config {wanted.config}", "declare it, or give the keys as jwks")
+    elif wanted.file not in config.files:
+        yield FieldFault(at, f"Config {config.id} has no file {wanted.file}", "correct the path, or add the file")
+    else:
+        told = [subject for subject in together.subjects if enters(policy, subject)]
+        lacking = sorted(member.node_id for member in told if not is_given(config, member))
+        if lacking:
+            yield FieldFault(at, f"Config {config.id} is not for {_first_of(lacking)}", "widen whom the Config is `to`")
+
+
+def _count_configs(together: _Together, node: Node) -> int:
+    subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
+    return sum(is_given(config, subject) for config in together.configs)
+
+
+def _config(together: _Together, config: Config) -> Iterator[FieldFault]:
+    yield from _check_reference(together, Organization, config.organization, "organization", optional=True)
+    if config.to.is_empty:
+        yield _fault("to", "selects no node", "give nodes, roles or labels")
+    yield from _check_selector(together, config.to, "to")
+    for id_ in config.to.nodes:
+        node = together.node(id_)
+        if node is not None and node.kind == "witness":
+            yield _fault("to", f"{id_} is a witness, which holds no Config", "choose another")
+        elif node is not None and config.organization and config.organization not in node.organizations:
+            remedy = f"add {config.organization} to the node's organizations"
+            yield _fault("to", f"{id_} does not serve {config.organization}", remedy)
+    for path, file in config.files.items():
+        for name in file.content.names if file.content is not None else ():
+            yield from _without(together, config, path, name)
+
+
+def _without(together: _Together, config: Config, path: str, name: str) -> Iterator[FieldFault]:
+    """A label that a template asks for, and that a node lacks which would hold it: everything else, each node has."""
+    if not name.startswith(LABEL):
+        return
+    label = name.removeprefix(LABEL)
+    lacking = [
+        subject.node_id
+        for subject in together.subjects
+        if label not in subject.declared.labels and is_given(config, subject)
+    ]
+    if lacking:
+        have = "has" if len(lacking) == 1 else "have"
+        message = f"{_first_of(sorted(lacking))} {have} no label {label}, which the template asks for"
+        yield FieldFault(("spec", "files", path), message, "label them, or narrow whom the Config is `to`")
+
+
+def _first_of(node_ids: Sequence[str]) -> str:
+    more = f" and {len(node_ids) - _NAMED} more" if len(node_ids) > _NAMED else ""
+    return ", ".join(node_ids[:_NAMED]) + more
+
+
 def _storage(together: _Together, endpoint: StorageEndpoint) -> Iterator[FieldFault]:
     for organization in endpoint.organizations:
-        yield from _known(together, Organization, organization, "organizations")
-    yield from _known(together, Node, endpoint.node, "node", optional=True)
+        yield from _check_reference(together, Organization, organization, "organizations")
+    yield from _check_reference(together, Node, endpoint.node, "node", optional=True)
     node = together.node(endpoint.node)
     if node is not None and "storage_config" not in node.roles:
         yield _fault("node", f"{node.id} has not the role storage_config", "give it the role, or choose another")
     if endpoint.id in endpoint.replicates:
         yield _fault("replicates", "copies from itself", f"remove {endpoint.id} here")
     for other in endpoint.replicates:
-        yield from _known(together, StorageEndpoint, other, "replicates")
+        yield from _check_reference(together, StorageEndpoint, other, "replicates")
 
 
-def _known(
+def _check_reference(
     together: _Together, kind: type[Resource], id_: str, field: str, *, optional: bool = False
 ) -> Iterator[FieldFault]:
     if not (optional and not id_) and not together.has(kind, id_):
         yield _fault(field, f"there is no {kind.KIND} {id_}", f"declare it, or correct the {field}")
 
 
-def _selected(together: _Together, selector: Selector, field: str) -> Iterator[FieldFault]:
+def _check_selector(together: _Together, selector: Selector, field: str) -> Iterator[FieldFault]:
     for id_ in selector.nodes:
         if not together.has(Node, id_):
             yield FieldFault(("spec", field, "nodes"), f"there is no Node {id_}", "declare it, or correct the id")

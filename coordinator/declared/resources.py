@@ -11,10 +11,10 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
 from coordinator.declared.fields import ID_REMEDY, FieldFault
-from coordinator.declared.kinds import BY_NAME, Resource, Service
+from coordinator.declared.kinds import BY_NAME, Config, Resource, Service
 from coordinator.declared.model import Key
 from coordinator.declared.references import faults_of
 from coordinator.declared.value_shapes import Shapes
@@ -79,12 +79,14 @@ def read(texts: Mapping[str, str], shapes: Shapes | None = None) -> dict[Key, De
     for file in sorted(texts):
         if not _is_unicode(file):
             problems.append(_problem(file, 1, FieldFault((NAME,), "is not UTF-8", "rename the file")))
-        for each in _read_file(file, texts[file], value_shapes.shipped() if shapes is None else shapes, problems):
-            first = declared.setdefault(each.resource.key, each)
-            if first is not each:
+        for entry in _read_file(
+            file, texts[file], value_shapes.shipped_shapes() if shapes is None else shapes, problems
+        ):
+            first = declared.setdefault(entry.resource.key, entry)
+            if first is not entry:
                 where = f"{first.file}:{first.source.line(())}"
                 problems.append(
-                    each.problem(FieldFault(("id",), f"is declared at {where} already", "keep one of them"))
+                    entry.problem(FieldFault(("id",), f"is declared at {where} already", "keep one of them"))
                 )
     if problems:
         raise InvalidResources(problems)
@@ -96,7 +98,7 @@ def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluste
 
     `kept`: resources of the database that stay as they are.
     """
-    together = {**kept, **{key: each.resource for key, each in declared.items()}}
+    together = {**kept, **{key: entry.resource for key, entry in declared.items()}}
     problems = []
     for resource, fault in faults_of(together, cluster_id):
         origin = declared.get(resource.key)
@@ -111,7 +113,7 @@ def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluste
 
 
 def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= each <= "\udfff" for each in text)
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _read_file(file: str, text: str, shapes: Shapes, problems: list[DeclaredProblem]) -> Iterator[Declared]:
@@ -130,25 +132,30 @@ def _resource(value: object, shapes: Shapes, faults: list[FieldFault]) -> Resour
     if not isinstance(value, dict):
         faults.append(FieldFault((), "a resource is a mapping", "write `kind`, `id` and `spec`"))
         return None
-    faults += _misnamed(value)
+    faults += _check_names(value)
     if faults:
         return None
     kind, id_, spec = value["kind"], value["id"], value.get("spec")
     resource = kinds.read(BY_NAME[kind], id_, spec if spec is not None else {}, ("spec",), faults)
-    faults += _forbidden(spec)
+    for path, part in _apart(kind, spec):
+        faults += _forbidden(part, path)
     refused = {fault.path for fault in faults}
-    exempt = {(each.at, each.family) for each in resource.exempt} if isinstance(resource, Service) else set()
-    faults += (each for each in _suspicious(spec, shapes, exempt, kind) if each.path not in refused)
+    exempt = (
+        {(exemption.at, exemption.family) for exemption in resource.exempt}
+        if isinstance(resource, (Service, Config))
+        else set()
+    )
+    faults += (exemption for exemption in _suspicious(spec, shapes, exempt, kind) if exemption.path not in refused)
     return None if faults else resource
 
 
-def _misnamed(value: Mapping[str, object]) -> Iterator[FieldFault]:
+def _check_names(value: Mapping[str, object]) -> Iterator[FieldFault]:
     """What of `kind`, `id` and `spec` is missing, unknown or wrong; what `spec` holds is the kind's."""
     for name in sorted(value.keys() - set(_MEMBERS)):
         yield FieldFault((name,), "is not a member of a resource", _nearest(name, "members", _MEMBERS))
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in BY_NAME:
-        message = f"{bounded(str(kind), 64)} is no kind of resource" if "kind" in value else "is missing"
+        message = f"{bound_text(str(kind), 64)} is no kind of resource" if "kind" in value else "is missing"
         yield FieldFault(("kind",), message, _nearest(str(value.get("kind", "")), "kinds", BY_NAME))
     if not is_id(value.get("id")):
         yield FieldFault(("id",), "must be an id" if "id" in value else "is missing", ID_REMEDY)
@@ -159,17 +166,29 @@ def _nearest(name: str, what: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known {what}: {', '.join(known)}"
 
 
-def _forbidden(spec: object) -> Iterator[FieldFault]:
+def _apart(kind: str, spec: object) -> Iterator[tuple[yaml_source.Path, object]]:
+    """What is looked at together. Of a Config each file by itself: its path is the name of a file, and of nothing that
+    could be a secret (format.md 11).
+    """
+    if kind != Config.KIND or not isinstance(spec, dict) or not isinstance(spec.get("files"), dict):
+        yield ("spec",), spec
+        return
+    yield ("spec",), {name: inner for name, inner in spec.items() if name != "files"}
+    for path, file in spec["files"].items():
+        yield ("spec", "files", path), file
+
+
+def _forbidden(spec: object, around: yaml_source.Path) -> Iterator[FieldFault]:
     """What no scope may carry (format.md 7, 9). The value itself is never shown (threats D-55)."""
     finding = secrets.find_secret(spec)
     if finding is not None:
-        path = ("spec", *_path(spec, finding.pointer))
+        path = (*around, *_path(spec, finding.pointer))
         message = f"holds a raw secret ({finding.detector})"
         yield FieldFault(path, message, f"{_REFERENCE}; {_OTHERS_NAME}" if finding.detector == "name" else _REFERENCE)
-    hidden = private_key_scan.find(spec, ("spec",))
+    hidden = private_key_scan.find(spec, around)
     if hidden is not None:
         yield FieldFault(hidden, "holds a private key in base64", 'write {secret_ref: "<resolver>:<path>"}')
-    for at, name in _names(spec, ("spec",)):
+    for at, name in _names(spec, around):
         if name in FORBIDDEN_MEMBERS:
             yield FieldFault(at, f"`{name}` is authority that no node is given", "remove it")
 
@@ -182,10 +201,11 @@ def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind
     for path, text in texts:
         for family in value_shapes.families_in(shapes, text):
             told = tuple(_unless_secret(part, shapes) for part in path)
-            at = _dotted(told)
+            at = _dot(told)
             if (at, family) not in exempt:
-                way = f"; if it is none, beside `settings`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
-                remedy = _REFERENCE + (way if kind == Service.KIND else "")
+                beside = "settings" if kind == Service.KIND else "files"
+                way = f"; if it is none, beside `{beside}`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
+                remedy = _REFERENCE + (way if kind in (Service.KIND, Config.KIND) else "")
                 yield FieldFault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
 
 
@@ -220,11 +240,13 @@ def _path(value: object, pointer: str) -> yaml_source.Path:
 
 def _problem(file: str, line: int, fault: FieldFault) -> DeclaredProblem:
     """Names and values are whatever somebody wrote: a terminal is to show them, and JSON to carry them."""
-    field = bounded(_dotted(fault.path), _MOST_SHOWN) if fault.path else WHOLE
-    return DeclaredProblem(bounded(file, _MOST_SHOWN), line, field, bounded(fault.message, _MOST_SHOWN), fault.remedy)
+    field = bound_text(_dot(fault.path), _MOST_SHOWN) if fault.path else WHOLE
+    return DeclaredProblem(
+        bound_text(file, _MOST_SHOWN), line, field, bound_text(fault.message, _MOST_SHOWN), fault.remedy
+    )
 
 
-def _dotted(path: yaml_source.Path) -> str:
+def _dot(path: yaml_source.Path) -> str:
     text = ""
     for part in path:
         name = part if part != "" else '""'

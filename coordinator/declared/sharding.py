@@ -10,8 +10,6 @@ a small map no more than 7 KiB. A part without entries has no section.
 import hashlib
 from collections.abc import Mapping
 
-PARTS = 64
-
 
 def part_of(id_: str) -> str:
     """Two hex digits, `00` to `3f`."""

@@ -45,20 +45,20 @@ Shapes = Mapping[str, Family]
 
 def families_in(shapes: Shapes, text: str) -> Iterator[str]:
     """The ids of the families of which something stands in the text."""
-    return (each.id for each in shapes.values() if each.is_in(text))
+    return (shape.id for shape in shapes.values() if shape.is_in(text))
 
 
 @cache
-def shipped() -> Shapes:
+def shipped_shapes() -> Shapes:
     return _read((package.files("coordinator") / "value_shapes.toml").read_text(encoding="utf-8"), {})
 
 
 def load(place: str) -> Shapes:
     """What is shipped, and what a file says beside it or instead; "" is no file."""
     if not place:
-        return shipped()
+        return shipped_shapes()
     try:
-        return _read(Path(place).read_text(encoding="utf-8"), shipped())
+        return _read(Path(place).read_text(encoding="utf-8"), shipped_shapes())
     except OSError as error:
         raise _wrong(f"{place}: {error.strerror}") from error
     except ValueError as error:
@@ -71,8 +71,8 @@ def _read(text: str, before: Shapes) -> Shapes:
     given = values.get("families")
     if values.keys() != {"families"} or not isinstance(given, dict):
         raise ValueError("holds the table `families` and nothing else")
-    read = {name: _family(name, each) for name, each in given.items()}
-    return {name: each for name, each in ({**before, **read}).items() if each is not None}
+    read = {name: _family(name, family) for name, family in given.items()}
+    return {name: family for name, family in ({**before, **read}).items() if family is not None}
 
 
 def _family(name: str, value: object) -> Family | None:
@@ -83,9 +83,9 @@ def _family(name: str, value: object) -> Family | None:
         return None
     if not isinstance(pattern, str) or not isinstance(about, str):
         raise ValueError(f"families.{name}: `pattern` and `about` are text")
-    if not isinstance(needs, list) or not needs or not all(isinstance(each, str) and len(each) > 1 for each in needs):
+    if not isinstance(needs, list) or not needs or not all(isinstance(need, str) and len(need) > 1 for need in needs):
         raise ValueError(f"families.{name}: `needs` is a list of texts, each of two characters or more")
-    if fault := unbounded(pattern):
+    if fault := unbounded_part(pattern):
         raise ValueError(f"families.{name}: {fault}")
     try:
         return Family(name, about, tuple(needs), re.compile(pattern))
@@ -93,7 +93,7 @@ def _family(name: str, value: object) -> Family | None:
         raise ValueError(f"families.{name}: {error}") from error
 
 
-def unbounded(pattern: str) -> str | None:
+def unbounded_part(pattern: str) -> str | None:
     """Why a pattern could cost more than the text is long."""
     bare = _ATOM.sub("x", pattern)
     if len(pattern) > MOST_PATTERN:

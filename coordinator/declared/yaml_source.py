@@ -96,7 +96,7 @@ def _value(node: Node, path: Path, lines: dict[Path, int]) -> object:
     if isinstance(node, MappingNode):
         return _mapping(node, path, lines)
     if isinstance(node, SequenceNode):
-        return [_value(each, (*path, index), lines) for index, each in enumerate(node.value)]
+        return [_value(inner, (*path, index), lines) for index, inner in enumerate(node.value)]
     return _scalar(node, path, lines[path])
 
 

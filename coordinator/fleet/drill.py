@@ -5,7 +5,6 @@ up. For whom nothing is published yet it is what is declared, as if it were publ
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -14,6 +13,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import foresight
+from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.foresight import DeclaredScope
 from coordinator.declared.model import Model
 from coordinator.publishing import published_state
@@ -22,23 +22,10 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.degraded import GateFacts
 from snapshot.manifest import Revocations
-from snapshot.outage import Foreseen, Outage, OutagePhase, Stop
+from snapshot.outage import Foreseen, Outage
+from wire.operators.fleet_answers import NodeOutage
 
 BATCH = 64
-
-
-@dataclass(frozen=True)
-class NodeOutage:
-    """`basis`: `published`, or `declared` where nothing is yet."""
-
-    node_id: str
-    basis: str
-    states: tuple[OutagePhase, ...]
-    stops: tuple[Stop, ...]
-
-    @classmethod
-    def of(cls, node_id: str, basis: str, foreseen: Foreseen) -> "NodeOutage":
-        return cls(node_id, basis, foreseen.states, foreseen.stops)
 
 
 def drill(
@@ -58,7 +45,9 @@ def drill(
     return found
 
 
-def declared(model: Model, outage: Outage, node_ids: Sequence[str], settings: CoordinatorSettings) -> list[NodeOutage]:
+def rehearse_declared(
+    model: Model, outage: Outage, node_ids: Sequence[str], settings: CoordinatorSettings
+) -> list[NodeOutage]:
     """The same of files alone: by nothing but what they declare."""
     model = foresight.with_declared_members(model)
     strangers = sorted(set(node_ids) - model.members.keys())
@@ -67,11 +56,11 @@ def declared(model: Model, outage: Outage, node_ids: Sequence[str], settings: Co
             Code.NOT_FOUND, f"no Node {strangers[0]} is declared there", remedy="declare it, or ask without -f"
         )
     wanted = sorted(set(node_ids) or model.members)
-    return [_declared(model, node_id, outage, settings) for node_id in wanted]
+    return [_outage_of(model, node_id, outage, settings) for node_id in wanted]
 
 
-def _declared(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> NodeOutage:
-    return NodeOutage.of(node_id, "declared", foresight.of_declared(model, node_id, outage, settings))
+def _outage_of(model: Model, node_id: str, outage: Outage, settings: CoordinatorSettings) -> NodeOutage:
+    return _foreseen(node_id, "declared", foresight.foresee_node(model, node_id, outage, settings))
 
 
 def _of_batch(
@@ -87,11 +76,11 @@ def _of_batch(
     for node_id in node_ids:
         one = present.get(node_id)
         if one is None or node_id not in heads or bundle is None:
-            found.append(_declared(model, node_id, outage, settings))
+            found.append(_outage_of(model, node_id, outage, settings))
         else:
             facts = _facts(model, node_id, heads[node_id], bundle[1], revoked)
             foreseen = foresight.of_documents(_documents(one, bundle[1]), facts, outage)
-            found.append(NodeOutage.of(node_id, "published", foreseen))
+            found.append(_foreseen(node_id, "published", foreseen))
     return found
 
 
@@ -110,9 +99,13 @@ def _documents(present: Situation, bundle: TrustBundle) -> dict[str, DeclaredSco
         scope: DeclaredScope(
             held.envelope.expires_at,
             held.envelope.authority_epoch,
-            {name: held.read(name) for name in held.sections},
+            {} if held.envelope.scope_type == CONFIG else {name: held.read(name) for name in held.sections},
         )
         for scope, held in present.held.items()
     }
     documents[TRUST_BUNDLE] = DeclaredScope(bundle.expires_at, bundle.authority_epoch, {})
     return documents
+
+
+def _foreseen(node_id: str, basis: str, foreseen: Foreseen) -> NodeOutage:
+    return NodeOutage(node_id, basis, foreseen.states, foreseen.stops)

@@ -1,34 +1,23 @@
 """Why a node is told what it is told: by scope, who grants it, what is published, what is about to change."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog
 from coordinator.database.database import Database
-from coordinator.declared import peers, views
+from coordinator.declared import views
 from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.contents import ReadPart
 from coordinator.declared.increments import changes
 from coordinator.declared.model import Model, Subject
+from coordinator.declared.views import VIEWS
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.rollback_overlay import content_of, governing
+from coordinator.reports import features
 from snapshot.identifiers import SCOPE_TYPES, Scope, format_time, parse_scope
 from snapshot.roles import EVERY_NODE, ROLES
+from wire.operators.fleet_answers import HoldingExplanation, PublishedFacts
 
 TRUST_BUNDLE = Scope("trust_bundle")
-MOST_NAMED = 10  # scopes in a sentence
-
-
-@dataclass(frozen=True)
-class HoldingExplanation:
-    """One scope for one node; `differs` is None where it may not hold it."""
-
-    scope: str
-    may_hold: bool
-    because: str
-    published: Mapping[str, object] | None = None
-    differs: Mapping[str, str] | None = None  # section -> set, remove or patch: what the next publication changes
 
 
 def explain(database: Database, node_id: str) -> list[HoldingExplanation]:
@@ -39,8 +28,9 @@ def explain(database: Database, node_id: str) -> list[HoldingExplanation]:
         model = catalog.load(transaction)
         subject = subject_of(model, node_id)
         present = published_state.read_situations(transaction, [node_id])[node_id]
-        found = [scope for each in SCOPE_TYPES for scope in _of_type(model, subject, each, present)]
-        return [_explained(model, subject, each, present) for each in found]
+        found = [scope for scope_type in SCOPE_TYPES for scope in _of_type(model, subject, scope_type, present)]
+        read = published_state.reader(transaction)
+        return [_explain(model, subject, scope, present, read) for scope in found]
 
 
 def scope_of(text: str) -> Scope:
@@ -70,8 +60,8 @@ def because(model: Model, subject: Subject, scope: Scope) -> str:
     if scope.type not in views.scope_types(subject):
         return _why_not(subject, scope.type)
     if not views.holds(model, subject, scope):
-        return _why_none(model, subject, scope)
-    return _why(model, subject, scope.type)
+        return VIEWS[scope.type].why_not(model, subject, scope)
+    return VIEWS[scope.type].why(model, subject, scope) or _why(model, subject, scope.type)
 
 
 def differing(
@@ -84,38 +74,37 @@ def differing(
         return dict.fromkeys(content.sections, "set")
     if held.content_hash == content.content_hash:
         return {}
-    return {name: change.op for name, change in changes(held.sections, held.read, content.sections).changes.items()}
+    return {
+        name: change.op
+        for name, change in changes(held.sections, held.read, content.sections, content.raw).changes.items()
+    }
 
 
 def _of_type(model: Model, subject: Subject, scope_type: str, present: Situation) -> list[Scope]:
     """Those that it may hold or is told of still; where there are none the type alone."""
-    found = set(views.scopes_of_type(model, subject, scope_type)) if scope_type in views.scope_types(subject) else set()
-    found |= {each for each in map(parse_scope, present.held) if each.type == scope_type}
+    found = set(views.scopes_of_type(model, subject, scope_type))
+    found |= {scope for scope in map(parse_scope, present.held) if scope.type == scope_type}
     return sorted(found) or [Scope(scope_type)]
 
 
-def _explained(model: Model, subject: Subject, scope: Scope, present: Situation) -> HoldingExplanation:
+def _explain(model: Model, subject: Subject, scope: Scope, present: Situation, read: ReadPart) -> HoldingExplanation:
     held, allowed = present.held.get(scope.name), present.recoveries.get(scope.name)
     why = because(model, subject, scope)
     if scope == TRUST_BUNDLE:
-        return HoldingExplanation(scope.name, True, why, _published(held))
+        return HoldingExplanation(scope.name, True, why, _published_facts(held))
     if not views.holds(model, subject, scope):
-        return HoldingExplanation(scope.name, False, why, _published(held))
-    content = compile_scope(model, subject.node_id, scope)
-    return HoldingExplanation(scope.name, True, why, _published(held), differing(content, held, allowed))
+        return HoldingExplanation(scope.name, False, why, _published_facts(held))
+    waiting = features.unreadable_scopes([scope], present.features)
+    if waiting:
+        return HoldingExplanation(scope.name, True, why, _published_facts(held), {}, waiting[scope].words)
+    content = compile_scope(model, subject.node_id, scope, read)
+    return HoldingExplanation(scope.name, True, why, _published_facts(held), differing(content, held, allowed))
 
 
 def _why(model: Model, subject: Subject, scope_type: str) -> str:
     granting = sorted(role for role in subject.roles if scope_type in ROLES[role])
     granted = "every node has it" if scope_type in EVERY_NODE else f"granted by the role {', '.join(granting)}"
-    if scope_type == "degraded_mode_policy":
-        policy = views.degraded_policy(model, subject)
-        return f"{granted}; " + (f"DegradedModePolicy {policy.id} applies" if policy else "no policy applies")
-    if scope_type == "peer_directory":
-        policy_ = peers.policy_of(model, subject)
-        source = f"PeerPolicy {policy_.id}" if policy_ else "the default"
-        return f"{granted}; at most {peers.most(policy_, subject)} peers by {source}"
-    return granted
+    return "; ".join(filter(None, (granted, VIEWS[scope_type].detail(model, subject))))
 
 
 def _why_not(subject: Subject, scope_type: str) -> str:
@@ -125,31 +114,16 @@ def _why_not(subject: Subject, scope_type: str) -> str:
     return f"none of its roles ({', '.join(subject.roles) or 'none'}) grants it; these do: {', '.join(granting)}"
 
 
-def _why_none(model: Model, subject: Subject, scope: Scope) -> str:
-    """Of a type that it may hold, a scope that it does not."""
-    if scope.type != views.SERVICES:
-        return f"of {scope.type} a node has one scope, without ids"
-    if len(scope.ids) != 1:
-        names = [each.name for each in views.scopes_of_type(model, subject, scope.type)]
-        return f"each service has a scope of its own: {', '.join(names[:MOST_NAMED]) or 'none is for this node'}"
-    service = model.services.get(scope.ids[0])
-    if service is None:
-        return f"no Service {scope.ids[0]} is declared"
-    if not subject.serves(service.organization):
-        return f"the node does not serve {service.organization}, whose service it is"
-    return f"Service {service.id} does not run here (runs_on), and has no exposed endpoint that this node has to know"
-
-
-def _published(held: PublishedDocument | None) -> dict[str, object] | None:
+def _published_facts(held: PublishedDocument | None) -> PublishedFacts | None:
     if held is None:
         return None
     one = held.envelope
-    return {
+    return PublishedFacts(
         **vars(held.entry),
-        "issued_at": format_time(one.issued_at),
-        "refresh_after": format_time(one.refresh_after),
-        "expires_at": format_time(one.expires_at),
-        "roles": list(one.roles),
-        "organization_ids": list(one.organization_ids),
-        "sections": {name: entry.size for name, entry in held.sections.items()},
-    }
+        issued_at=format_time(one.issued_at),
+        refresh_after=format_time(one.refresh_after),
+        expires_at=format_time(one.expires_at),
+        roles=one.roles,
+        organization_ids=one.organization_ids,
+        sections={name: entry.size for name, entry in held.sections.items()},
+    )

@@ -17,88 +17,33 @@ from coordinator.database import catalog, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
 from coordinator.declared.compiler import ScopeContent, compile_scope
-from coordinator.declared.explain_sources import DeclaredSource, ValueOrigin, origin
+from coordinator.declared.config_scope import CONFIG, FILES
 from coordinator.declared.model import Model, Subject
+from coordinator.declared.scope_view import ValueOrigin
+from coordinator.declared.tenant_scopes import SERVICES
 from coordinator.fleet import explain
 from coordinator.fleet.explain import TRUST_BUNDLE
-from coordinator.fleet.holders import Holders, holders
+from coordinator.fleet.holders import holders
 from coordinator.publishing import published_state as situation
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.rollback_overlay import governing
-from coordinator.reports import refusals
-from coordinator.reports.refusals import FleetRefusal
-from coordinator.trust.signatures import Signer, signers
+from coordinator.reports import features, refusals
+from coordinator.trust.signatures import signers
 from snapshot import canonical
 from snapshot.identifiers import Scope, format_time
 from snapshot.roles import EVERY_NODE, allowed_scope_types
+from wire.operators.fleet_answers import (
+    EntryExplanation,
+    ExplainedSection,
+    FleetRefusal,
+    ScopeExplanation,
+    Version,
+)
 
 MOST_ENTRIES = 200
 VALUE_BYTES = 1_024  # a larger section is shown where it is asked for by its name
 BY_ROOTS = ValueOrigin("root keys signed it; `holdfastctl trust show` has all of it")
 LEFT = ValueOrigin("nothing that is declared gives it any more")
-
-
-@dataclass(frozen=True)
-class Version:
-    """The document that the node's head announces."""
-
-    authority_epoch: int
-    config_version: int
-    content_hash: str
-    snapshot_id: str
-    published_at: float
-    issued_at: str
-    refresh_after: str
-    expires_at: str
-    min_trust_bundle_version: int
-    roles: tuple[str, ...]
-    organization_ids: tuple[str, ...]
-    signers: tuple[Signer, ...]
-    threshold: int  # so many valid signatures the trust bundle asks for; 0 where there is none
-
-
-@dataclass(frozen=True)
-class ExplainedSection:
-    """One section of the published version; `value` is left out (null) of a large one that was not asked for."""
-
-    name: str
-    size: int
-    sha256: str
-    value: object
-    is_shown: bool
-
-
-@dataclass(frozen=True)
-class EntryExplanation:
-    """A member of a section. `stands`: how published and declared agree.
-
-    `as_declared`; `differs` (what is declared gives another value); `not_declared` (nothing declared gives it any
-    more); `not_published` (declared, and not in the published version); `signed` (nobody declares it).
-    """
-
-    section: str
-    entry: str
-    stands: str
-    because: str
-    sources: tuple[DeclaredSource, ...]
-
-
-@dataclass(frozen=True)
-class ScopeExplanation:
-    """`published` is None before the first publication; `differs` is by section, as for all scopes."""
-
-    node_id: str
-    scope: str
-    may_hold: bool
-    because: str
-    rules: tuple[str, ...]
-    notes: tuple[str, ...]
-    published: Version | None
-    differs: Mapping[str, str]
-    sections: tuple[ExplainedSection, ...]
-    entries: tuple[EntryExplanation, ...]
-    entries_total: int
-    holders: Holders
 
 
 def explain_scope(
@@ -117,7 +62,7 @@ def explain_scope(
         subject = explain.subject_of(model, node_id)
         found = situation.read_situations(transaction, [node_id])[node_id]
         case = _Case(transaction, model, subject, wanted, found, now)
-        return _explained(case, section, most)
+        return _explain(case, section, most)
 
 
 @dataclass(frozen=True)
@@ -132,7 +77,7 @@ class _Case:
     now: float
 
     @property
-    def held(self) -> PublishedDocument | None:
+    def published_document(self) -> PublishedDocument | None:
         return self.situation.held.get(self.scope.name)
 
     @property
@@ -144,24 +89,37 @@ class _Case:
         """What is declared; None of what it may not hold, and of what no resource is compiled into."""
         if not self.may_hold or self.scope == TRUST_BUNDLE:
             return None
-        return compile_scope(self.model, self.subject.node_id, self.scope)
+        read = situation.reader(self.transaction)
+        return compile_scope(self.model, self.subject.node_id, self.scope, read)
 
     @property
-    def allowed(self) -> AllowedRecovery | None:
+    def last_recovery(self) -> AllowedRecovery | None:
         """The last recovery."""
         return self.situation.recoveries.get(self.scope.name)
 
-    def published(self, name: str) -> bytes | None:
-        return self.held.read(name) if self.held is not None and name in self.held.sections else None
+    def published_section(self, name: str) -> bytes | None:
+        return (
+            self.published_document.read(name)
+            if self.published_document is not None and name in self.published_document.sections
+            else None
+        )
 
-    def declared(self, name: str) -> bytes | None:
-        return None if self.content is None else self.content.sections.get(name)
+    def declared_section(self, name: str) -> bytes | None:
+        return None if self.content is None or name not in self.content.sections else self.content.section(name)
+
+    @property
+    def raw(self) -> frozenset[str]:
+        """Sections that hold parts of files: what they hold is no entry of anything, and no JSON."""
+        if self.scope.type != CONFIG:
+            return frozenset()
+        held = self.published_document.sections if self.published_document is not None else ()
+        return frozenset((*held, *(self.content.sections if self.content else ()))) - {FILES}
 
 
-def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
+def _explain(case: _Case, section: str | None, most: int) -> ScopeExplanation:
     names = _names(case, section)
     stands = [(name, entry, how) for name in names for entry, how in _standings(case, name)]
-    held = case.held
+    held = case.published_document
     return ScopeExplanation(
         node_id=case.subject.node_id,
         scope=case.scope.name,
@@ -170,20 +128,22 @@ def _explained(case: _Case, section: str | None, most: int) -> ScopeExplanation:
         rules=_rules(case),
         notes=tuple(_notes(case)),
         published=None if held is None else _version(case, held),
-        differs={} if case.content is None else explain.differing(case.content, held, case.allowed),
-        sections=tuple(_section(held, name, whole=section is not None) for name in names if _is_published(held, name)),
-        entries=tuple(_entry(case, *each) for each in stands[:most]),
+        differs={} if case.content is None else explain.differing(case.content, held, case.last_recovery),
+        sections=tuple(_section(case, name, whole=section is not None) for name in names if _is_published(held, name)),
+        entries=tuple(_entry(case, *stand) for stand in stands[:most]),
         entries_total=len(stands),
         holders=holders(case.transaction, case.subject.node_id, case.scope.name, held.entry if held else None),
     )
 
 
 def _names(case: _Case, wanted: str | None) -> list[str]:
-    """The sections that are published or declared, or the one that is asked for."""
-    published = set(case.held.sections) if case.held else set()
+    """The sections that are published or declared, or the one that is asked for; of a Config the index stands for all
+    of its files.
+    """
+    published = set(case.published_document.sections) if case.published_document else set()
     names = sorted(published | set(case.content.sections if case.content else ()))
     if wanted is None:
-        return names
+        return [name for name in names if name not in case.raw]
     if wanted not in names:
         remedy = f"there are {', '.join(names)}" if names else "it has none"
         raise Refused(Code.NOT_FOUND, f"{case.scope.name} has no section {wanted}", remedy=remedy)
@@ -200,41 +160,51 @@ def _rules(case: _Case) -> tuple[str, ...]:
 
 
 def _notes(case: _Case) -> Iterator[str]:
-    held = case.held
+    held = case.published_document
     if held is not None and not case.may_hold:
         yield "it is announced still: the next head does not list it"
-    if held is None and case.may_hold:
+    waiting = features.unreadable_scopes([case.scope], case.situation.features) if case.may_hold else {}
+    yield from (f"held back: {feature.words}" for feature in waiting.values())
+    if held is None and case.may_hold and not waiting:
         yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
     if held is not None and case.now >= held.envelope.expires_at:
         yield "the published version has expired, and no node acts on it"
-    yield from (f"it {each.words}" for each in _refused(case))
-    yield from _revoked(case)
+    yield from (f"it {refusal.words}" for refusal in _refusals(case))
+    yield from _revocation_notes(case)
     if held is not None and _is_recovered(case):
         yield f"a recovery went back to version {held.entry.config_version}: what is declared is held back"
 
 
-def _refused(case: _Case) -> list[FleetRefusal]:
+def _refusals(case: _Case) -> list[FleetRefusal]:
     """What the node does not take, where it does not."""
-    return [each for each in refusals.told(case.transaction, case.subject.node_id) if each.scope == case.scope.name]
+    of_node = refusals.fleet_refusals(case.transaction, case.subject.node_id)
+    return [refusal for refusal in of_node if refusal.scope == case.scope.name]
 
 
-def _revoked(case: _Case) -> Iterator[str]:
+def _revocation_notes(case: _Case) -> Iterator[str]:
     """What was taken from the node without being compiled otherwise: heads and bundles tell it so (rules S61)."""
     told = [situation.read_revocations(case.transaction)]
     bundle = situation.latest_bundle(case.transaction)
     told += [bundle[1].revocations] if bundle else []
     roles = frozenset(case.subject.roles)
-    taken = {role for role in roles if any(f"{case.subject.node_id}/{role}" in each.role_assignments for each in told)}
+    taken = {
+        role
+        for role in roles
+        if any(f"{case.subject.node_id}/{role}" in revocations.role_assignments for revocations in told)
+    }
     if case.scope.type in allowed_scope_types(roles) - allowed_scope_types(roles - taken):
         yield f"revoked for this node: {', '.join(sorted(taken))}; it uses nothing that only this grants"
-    if case.scope.type == views.SERVICES:
-        gone = (name for name in case.scope.ids if any(name in each.service_ids for each in told))
+    if case.scope.type == SERVICES:
+        gone = (name for name in case.scope.ids if any(name in revocations.service_ids for revocations in told))
         yield from (f"the service {name} is revoked" for name in gone)
 
 
 def _is_recovered(case: _Case) -> bool:
     """Whether the published version is one that a recovery went back to, and still holds (rules S65)."""
-    held, allowed = case.held, None if case.content is None else governing(case.allowed, case.content)
+    held, allowed = (
+        case.published_document,
+        None if case.content is None else governing(case.last_recovery, case.content),
+    )
     return held is not None and allowed is not None and held.entry.pair == allowed.held.entry.pair
 
 
@@ -255,6 +225,7 @@ def _version(case: _Case, held: PublishedDocument) -> Version:
         refresh_after=format_time(one.refresh_after),
         expires_at=format_time(one.expires_at),
         min_trust_bundle_version=one.min_trust_bundle_version,
+        subject_node_id=one.subject_node_id,
         roles=one.roles,
         organization_ids=one.organization_ids,
         signers=signed,
@@ -266,18 +237,21 @@ def _is_published(held: PublishedDocument | None, name: str) -> bool:
     return held is not None and name in held.sections
 
 
-def _section(held: PublishedDocument | None, name: str, *, whole: bool) -> ExplainedSection:
+def _section(case: _Case, name: str, *, whole: bool) -> ExplainedSection:
+    held = case.published_document
     if held is None:
         raise AssertionError("it is published")
     entry = held.sections[name]
-    is_shown = whole or entry.size <= VALUE_BYTES
+    is_shown = name not in case.raw and (whole or entry.size <= VALUE_BYTES)
     value = canonical.loads(held.read(name)) if is_shown else None
     return ExplainedSection(name, entry.size, entry.sha256, value, is_shown)
 
 
 def _standings(case: _Case, name: str) -> Iterator[tuple[str, str]]:
     """The members of a section, published or declared, in the order of their names, and how the two stand."""
-    published, declared = case.published(name), case.declared(name)
+    if name in case.raw:
+        return
+    published, declared = case.published_section(name), case.declared_section(name)
     if case.scope == TRUST_BUNDLE:
         yield from ((entry, "signed") for entry in sorted(_members(published)))
     elif published == declared:  # as nearly always, and then nothing need be compared
@@ -309,5 +283,5 @@ def _entry(case: _Case, section: str, entry: str, stands: str) -> EntryExplanati
     elif stands == "not_declared":
         whence = LEFT
     else:
-        whence = origin(case.model, case.subject, case.scope, section, entry)
+        whence = views.origin(case.model, case.subject, case.scope, section, entry)
     return EntryExplanation(section, entry, stands, whence.because, whence.sources)

@@ -15,12 +15,14 @@ from sqlalchemy import JSON, cast, func, select, type_coerce
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.declared import views
+from coordinator.declared.model import Model
 from coordinator.declared.references import DEFAULT_SITE
-from coordinator.declared.selection import Selection
-from coordinator.reports import refusals
+from coordinator.fleet.selection import Selection
+from coordinator.reports import features, refusals
 from coordinator.reports.checkin import Pair
-from coordinator.reports.refusals import FleetRefusal
 from wire.messages import STORE_FAULTS
+from wire.operators.fleet_answers import Fleet, Straggler
 
 UNSEEN = "unseen"
 SILENT = "silent"  # no report for three of its intervals
@@ -42,6 +44,7 @@ class FleetMember:
     site_id: str = DEFAULT_SITE
     labels: Mapping[str, str] = field(default_factory=dict)  # as declared
     published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
+    held_back: Mapping[str, str] = field(default_factory=dict)  # scope -> why it is not given what it may hold
 
 
 @dataclass(frozen=True)
@@ -63,39 +66,8 @@ class MemberReport:
     roots_confirmed: bool = True  # false: it trusts root keys of a first use that nobody has compared
 
     @property
-    def last_seen(self) -> float:
+    def last_seen_at(self) -> float:
         return max(self.reported_at, self.asked_at)
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """A member that does not hold what it should, and why."""
-
-    node_id: str
-    reason: str
-    seconds_since_seen: float | None
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """How the fleet stands at one time. Lags are in versions; times in seconds."""
-
-    at: float
-    members: int
-    data_members: int
-    baseline_shortfall: int
-    states: Mapping[str, int]
-    grades: Mapping[str, int]
-    versions: Mapping[str, Mapping[str, int]]  # scope -> "epoch.version" -> nodes
-    lag_versions: Mapping[str, float]  # "p50" "p90" "p99" "max", over every scope of every node that reports
-    seconds_since_seen: Mapping[str, float]
-    stragglers: tuple[Straggler, ...]  # the longest unseen first; of them as many as were asked for
-    stragglers_total: int
-    rejected_joins: Mapping[str, int]  # by code
-    refusals: tuple[FleetRefusal, ...] = ()  # what is not renewed first, at most 50
-    refusals_total: int = 0
-    roots_unconfirmed: tuple[str, ...] = ()  # nodes that trust root keys on first use; at most 50
-    roots_unconfirmed_total: int = 0
 
 
 def assess(
@@ -110,11 +82,14 @@ def assess(
     """Revoked members are counted as such and belong to nothing else. `named`: those of the stragglers."""
     living = [member for member in members if not member.revoked]
     data = sum(member.kind == "data" for member in living)
-    found = [each for each in (straggler_of(m, reports.get(m.node_id), now, settings) for m in living) if each]
+    found = [
+        straggler for straggler in (straggler_of(m, reports.get(m.node_id), now, settings) for m in living) if straggler
+    ]
     found.sort(key=_longest_unseen)
     states = Counter(state_of(m, reports.get(m.node_id), now, settings) for m in members)
     heard = [reports[member.node_id] for member in living if member.node_id in reports]
     unconfirmed = sorted(report.node_id for report in heard if not report.roots_confirmed)
+    waiting = sorted(member.node_id for member in living if member.held_back)
     return Fleet(
         at=now,
         members=len(living),
@@ -124,12 +99,14 @@ def assess(
         grades=dict(sorted(Counter(report.head_grade for report in heard).items())),
         versions=_versions(heard),
         lag_versions=quantiles(lags(living, reports)),
-        seconds_since_seen=quantiles([now - report.last_seen for report in heard]),
+        seconds_since_seen=quantiles([now - report.last_seen_at for report in heard]),
         stragglers=tuple(found[named]),
         stragglers_total=len(found),
         rejected_joins=dict(sorted(rejected_joins.items())),
         roots_unconfirmed=tuple(unconfirmed[:MOST_NAMED]),
         roots_unconfirmed_total=len(unconfirmed),
+        held_back=tuple(waiting[:MOST_NAMED]),
+        held_back_total=len(waiting),
     )
 
 
@@ -162,14 +139,14 @@ def observe(
         heard = {report.node_id: report for report in reports(transaction)}
         whole = members(transaction)
         chosen = [
-            each
-            for each in whole
+            member
+            for member in whole
             if which is None
-            or which.takes(each.site_id, each.labels, state_of(each, heard.get(each.node_id), now, settings))
+            or which.takes(member.site_id, member.labels, state_of(member, heard.get(member.node_id), now, settings))
         ]
-        found = assess(chosen, heard, rejected(transaction, since), now=now, settings=settings, named=named)
-        ids = {each.node_id for each in chosen}
-        standing = [each for each in refusals.told(transaction) if each.node_id in ids]
+        found = assess(chosen, heard, join_rejections(transaction, since), now=now, settings=settings, named=named)
+        ids = {member.node_id for member in chosen}
+        standing = [refusal for refusal in refusals.fleet_refusals(transaction) if refusal.node_id in ids]
         missing = shortfall(whole, settings)
         named_first = tuple(standing[:MOST_NAMED])
         return replace(found, baseline_shortfall=missing, refusals=named_first, refusals_total=len(standing))
@@ -198,7 +175,7 @@ def straggler_of(
 ) -> Straggler | None:
     if report is None:
         return Straggler(member.node_id, UNSEEN, None)
-    since = now - report.last_seen
+    since = now - report.last_seen_at
     if _is_silent(report, now, settings):
         return Straggler(member.node_id, SILENT, since)
     if report.behind:
@@ -239,8 +216,10 @@ def _versions(reports: Iterable[MemberReport]) -> dict[str, dict[str, int]]:
 
 def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> list[FleetMember]:
     """All, or some."""
-    nodes, model = schema.nodes, catalog.load(transaction)
-    columns = select(nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at)
+    nodes, status, model = schema.nodes, schema.node_status, catalog.load(transaction)
+    joined = nodes.outerjoin(status, nodes.c.node_id == status.c.node_id)
+    columns = select(nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at, status.c.features)
+    columns = columns.select_from(joined)
     announced = {
         node_id: {scope: entry.pair for scope, entry in listed.items()}
         for node_id, listed in documents.listings(transaction, node_ids).items()
@@ -251,11 +230,21 @@ def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
             kind=row.kind,
             revoked=row.revoked_at is not None,
             site_id=row.site_id,
-            labels=model.declared(row.node_id).labels,
+            labels=model.declaration(row.node_id).labels,
             published=announced.get(row.node_id, {}),
+            held_back=_waiting_scopes(model, row.node_id, features.parse(row.features)),
         )
         for row in transaction.rows(columns if node_ids is None else columns.where(nodes.c.node_id.in_(node_ids)))
     ]
+
+
+def _waiting_scopes(model: Model, node_id: str, reads: frozenset[str] | None) -> dict[str, str]:
+    """Of nearly all nodes nothing, and then their scopes need not be found."""
+    subject = model.subjects.get(node_id)
+    if subject is None or not features.missing(reads):
+        return {}
+    found = features.unreadable_scopes(views.scopes(model, subject), reads)
+    return {scope.name: feature.words for scope, feature in found.items()}
 
 
 def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Iterator[MemberReport]:
@@ -267,24 +256,24 @@ def reports(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
         report = (row.node_id, row.last_seen, row.state, row.mode, row.head_grade, row.behind)
         said = json.loads(row.body)  # only what `heartbeat_form.parse` took is kept
         scopes, fault = said["scopes"], _store_fault(said["counters"])
-        active, refused = _last_active(scopes), _last_refused(scopes)
+        active, refused = _last_active(scopes), _last_refusals(scopes)
         told = (row.agent_version, said.get("interval_s"), said.get("roots_confirmed", True))
         yield MemberReport(*report, active, row.asked or 0.0, refused, fault, *told)
 
 
 def _last_active(scopes: Scopes) -> dict[str, Pair]:
-    actives = {scope: each["active"] for scope, each in scopes.items() if each["active"] is not None}
+    actives = {scope: report["active"] for scope, report in scopes.items() if report["active"] is not None}
     return {scope: (mark["authority_epoch"], mark["config_version"]) for scope, mark in actives.items()}
 
 
-def _last_refused(scopes: Scopes) -> dict[str, tuple[int, str]]:
-    """What a node says of a refusal is its own: bounded, and passed over where it is not in form."""
-    found = {scope: each["last_rejected"] or {} for scope, each in scopes.items()}
+def _last_refusals(scopes: Scopes) -> dict[str, tuple[int, str]]:
+    """Bounded, and passed over where it is not in form: an earlier version kept it in any."""
+    found = {scope: report["last_rejected"] or {} for scope, report in scopes.items()}
     return {
         scope: (version, reason[:MOST_REASON])
-        for scope, one in found.items()
-        if isinstance(version := one.get("config_version"), int)
-        and isinstance(reason := one.get("reason"), str)
+        for scope, feature in found.items()
+        if isinstance(version := feature.get("config_version"), int)
+        and isinstance(reason := feature.get("reason"), str)
         and reason.isprintable()
     }
 
@@ -293,7 +282,7 @@ def _store_fault(counters: Mapping[str, Any]) -> str:
     return next((fault for fault in STORE_FAULTS if counters.get(fault)), "")
 
 
-def rejected(transaction: Transaction, since: float) -> dict[str, int]:
+def join_rejections(transaction: Transaction, since: float) -> dict[str, int]:
     table = schema.audit
     refused = (table.c.action == "join") & (table.c.outcome != "done") & (table.c.at >= since)
     is_sqlite = transaction.connection.dialect.name == "sqlite"

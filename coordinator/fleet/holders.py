@@ -5,7 +5,7 @@ A report says what a node claims to have active; it is shown beside what was pub
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple
 
 from sqlalchemy import select
 
@@ -13,44 +13,23 @@ from coordinator.database import documents, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import HeadEntry
 from coordinator.reports.checkin import Comparison, ReportedMark, compare
+from wire.operators.fleet_answers import Holders, Reported, ReportedVersion
 
 MOST_NAMED = 50
 _WORD = 128  # characters of what a node says in words of its own
 
 
-@dataclass(frozen=True)
-class Reported:
-    """What the node's last report says of the scope. `active` is None where it has none; times are Unix seconds."""
-
-    at: float
-    state: str
-    active: ReportedMark | None
-    pending: int | None  # its config_version: taken, and waiting for its valid_from
-    last_refused: str | None  # the reason
-
-
-@dataclass(frozen=True)
-class Holders:
-    """`standing`: how the node's own active version stands to the published one.
-
-    `same`, `behind`, `ahead`, `other_content` (one version, two contents), `nothing` (it reports the scope not to be
-    active), `unheard` (no report), `unpublished` (there is nothing to compare with).
-    """
-
-    standing: str
-    reported: Reported | None
-    published_for: int  # other members whose heads announce the same content
-    others: tuple[str, ...]  # other members that report it active: the first 50 by their ids
-    others_total: int
-
-
 def holders(transaction: Transaction, node_id: str, scope: str, published: HeadEntry | None) -> Holders:
-    reported = _reported(transaction, node_id, scope)
+    reported = _report(transaction, node_id, scope)
     standing = _standing(published, reported)
     if published is None:
         return Holders(standing, reported, 0, (), 0)
-    announced = {each for each in _announced(transaction, scope, published.content_hash) if each != node_id}
-    others = sorted(each for each in _active(transaction, scope, published.content_hash) if each != node_id)
+    announced = {
+        member_id for member_id in _announced_to(transaction, scope, published.content_hash) if member_id != node_id
+    }
+    others = sorted(
+        member_id for member_id in _active(transaction, scope, published.content_hash) if member_id != node_id
+    )
     return Holders(standing, reported, len(announced), tuple(others[:MOST_NAMED]), len(others))
 
 
@@ -62,10 +41,10 @@ def _standing(published: HeadEntry | None, reported: Reported | None) -> str:
     if published is None:
         return "unpublished"
     ours = ReportedMark(published.authority_epoch, published.config_version, published.content_hash)
-    return _STANDINGS[compare(ours, reported.active)]
+    return _STANDINGS[compare(ours, ReportedMark(*astuple(reported.active)))]
 
 
-def _reported(transaction: Transaction, node_id: str, scope: str) -> Reported | None:
+def _report(transaction: Transaction, node_id: str, scope: str) -> Reported | None:
     table = schema.node_status
     row = transaction.row(select(table.c.last_seen, table.c.state, table.c.body).where(table.c.node_id == node_id))
     if row is None:
@@ -77,20 +56,20 @@ def _reported(transaction: Transaction, node_id: str, scope: str) -> Reported | 
         row.last_seen,
         row.state,
         _mark(said.get("active")),
-        waits if isinstance(waits, int) else None,  # what stands in these two is looked at nowhere else
+        waits if isinstance(waits, int) else None,  # an earlier version kept these two in any form
         reason[:_WORD] if isinstance(reason, str) else None,
     )
 
 
-def _mark(active: dict[str, object] | None) -> ReportedMark | None:
+def _mark(active: dict[str, object] | None) -> ReportedVersion | None:
     if active is None:
         return None
-    return ReportedMark(
+    return ReportedVersion(
         int(str(active["authority_epoch"])), int(str(active["config_version"])), str(active["content_hash"])
     )
 
 
-def _announced(transaction: Transaction, scope: str, content_hash: str) -> Iterator[str]:
+def _announced_to(transaction: Transaction, scope: str, content_hash: str) -> Iterator[str]:
     """Only listings that hold the hash are read (it is hex: no wildcard is in it)."""
     heads = schema.heads
     rows = transaction.rows(select(heads.c.node_id).where(heads.c.listing.contains(content_hash)))

@@ -9,76 +9,26 @@ What a node says of itself is shown and believed nothing (rules S70).
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
 
 from coordinator.base import spans
-from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.spans import Slot, Span
+from coordinator.base.spans import Slot
 from coordinator.database import catalog, schema
-from coordinator.database.catalog import NodeEntry
 from coordinator.database.database import Database, Transaction
-from coordinator.declared.selection import Selection
 from coordinator.fleet import fleet
 from coordinator.fleet.fleet import FleetMember, MemberReport
+from coordinator.fleet.selection import Selection
 from coordinator.reports.checkin import Pair
 from wire.certificate import BadCertificateError, Certificate
+from wire.operators.fleet_answers import Listed, ListedScope, MemberDetail, MemberPage, NodeEntry, Span
 
 MOST = 1_000  # in one answer
 _CHUNK = 500  # looked at in one statement
 _SLOTS_OF_SILENCE = 2
-
-
-@dataclass(frozen=True)
-class Listed(NodeEntry):
-    """A member in short. `state`: as it says itself, or `unseen`, `silent`, `revoked`; `why`: why it does not hold what
-    it should, or nothing. What it says of itself is null before its first report.
-    """
-
-    labels: Mapping[str, str]
-    certificate_expires_at: int | None
-    state: str
-    why: str
-    mode: str | None
-    head_grade: str | None
-    agent_version: str | None
-    reported_at: float | None
-
-
-@dataclass(frozen=True)
-class ListedScope:
-    """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why."""
-
-    scope: str
-    published: str | None
-    active: str | None
-    expires_at: str | None
-    refused: int | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class MemberDetail(Listed):
-    """A member in whole. `clock` as the node says it; `history`: the newest first."""
-
-    boot_id: str | None
-    head: str | None
-    degraded_since: str | None
-    interval_s: int | None
-    roots_confirmed: bool | None  # false: root keys of a first use that nobody has compared; None: it does not say
-    clock_synchronised: bool | None
-    clock_offset_s: float | None
-    scopes: tuple[ListedScope, ...]
-    history: tuple[Span, ...]
-
-
-@dataclass(frozen=True)
-class Page:
-    nodes: tuple[Listed, ...]
-    next: str | None
 
 
 def page(
@@ -89,22 +39,22 @@ def page(
     settings: CoordinatorSettings,
     after: str = "",
     most: int = MOST,
-) -> Page:
+) -> MemberPage:
     """`next`: the node to page on after."""
     with database.read() as transaction:
         ids = sorted(row[0] for row in transaction.rows(select(schema.nodes.c.node_id)))
         found: list[Listed] = []
         for start in range(bisect_right(ids, after), len(ids), _CHUNK):
-            found += _listed(transaction, ids[start : start + _CHUNK], which, now, settings)
+            found += _list(transaction, ids[start : start + _CHUNK], which, now, settings)
             if len(found) > most:
-                return Page(tuple(found[:most]), found[most - 1].node_id)
-    return Page(tuple(found), None)
+                return MemberPage(found[most - 1].node_id, tuple(found[:most]))
+    return MemberPage(None, tuple(found))
 
 
 def show(database: Database, node_id: str, *, now: float, settings: CoordinatorSettings) -> MemberDetail:
     """`not_found` for a stranger."""
     with database.read() as transaction:
-        found = list(_listed(transaction, [node_id], Selection(), now, settings))
+        found = list(_list(transaction, [node_id], Selection(), now, settings))
         if not found:
             raise Refused(Code.NOT_FOUND, f"{node_id} is no member")
         (member,) = fleet.members(transaction, [node_id])
@@ -114,15 +64,15 @@ def show(database: Database, node_id: str, *, now: float, settings: CoordinatorS
         history = _history(transaction, found[0], interval_s, now, settings)
     head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
     boot_id = status.boot_id if status is not None else None
-    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_said(said, member))
+    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_report_details(said, member))
 
 
-def _listed(
+def _list(
     transaction: Transaction, ids: Sequence[str], which: Selection, now: float, settings: CoordinatorSettings
 ) -> Iterator[Listed]:
-    entries = {each.node_id: each for each in catalog.entries(transaction, ids)}
-    reports = {each.node_id: each for each in fleet.reports(transaction, ids)}
-    members = {each.node_id: each for each in fleet.members(transaction, ids)}
+    entries = {entry.node_id: entry for entry in catalog.entries(transaction, ids)}
+    reports = {report.node_id: report for report in fleet.reports(transaction, ids)}
+    members = {member.node_id: member for member in fleet.members(transaction, ids)}
     taken = [node_id for node_id in sorted(entries) if _takes(which, members[node_id], reports, now, settings)]
     ends = _ends(transaction, taken)
     for node_id in taken:
@@ -171,8 +121,8 @@ def _end(der: bytes) -> int:
         return 0
 
 
-def _said(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
-    """Of the parts whose form heartbeat_form.py does not look into, only what is in form."""
+def _report_details(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
+    """Only what is in form: what an earlier version kept may be in another."""
     clock, scopes = said.get("clock") or {}, said.get("scopes") or {}
     synchronised, offset_s = clock.get("synchronised"), clock.get("offset_floor_s")
     names = sorted(scopes.keys() | member.published.keys())
@@ -180,6 +130,8 @@ def _said(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
         "degraded_since": said.get("degraded_since"),
         "interval_s": said.get("interval_s"),
         "roots_confirmed": said.get("roots_confirmed"),
+        "features": said.get("features"),
+        "held_back": member.held_back,
         "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
         "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
         "scopes": tuple(_scope(name, scopes.get(name) or {}, member.published.get(name)) for name in names),
@@ -193,9 +145,9 @@ def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> Listed
         scope=name,
         published=None if published is None else "{}.{}".format(*published),
         active=f"{active['authority_epoch']}.{active['config_version']}" if active else None,
-        expires_at=bounded(end, 64) if isinstance(end, str) else None,
+        expires_at=bound_text(end, 64) if isinstance(end, str) else None,
         refused=version if isinstance(version, int) else None,
-        reason=bounded(reason, 64) if isinstance(reason, str) else "",
+        reason=bound_text(reason, 64) if isinstance(reason, str) else "",
     )
 
 

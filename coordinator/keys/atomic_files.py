@@ -34,8 +34,8 @@ def note_in(state: Path, roots_own: Path | None, name: str) -> Path:
 @contextmanager
 def directories(state: Path, others: Sequence[Path]) -> Iterator[None]:
     """`state` is there, and ours alone; what is new of it and of the others goes again when nothing comes of it."""
-    absolute = [each.absolute() for each in (state, *others)]
-    new = {each for place in absolute for each in (place, *place.parents) if not each.exists()}
+    absolute = [folder.absolute() for folder in (state, *others)]
+    new = {parent for place in absolute for parent in (place, *place.parents) if not parent.exists()}
     try:
         with as_owner_of(state):
             keystore.own_directory(state)

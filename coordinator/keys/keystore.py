@@ -116,7 +116,7 @@ def load(path: Path, passphrase: bytes | None = None) -> SigningKey:
 def find(places: Iterable[Path], passphrases: Sequence[bytes]) -> list[SigningKey]:
     """The keys of files, and of the root key files in directories; each passphrase is tried where one is needed."""
     paths = [path for place in places for path in (files(place, ROOT) if place.is_dir() else [place])]
-    return [_opened(path, passphrases) for path in paths]
+    return [_open(path, passphrases) for path in paths]
 
 
 def is_encrypted(path: Path) -> bool:
@@ -143,7 +143,7 @@ def read_passphrase(path: Path) -> bytes:
     return line
 
 
-def _opened(path: Path, passphrases: Sequence[bytes]) -> SigningKey:
+def _open(path: Path, passphrases: Sequence[bytes]) -> SigningKey:
     for passphrase in (*passphrases, None):
         try:
             return load(path, passphrase)

@@ -29,10 +29,10 @@ def authority_in(directory: Path, passphrase: bytes | None = None, *, beside: Pa
                 "name the directory where this cluster's CA is kept: --ca; another CA's certificate is renewed there"
             )
             raise Refused(Code.BAD_KEY, f"{path} is not there", remedy=remedy)
-    return KeyPair(certificate.read_bytes(), _opened(key, passphrase))
+    return KeyPair(certificate.read_bytes(), _decrypt(key, passphrase))
 
 
-def encrypted(key_pem: bytes, passphrase: bytes | None) -> bytes:
+def encrypt(key_pem: bytes, passphrase: bytes | None) -> bytes:
     """As it is kept; as it is without a passphrase."""
     if passphrase is None:
         return key_pem
@@ -41,7 +41,7 @@ def encrypted(key_pem: bytes, passphrase: bytes | None) -> bytes:
     return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
 
 
-def _opened(key: Path, passphrase: bytes | None) -> bytes:
+def _decrypt(key: Path, passphrase: bytes | None) -> bytes:
     if not keystore.is_encrypted(key):
         return key.read_bytes()
     if passphrase is None:
@@ -60,10 +60,16 @@ def authorities(certificate: Path) -> tuple[Certificate, ...]:
     beside = certificate.parent / AUTHORITY
     if beside.is_file():
         chain += pem_chain_to_der(beside.read_bytes())
-    return tuple({each.fingerprint: each for each in map(Certificate.read, chain) if each.is_authority}.values())
+    return tuple(
+        {
+            certificate.fingerprint: certificate
+            for certificate in map(Certificate.read, chain)
+            if certificate.is_authority
+        }.values()
+    )
 
 
-def issued(ca: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
+def issue(ca: KeyPair, hosts: Sequence[str], now: float) -> KeyPair:
     """For these names and addresses, each once."""
     for host in hosts:
         _must_be_a_host(host)
@@ -88,7 +94,7 @@ def renew(certificate: Path, key: Path, ca: KeyPair, hosts: Sequence[str], now: 
     The key goes first: interrupted between the two, a coordinator would refuse the pair, and this is run again.
     """
     names = hosts or _read(certificate.read_bytes()).names
-    pair = issued(ca, names, now)
+    pair = issue(ca, names, now)
     _replace(key, pair.key_pem, 0o600)
     _replace(certificate, pair.certificate_pem, 0o644)
     return _read(pair.certificate_pem)

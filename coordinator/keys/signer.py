@@ -7,7 +7,7 @@ trust_bundle_sections, key_record     the sections of a trust bundle
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator.keys.signing_key import SigningKey
@@ -91,10 +91,12 @@ class Base:
     sections: Mapping[str, SectionEntry]
 
 
-def snapshot(claims: EnvelopeClaims, sections: Mapping[str, object], keys: Sequence[SigningKey]) -> SignedDocument:
-    """`sections` are JSON values by name, or their bytes."""
+def snapshot(
+    claims: EnvelopeClaims, sections: Mapping[str, object], keys: Sequence[SigningKey], raw: Container[str] = ()
+) -> SignedDocument:
+    """`sections` are JSON values by name, or their bytes; those named by `raw` are bytes and no JSON."""
     encoded = {name: section_bytes(value) for name, value in sections.items()}
-    entries = {name: entry_of(data) for name, data in encoded.items()}
+    entries = {name: entry_of(data, is_raw=name in raw) for name, data in encoded.items()}
     content = manifest.state_bytes(entries)
     return sign(claims.envelope(SNAPSHOT), content, _in_order(encoded), keys)
 
@@ -133,7 +135,7 @@ def head(
             "generation": claims.config_version,
             "poll_after_s": poll_after_s,
             "revocations": _revocation_members(revocations or Revocations(), of_head=True),
-            "scopes": {scope: vars(version) for scope, version in scopes.items()},
+            "scopes": {scope: version.members() for scope, version in scopes.items()},
         }
     )
     return sign(replace(claims.envelope(HEAD), scope_type=HEAD), content, (), keys)
@@ -153,10 +155,10 @@ def sign(envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Se
         content_hash=content_hash(content),
         content_length=sum(map(len, sections)),
     )
-    return signed_as_given(complete, content, sections, keys)
+    return sign_as_given(complete, content, sections, keys)
 
 
-def signed_as_given(
+def sign_as_given(
     envelope: Envelope, content: bytes, sections: Sequence[bytes], keys: Sequence[SigningKey]
 ) -> SignedDocument:
     """Signatures by all keys over the envelope as it stands."""
@@ -173,11 +175,12 @@ def trust_bundle_sections(
     config_threshold: int,
     authority_epoch: int,
     revocations: Revocations | None = None,
+    of_types: Mapping[str, int] | None = None,
 ) -> dict[str, object]:
-    """The four sections of format.md 8."""
+    """The four sections of format.md 8; `of_types` are thresholds of single scope types, `config/<scope type>`."""
     return {
         "keys": dict(keys),
-        "thresholds": {ROOT: root_threshold, CONFIG: config_threshold},
+        "thresholds": {ROOT: root_threshold, CONFIG: config_threshold, **(of_types or {})},
         "authority": {"authority_epoch": authority_epoch},
         "revocations": _revocation_members(revocations or Revocations(), of_head=False),
     }
@@ -211,8 +214,8 @@ def content_hash(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def entry_of(data: bytes) -> SectionEntry:
-    return SectionEntry(hashlib.sha256(data).hexdigest(), len(data))
+def entry_of(data: bytes, *, is_raw: bool = False) -> SectionEntry:
+    return SectionEntry(hashlib.sha256(data).hexdigest(), len(data), is_raw)
 
 
 def section_bytes(value: object) -> bytes:
@@ -227,7 +230,7 @@ def _in_order(sections: Mapping[str, bytes]) -> tuple[bytes, ...]:
 def _change_members(change: SectionChange) -> dict[str, object]:
     if change.brought is None or change.result is None:
         return {"op": "remove"}
-    members: dict[str, object] = {"op": change.op, **vars(change.brought)}
+    members: dict[str, object] = {"op": change.op, **change.brought.members()}
     if change.op == "patch":
         members |= {"result_sha256": change.result.sha256, "result_size": change.result.size}
     return members

@@ -12,42 +12,49 @@ from an operator and not from whoever answers its join, pins them (threats D-19)
 import base64
 import binascii
 import hashlib
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
-from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember
-from snapshot import canonical
-from snapshot.identifiers import is_hash, is_id, is_integer
+from snapshot.identifiers import is_id
+from wire.forms import CONTENT, HASH, IDENTIFIER, array, hexadecimal, integer, member, message, one_of
+from wire.messages import ROOTS_MAX, BadMessageError, Message
+
+Part = TypeVar("Part", bound=Message)
 
 MAX_BYTES = 8 << 10
 MOST_USES = 10_000
 TYPE = "holdfast-join+jwt"
 
-_JTI = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_HEADER = {
-    "alg": BodyMember(lambda value: value == "EdDSA"),
-    "typ": BodyMember(lambda value: value == TYPE),
-    "kid": BodyMember(is_hash),
-}
-_CLAIMS = {
-    "aud": BodyMember(lambda value: isinstance(value, str)),
-    "cluster": BodyMember(is_id),
-    "site": BodyMember(is_id),
-    "node_id": BodyMember(is_id, required=False),
-    "jti": BodyMember(lambda value: isinstance(value, str) and bool(_JTI.fullmatch(value))),
-    "nbf": BodyMember(is_integer),
-    "exp": BodyMember(is_integer),
-    "root_key_ids": BodyMember(lambda value: isinstance(value, list) and all(map(is_hash, value)), required=False),
-    "root_threshold": BodyMember(is_integer, required=False),
-}
+
+@message
+class TokenHeader(Message):
+    """All of it: so `crit`, `jku`, `jwk` and `x5u` are unknown members."""
+
+    alg: str = member(one_of("EdDSA"))
+    typ: str = member(one_of(TYPE))
+    kid: str = member(HASH)
+
+
+@message
+class TokenPayload(Message):
+    """The claims as they are signed. `aud` is cluster and site, `nbf` and `exp` Unix seconds."""
+
+    aud: str = member(CONTENT)
+    cluster: str = member(IDENTIFIER)
+    site: str = member(IDENTIFIER)
+    jti: str = member(hexadecimal(32))
+    nbf: int = member(integer(1))
+    exp: int = member(integer(1))
+    node_id: str | None = member(IDENTIFIER, default=None)
+    root_key_ids: tuple[str, ...] | None = member(array(HASH, ROOTS_MAX), default=None)
+    root_threshold: int | None = member(integer(1), default=None)
 
 
 @dataclass(frozen=True)
@@ -70,20 +77,18 @@ class TokenClaims:
     node_id: str | None = None
     pins: TokenPins | None = None
 
-    def payload(self) -> dict[str, object]:
-        claims: dict[str, object] = {
-            "aud": f"{self.cluster_id}/{self.site_id}",
-            "cluster": self.cluster_id,
-            "site": self.site_id,
-            "jti": self.jti,
-            "nbf": self.not_before,
-            "exp": self.expires_at,
-        }
-        if self.node_id is not None:
-            claims["node_id"] = self.node_id
-        if self.pins is not None:
-            claims |= {"root_key_ids": list(self.pins.root_key_ids), "root_threshold": self.pins.threshold}
-        return claims
+    def payload(self) -> TokenPayload:
+        return TokenPayload(
+            aud=f"{self.cluster_id}/{self.site_id}",
+            cluster=self.cluster_id,
+            site=self.site_id,
+            jti=self.jti,
+            nbf=self.not_before,
+            exp=self.expires_at,
+            node_id=self.node_id,
+            root_key_ids=self.pins.root_key_ids if self.pins else None,
+            root_threshold=self.pins.threshold if self.pins else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def new_claims(
 def issue(claims: TokenClaims, key: Ed25519PrivateKey) -> str:
     """The token's text. It is shown once and kept nowhere."""
     headers = {"typ": TYPE, "kid": key_id(key.public_key())}
-    return jwt.api_jws.PyJWS().encode(canonical.dumps(claims.payload()), key, algorithm="EdDSA", headers=headers)
+    return jwt.api_jws.PyJWS().encode(claims.payload().to_bytes(), key, algorithm="EdDSA", headers=headers)
 
 
 def is_pattern(text: str) -> bool:
@@ -157,11 +162,9 @@ def read(token: str, keys: Mapping[str, bytes], cluster_id: str) -> TokenClaims:
     if len(token) > MAX_BYTES or not token.isascii() or token.count(".") != 2:
         raise Refused(Code.BAD_TOKEN, "not a token of ours by its form")
     header_text, payload_text, _ = token.split(".")
-    header = requests.parse(_base64url(header_text), MAX_BYTES, Code.BAD_TOKEN)
-    requests.closed(header, _HEADER, Code.BAD_TOKEN)  # so `crit`, `jku`, `jwk` and `x5u` are unknown members
-    _verify_signature(token, keys.get(str(header["kid"])))
-    payload = requests.parse(_base64url(payload_text), MAX_BYTES, Code.BAD_TOKEN)
-    requests.closed(payload, _CLAIMS, Code.BAD_TOKEN)
+    header = _part(TokenHeader, header_text)
+    _verify_signature(token, keys.get(header.kid))
+    payload = _part(TokenPayload, payload_text)
     claims = _claims(payload)
     if claims.payload() != payload or claims.cluster_id != cluster_id:
         raise Refused(Code.BAD_TOKEN, "the token is for another audience")
@@ -196,10 +199,9 @@ def jti_of(token: str) -> str | None:
     if len(token) > MAX_BYTES or not token.isascii() or token.count(".") != 2:
         return None
     try:
-        jti = requests.parse(_base64url(token.split(".")[1]), MAX_BYTES).get("jti")
+        return _part(TokenPayload, token.split(".")[1]).jti
     except Refused:
         return None
-    return jti if isinstance(jti, str) and _JTI.fullmatch(jti) else None
 
 
 def _verify_signature(token: str, public_key: bytes | None) -> None:
@@ -212,21 +214,23 @@ def _verify_signature(token: str, public_key: bytes | None) -> None:
         raise Refused(Code.BAD_TOKEN, "the signature does not verify") from error
 
 
-def _claims(payload: Mapping[str, object]) -> TokenClaims:
-    node_id, named = payload.get("node_id"), payload.get("root_key_ids")
-    pins = (
-        TokenPins(tuple(map(str, named)), int(str(payload.get("root_threshold", 0))))
-        if isinstance(named, list)
-        else None
-    )
+def _part(kind: type[Part], text: str) -> Part:
+    try:
+        return kind.parse(_base64url(text), MAX_BYTES)
+    except BadMessageError as error:
+        raise Refused(Code.BAD_TOKEN, str(error)) from error
+
+
+def _claims(payload: TokenPayload) -> TokenClaims:
+    named = payload.root_key_ids
     return TokenClaims(
-        cluster_id=str(payload["cluster"]),
-        site_id=str(payload["site"]),
-        jti=str(payload["jti"]),
-        not_before=int(str(payload["nbf"])),
-        expires_at=int(str(payload["exp"])),
-        node_id=None if node_id is None else str(node_id),
-        pins=pins,
+        cluster_id=payload.cluster,
+        site_id=payload.site,
+        jti=payload.jti,
+        not_before=payload.nbf,
+        expires_at=payload.exp,
+        node_id=payload.node_id,
+        pins=None if named is None else TokenPins(named, payload.root_threshold or 0),
     )
 
 

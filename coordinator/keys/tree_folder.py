@@ -50,7 +50,7 @@ class Folder:
 
     def take_away(self, wanted: Container[str]) -> int:
         """How many files of ours went that nobody wants any more, half-written ones among them."""
-        stale = [each for each in self._files() if each not in wanted]
+        stale = [file for file in self._files() if file not in wanted]
         for name in stale:
             (self.path / name).unlink(missing_ok=True)
         return len(stale)
@@ -62,10 +62,10 @@ class Folder:
     def _files(self) -> Iterator[str]:
         """Plain files with names of ours: we make no others."""
         with os.scandir(self.path) as entries:
-            for each in entries:
-                is_ours = self.ours.fullmatch(each.name) or _TEMPORARY.fullmatch(each.name)
-                if is_ours and each.is_file(follow_symlinks=False):
-                    yield each.name
+            for entry in entries:
+                is_ours = self.ours.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name)
+                if is_ours and entry.is_file(follow_symlinks=False):
+                    yield entry.name
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -1,7 +1,5 @@
 """Who may join: the operator's allowlist and the join tokens (rules J17, H-000-1, K13, K25, K26)."""
 
-from dataclasses import dataclass
-
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, insert, select, update
 
@@ -16,36 +14,9 @@ from coordinator.membership import operators
 from coordinator.publishing import published_state
 from snapshot.bundle import ACTIVE, ROOT
 from snapshot.identifiers import is_hash, is_id
+from wire.operators.operator_answers import AllowlistEntry, TokenEntry
 
 ONE_NODE = MultiUse()
-
-
-@dataclass(frozen=True)
-class AllowlistEntry:
-    """One line of the allowlist."""
-
-    node_id: str
-    kind: str = "data"
-    site_id: str = DEFAULT_SITE
-    certificate_sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class TokenEntry:
-    """What an operator sees of a token; its text was shown once, when it was issued."""
-
-    jti: str
-    site_id: str
-    node_id: str | None
-    issued_by: str
-    not_before: int
-    expires_at: int
-    revoked_at: float | None
-    used_at: float | None
-    used_by: str | None
-    uses: int
-    used: int
-    nodes: str | None
 
 
 def allow(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:
@@ -63,7 +34,7 @@ def disallow(database: Database, node_id: str, *, actor: str, now: float) -> Non
         transaction.audit("disallow", node_id)
 
 
-def allowed(database: Database) -> list[AllowlistEntry]:
+def allowlist_entries(database: Database) -> list[AllowlistEntry]:
     """The allowlist in byte order of the ids."""
     with database.read() as transaction:
         rows = transaction.rows(select(schema.allowlist))
@@ -74,7 +45,7 @@ def allowed(database: Database) -> list[AllowlistEntry]:
 def declared_entry(database: Database, node_id: str) -> AllowlistEntry:
     """The entry that a node's declaration asks for; of one that is not declared, a data node at the default site."""
     with database.read() as transaction:
-        declared = _declared(transaction, node_id)
+        declared = _declared_node(transaction, node_id)
     return AllowlistEntry(node_id) if declared is None else AllowlistEntry(node_id, declared.kind, declared.site)
 
 
@@ -201,11 +172,11 @@ def _site_of(transaction: Transaction, node_id: str) -> str | None:
         row = transaction.row(select(table.c.site_id).where(table.c.node_id == node_id))
         if row is not None:
             return str(row.site_id)
-    declared = _declared(transaction, node_id)
+    declared = _declared_node(transaction, node_id)
     return None if declared is None else declared.site
 
 
-def _declared(transaction: Transaction, node_id: str) -> Node | None:
+def _declared_node(transaction: Transaction, node_id: str) -> Node | None:
     found = catalog.load(transaction).resources.get((Node.KIND, node_id))
     return found if isinstance(found, Node) else None
 
@@ -226,7 +197,7 @@ def _check_catalog(transaction: Transaction, entry: AllowlistEntry) -> None:
             f"{entry.node_id} is a member as {member.kind} at {member.site_id}",
             remedy="remove it first, then let it join anew",
         )
-    declared = _declared(transaction, entry.node_id)
+    declared = _declared_node(transaction, entry.node_id)
     if declared is not None and (declared.kind, declared.site) != (entry.kind, entry.site_id):
         raise Refused(
             Code.CONTRADICTION,

@@ -1,18 +1,51 @@
-"""A join from the request's bytes to the documents of its grant (rules J7, J9, J10, J12)."""
+"""A join from the request's bytes to the documents of its grant (rules J7, J9, J10, J12).
+
+    prove             who asks, and what it has shown: signature, token or certificate; nothing is written
+    admit             the decision, in one transaction with all that it changes; or the same node is recognised
+    grant_documents   what the new member is answered with, once its first head is out
+
+Proof and decision are apart, since they cost and risk different things. A proof is arithmetic on strangers' bytes: it
+runs before any lock, and whoever fails it has written nothing, so a flood of bad joins costs processor time and no row
+(refused_joins.py counts them in memory). The decision is short and holds the cluster's lock: token spent, member,
+certificate and declared node are one transaction, so a token is spent exactly by who was admitted.
+
+Between the two the world may change: another replica may admit the same name, or the token may be taken away. So
+`admit` decides again from the database, and what `prove` foresaw (which scopes of which nodes the new member touches,
+the long part of the work) is used only as far as it still holds (`membership.join`).
+
+Example. Two nodes ask for the name `edge-7` with one token for one join, at two coordinators, in the same second. Both
+prove. One transaction commits; the other finds the token used and answers `token_used`. The first asks again after a
+broken connection, with the same key: it is who it was, and is answered with its grant and not with a refusal.
+
+Rejected:
+
+- To decide within the proof, under the lock: strangers' signatures would be checked while members wait.
+- To answer with the grant before the head is out: the node would start with documents that no head lists, and would
+  have to be told by something else which of them are current.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from coordinator.base.refusal import Refused
 from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.membership import membership
-from coordinator.membership.membership import Grant
+from coordinator.membership.membership import ForeseenJoin, Grant
 from coordinator.membership.proof import ProvenRequest
 from coordinator.publishing import heads
 from coordinator.publishing.publisher import container_of
 
 
-def admit(
+@dataclass(frozen=True)
+class ProvenJoin:
+    """Who has proven what it says, and what its join would change."""
+
+    request: ProvenRequest
+    foreseen: ForeseenJoin | None
+
+
+def prove(
     database: Database,
     body: bytes,
     proof: str,
@@ -21,12 +54,13 @@ def admit(
     pin: str | None,
     note: Callable[[Refused], None],
     now: float,
-) -> Grant:
-    """Refused with the first code of rules J7. `pin`: the certificate that TLS knew. `note` is told of refusals that
-    are not in the audit log: of those who have shown nothing of ours nothing is written (refused_joins.py).
+) -> ProvenJoin:
+    """Refused with the first code of rules J7; nothing is written. `pin`: the certificate that TLS knew. `note` is told
+    of refusals that are not in the audit log: of those who have shown nothing of ours nothing is written
+    (refused_joins.py).
     """
     try:
-        request = ProvenRequest.authenticated(
+        request = ProvenRequest.from_proof(
             body,
             proof,
             verifier=membership.verifier(database),
@@ -38,10 +72,15 @@ def admit(
     except Refused as refused:
         note(refused)
         raise
-    return membership.join(database, request, now=now)
+    return ProvenJoin(request, membership.foresee(database, request, now=now))
 
 
-def granted(database: Database, node_id: str) -> list[bytes] | None:
+def admit(database: Database, candidate: ProvenJoin, *, now: float) -> Grant:
+    """Refused with the first code of rules J7: who was foreseen to be admitted is decided upon again."""
+    return membership.join(database, candidate.request, candidate.foreseen, now=now)
+
+
+def grant_documents(database: Database, node_id: str) -> list[bytes] | None:
     """The trust bundles in order, then the node's own `node_bootstrap`; None until its head is up with its entry."""
     with database.read() as transaction:
         basis = heads.basis(transaction, node_id)
@@ -50,4 +89,4 @@ def granted(database: Database, node_id: str) -> list[bytes] | None:
             return None
         bundles = documents.trust_bundles_in(transaction, 0)
         bootstrap = documents.document_in(transaction, node_id, entry.snapshot_id)
-    return [container_of(each) for each in (*bundles, bootstrap)]
+    return [container_of(bundle) for bundle in (*bundles, bootstrap)]

@@ -12,6 +12,25 @@
 
 The proof came before (proof.py). The first failure wins and nothing changes (rules J7, J11). The peer is told the code
 alone; the sentences are for the audit log (rules J16, H-000-4).
+
+The order is part of the rule: who has no good token is refused for that before the allowlist, kinds, certificates or
+sites are looked at, and so learns nothing of them. The decision sees all of its inputs as one value, read in the
+transaction that also writes the outcome: two requests with one token cannot both find it unused.
+
+Example. node-a was stolen and revoked. The thief joins with node-a's certificate and a token that he found on its
+disk: step 2, `revoked`, and the token stays unused. The operator installs a new machine, readmits the id and makes a
+token: the new certificate passes, since the token stands for it. The thief's stays revoked, under whatever id.
+
+A member that asks again with its own certificate needs no token: a grant that was lost on the way is simply asked for
+again.
+
+Rejected:
+
+- First come, first served with a shared secret: one leaked file would be the whole fleet's.
+- Letting the declared state admit: who may write a file of the repository could then bring machines in. What a
+  declaration says of a node limits what it becomes; an operator's entry or token lets it in.
+- Answering with the sentence of the refusal: it says what the cluster knows. The peer has the code, the operator the
+  rest.
 """
 
 from collections.abc import Mapping
@@ -75,7 +94,7 @@ class _Case:
         return self.request.certificate.sha256
 
     @property
-    def allowed(self) -> AllowedPeer | None:
+    def allowed_peer(self) -> AllowedPeer | None:
         """The operator's entry; or what a token stands for that was made for ids like this one."""
         if self.state.allowed is not None or self.claims is None or self.state.token is None:
             return self.state.allowed
@@ -133,7 +152,7 @@ def token_is_good(case: _Case) -> None:
 
 
 def operator_allows(case: _Case) -> None:
-    allowed = case.allowed
+    allowed = case.allowed_peer
     if case.state.member is not None:
         return  # rules J13
     if allowed is None:
@@ -190,7 +209,7 @@ STEPS = (
 
 def _entry(case: _Case) -> Member | AllowedPeer:
     """Where the node's kind and site stand: the catalog, else the allowlist."""
-    entry = case.state.member or case.allowed
+    entry = case.state.member or case.allowed_peer
     if entry is None:
         raise AssertionError("a candidate without an entry was refused before")
     return entry

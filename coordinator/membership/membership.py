@@ -4,7 +4,7 @@ Each operation is one transaction. A refusal leaves catalog, tokens and history 
 nonce and stands in the audit log, with the details that the peer is not told (rules X20, H-000-4).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, case, insert, select, update
@@ -14,7 +14,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.member import Member
+from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.kinds import Node
+from coordinator.declared.model import MemberEntry, Model
 from coordinator.keys import nonces
 from coordinator.keys.tokens import TokenRecord, jti_of
 from coordinator.membership import operators
@@ -46,13 +48,50 @@ def verifier(database: Database) -> Verifier:
         return Verifier(key, cluster_state.server_certificates(transaction))
 
 
-def join(database: Database, request: ProvenRequest, *, now: float) -> Grant:
-    """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way."""
+@dataclass(frozen=True)
+class ForeseenJoin:
+    """The declared state before a join, and as it is when nothing else comes first."""
+
+    before: Model
+    after: Model
+
+
+def foresee(database: Database, request: ProvenRequest, *, now: float) -> ForeseenJoin | None:
+    """What the join would make of the state, and with it which heads it touches: that takes a while in a large cluster,
+    so it is worked out beside everybody else, and `join` finds it done. None where it would be refused, or for nothing.
+    """
+    with database.read() as transaction:
+        before = catalog.load(transaction)
+        try:
+            decision = decide(request, _state(transaction, request), now)
+        except Refused:
+            return None  # by `join`, with its audit row
+    entry = _entry_after(before.members.get(request.node_id), request, decision)
+    if entry == before.members.get(request.node_id):
+        return None
+    after = replace(before, members={**before.members, request.node_id: entry})
+    affected_scopes(before, after)  # which stays with `after`
+    return ForeseenJoin(before, after)
+
+
+def _entry_after(known: MemberEntry | None, request: ProvenRequest, decision: Decision) -> MemberEntry:
+    """As `_insert` and `_update` write it."""
+    der = request.certificate.der
+    if known is None or decision.pin == "first":
+        return MemberEntry(request.node_id, decision.kind, decision.site_id, (der,), request.direct_url)
+    pins = {"keep": known.certificates, "next": (known.certificates[0], der), "replace": (der,)}
+    return replace(known, certificates=pins[decision.pin], direct_url=request.direct_url)
+
+
+def join(database: Database, request: ProvenRequest, foreseen: ForeseenJoin | None = None, *, now: float) -> Grant:
+    """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way. What was
+    foreseen counts where it still is so.
+    """
     with database.change(actor=f"node:{request.node_id}", now=now) as transaction:
         cluster_state.sound(transaction)  # a coordinator without a state, or that was restored, admits nobody
         try:
             _spend_nonce(transaction, request)
-            return _apply(transaction, request, decide(request, _state(transaction, request), now))
+            return _apply(transaction, request, decide(request, _state(transaction, request), now), foreseen)
         except Refused as refused:
             refusal = refused
             _audit_refusal(transaction, request.node_id, refused)
@@ -87,7 +126,7 @@ def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> b
         _set(transaction, row.node_id, {**new, "next_certificate": None, "next_certificate_sha256": None})
         pins = ({"certificate": row.certificate_sha256}, {"certificate": certificate_sha256})
         transaction.audit("certificate.confirm", row.node_id, *pins)
-        catalog.changed(transaction, before, catalog.with_member(transaction, before, row.node_id))
+        catalog.raise_touched(transaction, before, catalog.with_member(transaction, before, row.node_id))
         return True
 
 
@@ -112,19 +151,19 @@ def _state(transaction: Transaction, request: ProvenRequest) -> JoinState:
         certificate_owner=None if owner is None else owner.node_id,
         tombstone=None if tombstone is None else tombstone.code,
         retired=None if gone is None else gone.code,
-        allowed=_allowed(transaction, request.node_id),
-        declared=_declared(transaction, request.node_id),
+        allowed=_allowed_peer(transaction, request.node_id),
+        declared=_declared_peer(transaction, request.node_id),
         token=_token(transaction, request),
     )
 
 
-def _allowed(transaction: Transaction, node_id: str) -> AllowedPeer | None:
+def _allowed_peer(transaction: Transaction, node_id: str) -> AllowedPeer | None:
     table = schema.allowlist
     row = transaction.row(select(table).where(table.c.node_id == node_id))
     return None if row is None else AllowedPeer(row.kind, row.site_id, row.certificate_sha256)
 
 
-def _declared(transaction: Transaction, node_id: str) -> AllowedPeer | None:
+def _declared_peer(transaction: Transaction, node_id: str) -> AllowedPeer | None:
     found = catalog.load(transaction).resources.get((Node.KIND, node_id))
     return AllowedPeer(found.kind, found.site) if isinstance(found, Node) else None
 
@@ -161,7 +200,9 @@ def _spend_nonce(transaction: Transaction, request: ProvenRequest) -> None:
     transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
 
 
-def _apply(transaction: Transaction, request: ProvenRequest, decision: Decision) -> Grant:
+def _apply(
+    transaction: Transaction, request: ProvenRequest, decision: Decision, foreseen: ForeseenJoin | None
+) -> Grant:
     before = catalog.load(transaction)
     if decision.consume is not None:
         _consume(transaction, decision.consume, request)
@@ -170,12 +211,14 @@ def _apply(transaction: Transaction, request: ProvenRequest, decision: Decision)
     else:
         _update(transaction, request, decision)
     after = catalog.with_member(transaction, before, request.node_id)
+    if foreseen is not None and foreseen.before is before and foreseen.after.members == after.members:
+        after = foreseen.after
     touched = frozenset[str]()
     if before.members.get(request.node_id) != after.members.get(request.node_id):
-        touched = frozenset(node_id for node_id, _ in catalog.changed(transaction, before, after))
+        touched = frozenset(node_id for node_id, _ in catalog.raise_touched(transaction, before, after))
     by = {} if decision.consume is None else {"token": decision.consume}
-    transaction.audit("join", request.node_id, None, {**_described(request), **by, "pin": decision.pin})
-    joined, generation = catalog.entered(transaction, request.node_id)
+    transaction.audit("join", request.node_id, None, {**_describe(request), **by, "pin": decision.pin})
+    joined, generation = catalog.new_member(transaction, request.node_id)
     return Grant(decision.outcome, joined, generation, touched)
 
 
@@ -243,7 +286,7 @@ def _set(transaction: Transaction, node_id: str, values: dict[str, object]) -> N
     transaction.run(update(schema.nodes).where(schema.nodes.c.node_id == node_id).values(**values))
 
 
-def _described(request: ProvenRequest) -> dict[str, object]:
+def _describe(request: ProvenRequest) -> dict[str, object]:
     return {"kind": request.kind, "certificate": request.certificate.sha256, "incarnation": request.incarnation}
 
 

@@ -4,7 +4,6 @@ A certificate speaks for one operator, or for one node, or for a coordinator: ne
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, or_, select
 
@@ -15,17 +14,7 @@ from coordinator.keys import certificates
 from coordinator.keys.certificates import Unusable
 from snapshot.identifiers import format_time, is_id
 from wire.certificate import Certificate
-
-
-@dataclass(frozen=True)
-class Operator:
-    """Times are Unix seconds. `added_by`: as the audit log names who asked."""
-
-    name: str
-    certificate_sha256: str
-    expires_at: int
-    added_by: str
-    added_at: float
+from wire.operators.operator_answers import Operator
 
 
 def add(database: Database, name: str, der: bytes, *, actor: str, now: float) -> Operator:
@@ -57,7 +46,7 @@ def remove(database: Database, name: str, *, actor: str, now: float) -> None:
         transaction.audit("operator.remove", name, {"certificate": row.certificate_sha256})
 
 
-def listed(database: Database) -> list[Operator]:
+def list_operators(database: Database) -> list[Operator]:
     """In the order of their names."""
     names = Operator.__dataclass_fields__
     with database.read() as transaction:
@@ -66,7 +55,7 @@ def listed(database: Database) -> list[Operator]:
     return sorted(found, key=lambda each: each.name)
 
 
-def pinned(database: Database) -> dict[bytes, str]:
+def names_by_certificate(database: Database) -> dict[bytes, str]:
     """Every operator's name by the certificate (DER)."""
     table = schema.operators
     with database.read() as transaction:

@@ -36,8 +36,8 @@ def read(database: Database, node_id: str | None = None) -> list[Pinned]:
     """Of members, revoked ones too, and of nodes that were removed: of all, or of one."""
     with database.read() as transaction:
         members = list(_members(transaction, node_id))
-        held = {each.der for each in members}
-        return [*members, *(each for each in _retired(transaction, node_id) if each.der not in held)]
+        held = {member.der for member in members}
+        return [*members, *(pin for pin in _retired_pins(transaction, node_id) if pin.der not in held)]
 
 
 class PinSync:
@@ -64,20 +64,20 @@ class PinSync:
         return shown in self._next
 
     def _bring_all(self, pinned: Sequence[Pinned]) -> None:
-        refused = self.table.bring_to((each.der, each.node_id, each.state) for each in pinned)
+        refused = self.table.bring_to((pin.der, pin.node_id, pin.state) for pin in pinned)
         for error in refused:
             _log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
-        self._next = {fingerprint(each.der) for each in pinned if each.is_next}
+        self._next = {fingerprint(pin.der) for pin in pinned if pin.is_next}
 
     def _bring_one(self, node_id: str, pinned: Sequence[Pinned]) -> None:
-        wanted = {fingerprint(each.der): each for each in pinned}
+        wanted = {fingerprint(pin.der): pin for pin in pinned}
         if not wanted:
             self.table.set_state(node_id, PinState.REMOVED)
         for pin in self.table.of_node(node_id) if wanted else ():
             if pin.fingerprint not in wanted:
                 self.table.remove(pin.fingerprint)
-        for shown, each in wanted.items():
-            self._pin(shown, each)
+        for shown, wanted_pin in wanted.items():
+            self._pin(shown, wanted_pin)
 
     def _pin(self, shown: str, each: Pinned) -> None:
         try:
@@ -101,7 +101,7 @@ def _members(transaction: Transaction, node_id: str | None) -> Iterator[Pinned]:
             yield Pinned(bytes(row.next_certificate), row.node_id, state, is_next=True)
 
 
-def _retired(transaction: Transaction, node_id: str | None) -> Iterator[Pinned]:
+def _retired_pins(transaction: Transaction, node_id: str | None) -> Iterator[Pinned]:
     table = schema.retired_certificates
     chosen = select(table)
     for row in transaction.rows(chosen if node_id is None else chosen.where(table.c.node_id == node_id)):

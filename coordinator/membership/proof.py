@@ -8,31 +8,15 @@ That the nonce was not used before is the database's to say, when it records the
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 
-from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember, is_text
 from coordinator.keys import nonces
 from coordinator.keys.certificates import NodeCertificate, Unusable, read
-from snapshot.identifiers import is_endpoint, is_hash, is_id
 from snapshot.signature import pae
+from wire.messages import BadMessageError, JoinRequest
 
 KINDS = ("data", "witness")
-
-_MEMBERS = {
-    # In form or not, an id is judged by the decision: another cluster is `wrong_cluster`, not a bad proof.
-    "cluster_id": BodyMember(is_text(256)),
-    "node_id": BodyMember(is_id),
-    "kind": BodyMember(is_text(64)),
-    "certificate": BodyMember(is_text(12_000)),
-    "incarnation": BodyMember(is_id),
-    "nonce": BodyMember(is_text(256)),
-    "server": BodyMember(is_hash),
-    "token_sha256": BodyMember(is_hash, required=False),
-    "direct_url": BodyMember(is_endpoint, required=False),
-}
 _PROVEN = object()
 
 
@@ -66,7 +50,7 @@ class ProvenRequest:
             raise TypeError("a ProvenRequest is made by ProvenRequest.authenticated, from a proof")
 
     @classmethod
-    def authenticated(
+    def from_proof(
         cls,
         body: bytes,
         proof: str,
@@ -77,24 +61,22 @@ class ProvenRequest:
         connection_certificate: str | None = None,
     ) -> "ProvenRequest":
         """The request in `body` (as received), proven by the header `proof`; Refused `bad_proof` otherwise."""
-        value = requests.parse(body, verifier.body_bytes, Code.BAD_PROOF)
-        requests.closed(value, _MEMBERS, Code.BAD_PROOF)
-        certificate = _certificate(value, now)
+        request = _read(body, verifier.body_bytes)
+        certificate = _certificate(request.certificate, now)
         if not certificate.verify(_base64(proof), pae("join", body)):
             raise Refused(Code.BAD_PROOF, "the proof is not a signature of this body by the certificate's key")
-        _check_binding(value, verifier, token)
-        expires_at = nonces.expiry(verifier.nonce_key, value["nonce"])
+        _check_binding(request, verifier, token)
+        expires_at = nonces.expiry(verifier.nonce_key, request.nonce)
         if expires_at is None or now >= expires_at:
             raise Refused(Code.BAD_PROOF, "the nonce is not ours, or too old", remedy="ask for a new one")
-        direct_url = value.get("direct_url")
         return cls(
-            cluster_id=str(value["cluster_id"]),
-            node_id=str(value["node_id"]),
-            kind=str(value["kind"]),
+            cluster_id=request.cluster_id,
+            node_id=request.node_id,
+            kind=request.kind,
             certificate=certificate,
-            incarnation=str(value["incarnation"]),
-            direct_url=None if direct_url is None else str(direct_url),
-            nonce=str(value["nonce"]),
+            incarnation=request.incarnation,
+            direct_url=request.direct_url,
+            nonce=request.nonce,
             nonce_expires_at=expires_at,
             token=token,
             connection_certificate=connection_certificate,
@@ -102,19 +84,27 @@ class ProvenRequest:
         )
 
 
-def _certificate(value: Mapping[str, object], now: float) -> NodeCertificate:
+def _read(body: bytes, most: int) -> JoinRequest:
+    """Of a cluster id the message asks little: another one is `wrong_cluster`, whatever its form (rules J25)."""
     try:
-        return read(_base64(str(value["certificate"])), now)
+        return JoinRequest.parse(body, most)
+    except BadMessageError as error:
+        raise Refused(Code.BAD_PROOF, str(error)) from error
+
+
+def _certificate(der: bytes, now: float) -> NodeCertificate:
+    try:
+        return read(der, now)
     except Unusable as error:
         raise Refused(Code.BAD_PROOF, str(error)) from error
 
 
-def _check_binding(value: Mapping[str, object], verifier: Verifier, token: str | None) -> None:
+def _check_binding(request: JoinRequest, verifier: Verifier, token: str | None) -> None:
     """A proof made for another server, or beside another token, cannot be used again here."""
-    if value["server"] not in verifier.server_certificates:
+    if request.server not in verifier.server_certificates:
         raise Refused(Code.BAD_PROOF, "the proof was made for another server")
     digest = None if token is None else "sha256:" + hashlib.sha256(token.encode()).hexdigest()
-    if value.get("token_sha256") != digest:
+    if request.token_sha256 != digest:
         raise Refused(Code.BAD_PROOF, "the proof was made beside another token")
 
 

@@ -15,10 +15,10 @@ import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator.base.refusal import Refused, bounded
+from coordinator.base.refusal import Refused, bound_text
 from coordinator.base.threads import in_database
 from coordinator.database.database import Database
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from snapshot.identifiers import format_time
 
 MOST = 1_000  # sums at a time; what is beyond goes to `ELSEWHERE`, so that none is lost
@@ -54,7 +54,7 @@ class RefusedJoins:
                 key = (refused.code.value, ELSEWHERE, minute)
             found = self._sums.setdefault(key, Sum())
             found.count += 1
-            found.detail = bounded(refused.detail)
+            found.detail = bound_text(refused.detail)
 
     def take(self) -> dict[Key, Sum]:
         with self._lock:
@@ -64,9 +64,9 @@ class RefusedJoins:
     def put_back(self, sums: Mapping[Key, Sum]) -> None:
         """They could not be written: the next minute's transaction takes them, too."""
         with self._lock:
-            for key, each in sums.items():
-                found = self._sums.setdefault(key, Sum(0, each.detail))
-                found.count += each.count
+            for key, total in sums.items():
+                found = self._sums.setdefault(key, Sum(0, total.detail))
+                found.count += total.count
 
     async def flush(self, database: Database, now: float) -> None:
         sums = self.take()
@@ -76,7 +76,7 @@ class RefusedJoins:
             await in_database(write, database, sums, now=now)
         except SQLAlchemyError as error:
             self.put_back(sums)
-            _log.error("refused joins are not in the audit log yet", sums=len(sums), reason=told(error))
+            _log.error("refused joins are not in the audit log yet", sums=len(sums), reason=line_of(error))
         except trio.Cancelled:
             self.put_back(sums)
             raise
@@ -87,7 +87,7 @@ def network_of(address: str) -> str:
     try:
         found = ip_address(address)
     except ValueError:
-        return bounded(address)
+        return bound_text(address)
     mapped = getattr(found, "ipv4_mapped", None) or found
     return str(ip_network((mapped, 24 if mapped.version == 4 else 64), strict=False))
 
@@ -95,6 +95,6 @@ def network_of(address: str) -> str:
 def write(database: Database, sums: Mapping[Key, Sum], *, now: float) -> None:
     """One transaction, however many there are."""
     with database.change(actor="coordinator", now=now) as transaction:
-        for (code, network, minute), each in sorted(sums.items()):
-            after = {"count": each.count, "minute": format_time(minute), "detail": each.detail}
+        for (code, network, minute), total in sorted(sums.items()):
+            after = {"count": total.count, "minute": format_time(minute), "detail": total.detail}
             transaction.audit("join", network, None, after, outcome=code)

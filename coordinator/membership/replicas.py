@@ -4,8 +4,6 @@ A join is bound to a certificate of one of them, and a token is signed by the ke
 files: what was exchanged there counts from the start, or the reload, of the coordinator that has it.
 """
 
-from dataclasses import dataclass
-
 from sqlalchemy import select, update
 
 from coordinator.base.refusal import Code, Refused
@@ -13,6 +11,7 @@ from coordinator.database import cluster_state, schema
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
 from coordinator.keys.tokens import key_id_of
+from wire.operators.operator_answers import Replica
 
 ADD = "holdfastctl coordinators add"
 REMOVE = "holdfastctl coordinators remove"
@@ -20,21 +19,10 @@ REMOVE = "holdfastctl coordinators remove"
 _TABLE = schema.coordinators
 
 
-@dataclass(frozen=True)
-class Replica:
-    """`added_at`: Unix seconds. The id of a token key is the `sha256:` of its public half (DER)."""
-
-    coordinator_id: str
-    url: str
-    certificate_sha256: str
-    token_key_id: str
-    added_at: float
-
-
-def listed(database: Database) -> list[Replica]:
+def list_replicas(database: Database) -> list[Replica]:
     """All of them, in the order in which they were added."""
     with database.read() as transaction:
-        return _listed(transaction)
+        return _replicas(transaction)
 
 
 def add(database: Database, founding: Founding, *, actor: str, now: float) -> None:
@@ -87,7 +75,7 @@ def _must_be_new(transaction: Transaction, founding: Founding) -> None:
     if cluster_state.standing(transaction).cluster_id != founding.cluster_id:
         raise Refused(Code.WRONG_CLUSTER, f"this database is not of {founding.cluster_id}")
     name = founding.coordinator_id
-    if any(each.coordinator_id == name for each in _listed(transaction)):
+    if any(replica.coordinator_id == name for replica in _replicas(transaction)):
         remedy = f"choose another id, or, if that one is gone, first: {REMOVE} {name}"
         raise Refused(Code.CONFLICT, f"{name} is a coordinator of this cluster already", remedy=remedy)
     _must_be_its_own(transaction, name, founding.token_public_key)
@@ -95,7 +83,7 @@ def _must_be_new(transaction: Transaction, founding: Founding) -> None:
 
 def _own(transaction: Transaction, coordinator_id: str) -> Replica:
     cluster_state.standing(transaction)
-    every = {each.coordinator_id: each for each in _listed(transaction)}
+    every = {replica.coordinator_id: replica for replica in _replicas(transaction)}
     if coordinator_id not in every:
         known = ", ".join(every)
         remedy = f"this cluster has {known}; a further one begins with `{ADD}`"
@@ -109,13 +97,13 @@ def _of(replica: Replica) -> dict[str, str]:
 
 def _must_be_its_own(transaction: Transaction, coordinator_id: str, token_public_key: bytes) -> None:
     token_key_id = key_id_of(token_public_key)
-    others = {each.token_key_id: each.coordinator_id for each in _listed(transaction)}
+    others = {replica.token_key_id: replica.coordinator_id for replica in _replicas(transaction)}
     if (holder := others.get(token_key_id, coordinator_id)) != coordinator_id:
         remedy = f"each coordinator has a token key of its own, which `{ADD}` makes; copy it to none"
         raise Refused(Code.IN_USE, f"the token key of {coordinator_id} is that of {holder}", remedy=remedy)
 
 
-def _listed(transaction: Transaction) -> list[Replica]:
+def _replicas(transaction: Transaction) -> list[Replica]:
     rows = transaction.rows(select(_TABLE).order_by(_TABLE.c.added_at, _TABLE.c.coordinator_id))
     return [
         Replica(row.coordinator_id, row.url, row.certificate_sha256, row.token_key_id, row.added_at) for row in rows

@@ -18,7 +18,7 @@ _SHOWN = 8  # of the names that a refusal lists
 
 def check_known(transaction: Transaction, category: str, value: str) -> None:
     """`not_found` with what there is. `value` is in the form of its category."""
-    known = sorted(_known(transaction, category, value))
+    known = sorted(_known_values(transaction, category, value))
     if value in known:
         return
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
@@ -34,7 +34,7 @@ def check_role(value: str) -> None:
         raise Refused(Code.BAD_REQUEST, f"{role} is no role", remedy=", ".join(sorted(ROLES)))
 
 
-def _known(transaction: Transaction, category: str, value: str) -> Iterable[str]:
+def _known_values(transaction: Transaction, category: str, value: str) -> Iterable[str]:
     model = catalog.load(transaction)
     match category:
         case "key_ids":
@@ -50,13 +50,13 @@ def _known(transaction: Transaction, category: str, value: str) -> Iterable[str]
 
 def _assignments(model: Model, node_id: str) -> set[str]:
     """Those of the node where it has any, else everybody's."""
-    every = {f"{each.id}/{role}": each.id for each in model.of(Node) for role in each.roles}
+    every = {f"{node.id}/{role}": node.id for node in model.of(Node) for role in node.roles}
     return {value for value, owner in every.items() if owner == node_id} or set(every)
 
 
 def _endpoints(transaction: Transaction, model: Model) -> set[str]:
     """Where nodes are told to ask: coordinators, storage endpoints, and members that hand documents on."""
-    urls = {each.url for each in model.storage_endpoints}
+    urls = {endpoint.url for endpoint in model.storage_endpoints}
     urls |= set(model.cluster.coordinators) if model.cluster else set()
-    urls |= {each.direct_url for each in model.members.values() if each.direct_url}
+    urls |= {member.direct_url for member in model.members.values() if member.direct_url}
     return urls | {row.url for row in transaction.rows(select(schema.coordinators.c.url))}

@@ -10,15 +10,15 @@ Each is one transaction over entry, allowlist, tokens, tombstone, revocations an
 
 from sqlalchemy import delete, insert, select, update
 
-from coordinator.base.refusal import Code, Refused, bounded
+from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.database import catalog, cluster_state, object_store, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.revocations import CATEGORIES
 from coordinator.declared.model import Model
 from coordinator.membership import admission, revocable
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.reports import heartbeats, last_seen
 from snapshot.identifiers import is_id
+from wire.operators.operator_answers import AllowlistEntry
 
 CERTIFICATES = "certificates"  # the kind of the objects: certificates of nodes that are no members any more
 
@@ -31,9 +31,9 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
         _end_shared_tokens(transaction, node_id)
         before = catalog.load(transaction)
         chosen = update(schema.nodes).where(schema.nodes.c.node_id == node_id)
-        transaction.run(chosen.values(revoked_at=now, reason=bounded(reason)))
+        transaction.run(chosen.values(revoked_at=now, reason=bound_text(reason)))
         _end_admission(transaction, node_id)
-        transaction.audit("revoke.node", node_id, None, {"reason": bounded(reason)})
+        transaction.audit("revoke.node", node_id, None, {"reason": bound_text(reason)})
         _touch_everybody(transaction, catalog.with_member(transaction, before, node_id))
 
 
@@ -51,8 +51,8 @@ def remove_node(database: Database, node_id: str, *, reason: str, actor: str, no
         last_seen.forget(transaction, node_id)
         heartbeats.forget(transaction, node_id)
         _end_admission(transaction, node_id)
-        transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bounded(reason)})
-        touched = catalog.changed(transaction, before, catalog.with_member(transaction, before, node_id))
+        transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bound_text(reason)})
+        touched = catalog.raise_touched(transaction, before, catalog.with_member(transaction, before, node_id))
         return frozenset(touching for touching, _ in touched) - {node_id}
 
 
@@ -93,7 +93,7 @@ def revoke(
         _add(transaction, category, value, reason)
         if not unknown:
             revocable.check_known(transaction, category, value)
-        transaction.audit("revoke", f"{category} {value}", None, {"reason": bounded(reason)})
+        transaction.audit("revoke", f"{category} {value}", None, {"reason": bound_text(reason)})
         _touch_everybody(transaction, catalog.load(transaction))
 
 
@@ -119,7 +119,7 @@ def _check(category: str, value: str) -> None:
     if category not in CATEGORIES:
         raise Refused(Code.BAD_REQUEST, f"{category} cannot be revoked", remedy=", ".join(CATEGORIES))
     if not CATEGORIES[category](value):
-        raise Refused(Code.BAD_REQUEST, f"{bounded(value)} is out of form for {category}")
+        raise Refused(Code.BAD_REQUEST, f"{bound_text(value)} is out of form for {category}")
 
 
 def _put_tombstone(transaction: Transaction, node_id: str, code: Code, reason: str) -> None:
@@ -134,7 +134,7 @@ def _put_tombstone(transaction: Transaction, node_id: str, code: Code, reason: s
     if before is None and catalog.member(transaction, node_id) is None:
         raise Refused(Code.NOT_FOUND, f"{node_id} is and was no member")
     transaction.run(delete(tombstones).where(tombstones.c.node_id == node_id))
-    row = {"node_id": node_id, "code": code.value, "reason": bounded(reason), "at": transaction.now}
+    row = {"node_id": node_id, "code": code.value, "reason": bound_text(reason), "at": transaction.now}
     transaction.run(insert(tombstones).values(**row))
     _retire_certificates(transaction, node_id, code)
 
@@ -155,7 +155,9 @@ def _keep_certificates(transaction: Transaction, node_id: str) -> None:
     table = schema.nodes
     row = transaction.row(select(table.c.certificate, table.c.next_certificate).where(table.c.node_id == node_id))
     if row is not None:
-        object_store.put_all(transaction, CERTIFICATES, [bytes(each) for each in row if each is not None])
+        object_store.put_all(
+            transaction, CERTIFICATES, [bytes(certificate) for certificate in row if certificate is not None]
+        )
 
 
 def _end_admission(transaction: Transaction, node_id: str) -> None:
@@ -179,7 +181,7 @@ def _add(transaction: Transaction, category: str, value: str, reason: str) -> No
     here = select(table.c.value).where(table.c.category == category, table.c.value == value)
     if transaction.row(here) is not None:
         raise Refused(Code.REVOKED, f"{category} {value} is revoked already")
-    row = {"category": category, "value": value, "at": transaction.now, "reason": bounded(reason)}
+    row = {"category": category, "value": value, "at": transaction.now, "reason": bound_text(reason)}
     transaction.run(insert(table).values(**row))
     _raise_version(transaction)
 

@@ -1,24 +1,28 @@
 """Which scopes of which nodes have to be compiled again, and a batch of them compiled (rules K21, S69).
 
 After a start nothing is known, so each node is compiled whole, once. From then on a change of the declared state adds
-what affected.py names, and a node whose publication went out is struck off. Losing this costs work, never correctness.
+what change_impact.py names, and a node whose publication went out is struck off. Losing this costs work, never
+correctness.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared import views
-from coordinator.declared.affected import affected
+from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import heads, published_state
 from coordinator.publishing.publication import Draft, draft
 from coordinator.publishing.published_state import Situation
+from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
+from coordinator.reports import features
 from snapshot.identifiers import Scope
 
 
@@ -32,22 +36,24 @@ class Backlog:
 
     def follow(self, model: Model) -> None:
         if self.followed is not None and model is not self.followed:
-            for node_id, scope in affected(self.followed, model):
+            for node_id, scope in affected_scopes(self.followed, model):
                 self.changed.setdefault(node_id, set()).add(scope)
         self.followed = model
 
-    def scopes(self, model: Model, node_id: str) -> dict[Scope, bool]:
-        """What the node may hold; True for what is to be compiled again."""
+    def scopes(self, model: Model, node_id: str, reads: Set[str] | None = None) -> dict[Scope, bool]:
+        """What the node may hold and can read; True for what is to be compiled again. What was held back has nothing
+        published, so it is compiled as soon as it is not.
+        """
         subject = model.subjects.get(node_id)
         held = () if subject is None else views.scopes(model, subject)
-        changed = self.changed.get(node_id, set())
-        return {each: node_id not in self.known or each in changed for each in held}
+        changed, waiting = self.changed.get(node_id, set()), features.unreadable_scopes(held, reads)
+        return {scope: node_id not in self.known or scope in changed for scope in held if scope not in waiting}
 
-    def done(self, node_id: str) -> None:
+    def note_published(self, node_id: str) -> None:
         self.known.add(node_id)
         self.changed.pop(node_id, None)
 
-    def failed(self, node_id: str) -> None:
+    def note_failure(self, node_id: str) -> None:
         """Whole again, next time."""
         self.known.discard(node_id)
 
@@ -80,18 +86,22 @@ def prepare(
         model = catalog.load(transaction)
         backlog.follow(model)
         issue = published_state.read_issue(transaction, keys, settings, now)
-        for node_id, each in published_state.read_situations(transaction, node_ids).items():
+        read = published_state.reader(transaction)
+        shared = SharedDocuments(transaction)
+        for node_id, situation in published_state.read_situations(transaction, node_ids).items():
             try:
-                drafts.append(_draft(issue, model, backlog, each))
+                drafts.append(_draft(issue, model, backlog, situation, read, shared))
             except Unpublishable as fault:
                 unsigned[node_id] = fault
     return Batch(tuple(drafts), unsigned)
 
 
-def _draft(issue: Issue, model: Model, backlog: Backlog, each: Situation) -> Draft:
-    subject = model.subjects.get(each.node_id)
-    return draft(issue, each, subject, backlog.scopes(model, each.node_id), _compiling(model, each.node_id))
+def _draft(
+    issue: Issue, model: Model, backlog: Backlog, each: Situation, read: ReadPart, shared: SharedDocuments
+) -> Draft:
+    subject, scopes = model.subjects.get(each.node_id), backlog.scopes(model, each.node_id, each.features)
+    return draft(issue, each, subject, scopes, _compiling(model, each.node_id, read), shared)
 
 
-def _compiling(model: Model, node_id: str) -> Callable[[Scope], ScopeContent]:
-    return lambda scope: compile_scope(model, node_id, scope)
+def _compiling(model: Model, node_id: str, read: ReadPart) -> Callable[[Scope], ScopeContent]:
+    return lambda scope: compile_scope(model, node_id, scope, read)

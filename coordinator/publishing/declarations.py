@@ -10,16 +10,19 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from coordinator.database import catalog, cluster_state, schema, sites
+from coordinator.base.refusal import Code, Refused
+from coordinator.configs import config_diff
+from coordinator.database import catalog, cluster_state, schema, sites, uploads
 from coordinator.database.database import Database, Transaction
-from coordinator.declared import resources
-from coordinator.declared.affected import Touched
+from coordinator.declared import resources, value_shapes
+from coordinator.declared.change_impact import Touched
+from coordinator.declared.contents import ReadPart, read_none
 from coordinator.declared.fields import FieldFault
-from coordinator.declared.kinds import Exemption, Node, Service
+from coordinator.declared.kinds import Config, Exemption, Node, Service
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared, InvalidResources
-from coordinator.publishing import endpoints, proposals
+from coordinator.publishing import endpoints, file_contents, proposals
 from coordinator.publishing.proposals import Proposal
 
 
@@ -33,10 +36,21 @@ class ApplyPlan:
     based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
     after: Model  # the state that it makes
 
-    def lines(self) -> list[str]:
+    def lines(self, read: ReadPart = read_none) -> list[str]:
+        """For people. `read`: what files hold, of which texts are shown line by line."""
         nodes = len({node_id for node_id, _ in self.touched})
-        made = [line for change in self.changes for line in change.lines()]
+        made = [line for change in self.changes for line in _lines(change, read)]
         return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
+
+
+def _lines(change: ResourceChange, read: ReadPart) -> Iterator[str]:
+    before, after = change.before, change.after
+    if not isinstance(before or after, Config):
+        yield from change.lines()
+        return
+    yield change.title
+    old, new = (resource if isinstance(resource, Config) else None for resource in (before, after))
+    yield from config_diff.lines(old, new, read)
 
 
 def apply(
@@ -51,7 +65,9 @@ def apply(
     based_on: str | None = None,
 ) -> ApplyPlan:
     """Apply the YAML of `texts` (file name to text) as a whole; InvalidResources with every problem."""
-    proposal = proposals.propose(database, resources.read(texts), prune=prune, based_on=based_on)
+    settled = file_contents.settle(database, resources.read(texts), {}, value_shapes.shipped_shapes())
+    uploads.add_all(database, settled.parts.values(), now=now)
+    proposal = proposals.propose(database, settled.declared, prune=prune, based_on=based_on)
     how = {"drop_endpoints": drop_endpoints, "dry_run": dry_run}
     return carry_out(database, proposal, actor=actor, now=now, based_on=based_on, **how)
 
@@ -75,7 +91,7 @@ def carry_out(
     enter = database.rehearse if dry_run else database.change
     with enter(actor=actor, now=now) as transaction:
         proposal = _current(transaction, proposal, based_on)
-        return _made(transaction, proposal, drop_endpoints=drop_endpoints)
+        return _make(transaction, proposal, drop_endpoints=drop_endpoints)
 
 
 def _current(transaction: Transaction, proposal: Proposal, based_on: str | None) -> Proposal:
@@ -88,20 +104,21 @@ def _current(transaction: Transaction, proposal: Proposal, based_on: str | None)
     return proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
 
 
-def _made(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> ApplyPlan:
+def _make(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> ApplyPlan:
     before, made = proposal.before, proposal.changes
     _check_catalog(transaction, proposal.declared)
     if left := list(sites.problems(transaction, made)):
         raise InvalidResources(left)
     if not drop_endpoints:
         endpoints.check(transaction, before.cluster, proposal.after.cluster)
+    _check_contents(transaction, made)
     sites.follow(transaction, made)
     _write(transaction, proposal)
     if made:
-        catalog.changed(transaction, before, proposal.after)
+        catalog.raise_touched(transaction, before, proposal.after)
     flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
-    return ApplyPlan(made, proposal.unchanged, proposal.touched, proposal.state_id, proposal.after)
+    return ApplyPlan(made, proposal.unchanged_count, proposal.touched, proposal.state_id, proposal.after)
 
 
 def _write(transaction: Transaction, proposal: Proposal) -> None:
@@ -113,15 +130,24 @@ def _write(transaction: Transaction, proposal: Proposal) -> None:
     bodies = proposal.bodies.items()
     rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
     transaction.run(insert(table), rows)
-    transaction.audit_all([(f"resource.{each.verb}", " ".join(each.key), *each.specs()) for each in made])
-    transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(each)) for key, each in _exempt(made)])
+    transaction.audit_all([(f"resource.{change.verb}", " ".join(change.key), *change.specs()) for change in made])
+    transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(change)) for key, change in _exempt(made)])
 
 
 def _exempt(made: Iterable[ResourceChange]) -> Iterator[tuple[Key, Exemption]]:
     """Each value of what is written now that looks like a secret and is said to be none."""
     for change in made:
-        if isinstance(change.after, Service):
-            yield from ((change.key, each) for each in change.after.exempt)
+        if isinstance(change.after, (Service, Config)):
+            yield from ((change.key, exemption) for exemption in change.after.exempt)
+
+
+def _check_contents(transaction: Transaction, made: Iterable[ResourceChange]) -> None:
+    """Whether all that is named is kept: it was when it was settled, and may have been trimmed since."""
+    configs = (change.after for change in made if isinstance(change.after, Config))
+    named = {part for config in configs for part in config.parts}
+    if named and (gone := named - uploads.existing_parts(transaction, named)):
+        message = f"{len(gone)} parts of files are not kept any more"
+        raise Refused(Code.CONFLICT, message, remedy="apply once more: they are uploaded again")
 
 
 def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:

@@ -37,8 +37,8 @@ def check(transaction: Transaction, before: Cluster | None, after: Cluster | Non
     if not dropped:
         return
     staying -= read_revocations(transaction).endpoints
-    reported = _reported(transaction)
-    listed = _listed(transaction, {node_id: active for node_id, active in reported.items() if active is not None})
+    reported = _reports(transaction)
+    listed = _endpoints(transaction, {node_id: active for node_id, active in reported.items() if active is not None})
     unconfirmed = sorted(node_id for node_id in reported if staying.isdisjoint(listed.get(node_id, ())))
     if unconfirmed:
         raise Refused(Code.ENDPOINT_IN_USE, _words(dropped, unconfirmed, len(reported)), remedy=REMEDY)
@@ -50,7 +50,7 @@ def _words(dropped: Sequence[str], unconfirmed: Sequence[str], members: int) -> 
     return f"{len(unconfirmed)} of {members} members would know no coordinator without {dropped[0]}: {names}"
 
 
-def _reported(transaction: Transaction) -> dict[str, Active | None]:
+def _reports(transaction: Transaction) -> dict[str, Active | None]:
     """Of every member that is not revoked; None where it has not reported one."""
     nodes, reports = schema.nodes, schema.node_status
     joined = nodes.outerjoin(reports, nodes.c.node_id == reports.c.node_id)
@@ -64,7 +64,7 @@ def _active(body: str | None) -> Active | None:
     return None if active is None else (active["authority_epoch"], active["config_version"], active["content_hash"])
 
 
-def _listed(transaction: Transaction, reported: Mapping[str, Active]) -> dict[str, list[str]]:
+def _endpoints(transaction: Transaction, reported: Mapping[str, Active]) -> dict[str, list[str]]:
     """The endpoints in what each member holds; of those alone of which that is known."""
     table, kept = schema.published, schema.documents
     key = tuple_(table.c.node_id, table.c.authority_epoch, table.c.config_version, table.c.content_hash)

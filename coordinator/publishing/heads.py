@@ -2,24 +2,55 @@
 
 Under one (node, scope, epoch, version) there is one content for ever, whichever coordinator publishes: who comes second
 with another one gets `conflict`, and nothing of it remains.
+
+A publication says what it was made from (`Basis`: the generation of the node's entry, and that of the head that is
+out). It is accepted where both are still so, inside the transaction that writes it: compare and swap. Compiling takes
+long and holds no lock; what changes meanwhile makes the work void, and never wrong.
+
+What else is held here, since here alone all of it is known at one moment:
+
+- `issued_at` never goes back, not between replicas whose clocks differ (rules K47).
+- No document has an epoch that the trust bundle has not announced.
+- Whatever a head lists is kept, so that it can be handed out.
+- One content under one version; a lower version only with a recovery that names exactly this step (rules S86, S87).
+- A new version of a scope that nodes may share is above all that any of them had, and made from the counter as it is
+  (shared_documents.py): of two coordinators that sign the same content, one finds the document of the other. Within a
+  batch it is one document, whichever of its nodes bring it.
+
+Example. A change has raised node-a to generation 12, and head 11 is out. Two coordinators compile `route_policy` 8 for
+it. The first one publishes: head 12 is out. The second one is told `conflict`, as what it was made from is over; it
+looks again, finds nothing due, and is done. Neither head nor version has been used twice, and of the second one's
+documents nothing remains.
+
+One transaction for a batch, judged node by node: a node that lost its swap does not hold up the other 63.
+
+Rejected:
+
+- A lock on the node while it is compiled: a coordinator that stalls would hold it, and needs a timeout, which is a
+  guess.
+- Leaving it to the database's isolation: SQLite and PostgreSQL refuse in different ways, and neither refusal says why.
+- Keeping all heads: only the newest is ever handed out; history is the lines of `published`.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import cluster_state, documents, schema
+from coordinator.database import cluster_state, documents, schema, scope_versions
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import PublishedHead
 from coordinator.reports.refusal_records import RefusalOutcome
 from snapshot import canonical
+from snapshot.envelope import SNAPSHOT
 
 Pair = tuple[int, int]
+Numbered = tuple[str, Pair]
+"""A scope that nodes may share, and a new version of it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +71,7 @@ class Publication:
     refresh_after: int
     listing: Mapping[str, HeadEntry]  # scope -> what the node should hold
     documents: tuple[Document, ...] = ()
+    counted: Mapping[str, int] = field(default_factory=dict)  # scope -> the counter that a new version was made from
     outcomes: tuple[RefusalOutcome, ...] = ()
 
 
@@ -83,20 +115,25 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
 
     One transaction for all: a node that lost its swap (`conflict`: compile again) does not hold up the others.
     """
-    if len({each.node_id for each in publications}) < len(publications):
+    if len({publication.node_id for publication in publications}) < len(publications):
         raise ValueError("one publication for each node")
     refusals: dict[str, Refused] = {}
     accepted: list[_Accepted] = []
+    numbered: dict[Numbered, bytes] = {}
     with database.change(actor=actor, now=now) as transaction:
         cluster_state.sound(transaction)
         read = _read(transaction, publications)
-        for each in publications:
+        for publication in publications:
             try:
-                accepted.append(_accept(transaction, each, read))
+                candidate = _accept(transaction, publication, read)
+                _check_numbers(candidate, numbered)
             except Refused as refused:
-                refusals[each.node_id] = refused
+                refusals[publication.node_id] = refused
+            else:
+                accepted.append(candidate)
+                numbered |= _numbers(candidate)
         _write(transaction, accepted, read)
-        latest = max([read.standing.last_issued_at, *(each.publication.head.issued_at for each in accepted)])
+        latest = max([read.standing.last_issued_at, *(candidate.publication.head.issued_at for candidate in accepted)])
         transaction.run(update(schema.cluster).values(last_issued_at=latest))
         subject = publications[0].node_id if len(publications) == 1 else f"{len(publications)} nodes"
         transaction.audit("publish", subject, None, {"refused": sorted(refusals)})
@@ -131,6 +168,7 @@ class _Read:
     last: Mapping[str, Mapping[str, Pair]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
+    counters: Mapping[str, int]  # of the scopes that nodes may share
 
 
 @dataclass(frozen=True)
@@ -144,8 +182,8 @@ class _Accepted:
 
 def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
     """Of these nodes alone: what one node's change costs does not grow with the fleet."""
-    node_ids = [each.node_id for each in publications]
-    named = {entry.snapshot_id for each in publications for entry in each.listing.values()}
+    node_ids = [publication.node_id for publication in publications]
+    named = {entry.snapshot_id for publication in publications for entry in publication.listing.values()}
     table = schema.heads
     heads = {
         row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
@@ -159,7 +197,10 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
         listings=documents.listings(transaction, node_ids),
         last=_last(transaction, node_ids),
         on_record=_on_record(transaction, publications),
-        kept=documents.kept(transaction, named),
+        kept=documents.existing_ids(transaction, named),
+        counters=scope_versions.read(
+            transaction, {scope for publication in publications for scope in _snapshots_to_count(publication)}
+        ),
     )
 
 
@@ -173,10 +214,10 @@ def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[s
 def _on_record(transaction: Transaction, publications: Sequence[Publication]) -> dict[tuple[str, str, Pair], str]:
     """Lines with the version numbers that are announced now, of any of the nodes: few more than are asked for."""
     table = schema.published
-    numbers = sorted({entry.config_version for each in publications for entry in each.listing.values()})
+    numbers = sorted({entry.config_version for publication in publications for entry in publication.listing.values()})
     return {
         (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
-        for chunk in documents.chunks([each.node_id for each in publications])
+        for chunk in documents.chunks([publication.node_id for publication in publications])
         for some in documents.chunks(numbers)
         for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk), table.c.config_version.in_(some)))
     }
@@ -185,12 +226,12 @@ def _on_record(transaction: Transaction, publications: Sequence[Publication]) ->
 def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accepted:
     """Refused `conflict` for what may not go out; nothing has been written then."""
     _check_basis(each, read)
-    for one in (*each.documents, each.head):
-        if one.issued_at < read.standing.last_issued_at:
-            raise Refused(Code.CONFLICT, f"issued_at {one.issued_at} is behind the last one")  # rules K47
-        if one.authority_epoch > read.standing.authority_epoch:
-            raise Refused(Code.CONFLICT, f"epoch {one.authority_epoch} was not announced")
-    brought = {one.snapshot_id for one in each.documents}
+    for document in (*each.documents, each.head):
+        if document.issued_at < read.standing.last_issued_at:
+            raise Refused(Code.CONFLICT, f"issued_at {document.issued_at} is behind the last one")  # rules K47
+        if document.authority_epoch > read.standing.authority_epoch:
+            raise Refused(Code.CONFLICT, f"epoch {document.authority_epoch} was not announced")
+    brought = {document.snapshot_id for document in each.documents}
     missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
     if missing:
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
@@ -198,7 +239,44 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
     changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
     known = {scope: _is_known(transaction, each.node_id, scope, entry, read) for scope, entry in changed.items()}
     new = {scope: entry for scope, entry in changed.items() if not known[scope]}
+    _check_counters(each, new, read)
     return _Accepted(each, new, {scope: entry for scope, entry in changed.items() if known[scope]})
+
+
+def _snapshots_to_count(each: Publication) -> Mapping[str, Document]:
+    """The snapshots that come with it of scopes that nodes may share."""
+    return {
+        document.scope: document
+        for document in each.documents
+        if document.kind == SNAPSHOT and scope_versions.is_counted(document.scope)
+    }
+
+
+def _check_counters(each: Publication, new: Mapping[str, HeadEntry], read: _Read) -> None:
+    for scope, made_from in each.counted.items():
+        if read.counters.get(scope, 0) != made_from:
+            detail = f"{scope} was numbered from {made_from}, now {read.counters.get(scope, 0)}"
+            raise Refused(Code.CONFLICT, detail, remedy="compile again")
+    for scope in _snapshots_to_count(each).keys() & new.keys():
+        entry = new[scope]
+        if entry.snapshot_id not in read.kept and entry.config_version <= read.counters.get(scope, 0):
+            raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is another node's, or may be")
+
+
+def _numbers(candidate: _Accepted) -> dict[Numbered, bytes]:
+    """The envelopes of the new versions that come with it; each says what its document holds, and for whom."""
+    brought = _snapshots_to_count(candidate.publication)
+    return {
+        (scope, candidate.new[scope].pair): brought[scope].envelope for scope in brought.keys() & candidate.new.keys()
+    }
+
+
+def _check_numbers(candidate: _Accepted, numbered: Mapping[Numbered, bytes]) -> None:
+    """Counters are read once for a batch, so two of its nodes could come with the same number for two documents."""
+    for (scope, pair), signed in _numbers(candidate).items():
+        if numbered.get((scope, pair), signed) != signed:
+            detail = f"{scope} {pair} is another document with another node of this batch"
+            raise Refused(Code.CONFLICT, detail, remedy="compile again")
 
 
 def _check_basis(each: Publication, read: _Read) -> None:
@@ -241,32 +319,44 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     """All of it with few statements: thousands of nodes may get a new head at once. Refusals come before heads, as in a
     batch of reports, so that the two never wait for each other.
     """
-    publications = [each.publication for each in accepted]
-    refusal_records.settle(transaction, [outcome for each in publications for outcome in each.outcomes])
-    replaced = [read.heads[each.node_id][2] for each in publications if each.node_id in read.heads]
+    publications = [candidate.publication for candidate in accepted]
+    refusal_records.settle(transaction, [outcome for publication in publications for outcome in publication.outcomes])
+    replaced = [read.heads[publication.node_id][2] for publication in publications if publication.node_id in read.heads]
     documents.forget(transaction, replaced)
-    for chunk in documents.chunks([each.node_id for each in publications]):
+    for chunk in documents.chunks([publication.node_id for publication in publications]):
         transaction.run(delete(schema.heads).where(schema.heads.c.node_id.in_(chunk)))
-    signed = [document for each in publications for document in (*each.documents, each.head)]
+    signed = [document for publication in publications for document in (*publication.documents, publication.head)]
     documents.insert_documents(transaction, signed)
-    transaction.run(insert(schema.heads), [_head_row(each) for each in publications])
+    scope_versions.advance(transaction, _counters(accepted))
+    transaction.run(insert(schema.heads), [_head_row(publication) for publication in publications])
     _write_entries(transaction, accepted)
     nodes = schema.nodes
     mine = update(nodes).where(nodes.c.node_id == bindparam("node")).values(generation=bindparam("number"))
-    transaction.run(mine, [{"node": each.node_id, "number": each.head.config_version} for each in publications])
+    transaction.run(
+        mine, [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
+    )
+
+
+def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
+    """As they stand after these, where that is another number."""
+    found: dict[str, int] = {}
+    for candidate in accepted:
+        for scope in _snapshots_to_count(candidate.publication).keys() & candidate.new.keys():
+            found[scope] = max(found.get(scope, 0), candidate.new[scope].config_version)
+    return found
 
 
 def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> None:
     table = schema.published
     rows = [
-        {"node_id": each.publication.node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
-        for each in accepted
-        for scope, entry in each.new.items()
+        {"node_id": candidate.publication.node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
+        for candidate in accepted
+        for scope, entry in candidate.new.items()
     ]
     transaction.run(insert(table), rows)
-    for each in accepted:
-        for scope, entry in each.signed_again.items():  # it replaces what is handed out, never what it says
-            line = (table.c.node_id == each.publication.node_id) & (table.c.scope == scope)
+    for candidate in accepted:
+        for scope, entry in candidate.signed_again.items():  # it replaces what is handed out, never what it says
+            line = (table.c.node_id == candidate.publication.node_id) & (table.c.scope == scope)
             version = (table.c.authority_epoch == entry.authority_epoch) & (
                 table.c.config_version == entry.config_version
             )

@@ -1,17 +1,36 @@
 """What a scope is published with while its node refuses what is declared for it (standing_refusals.py). Pure.
 
 choose(refusing, declared, listed, ...)   what the node has in its place, or not, and what becomes of the refusal
+
+A node that refuses what is declared goes on with what it has, and that will expire. Whoever refused may be wrong (a
+validator with a bug) or right (a mistake in the declaration): in both cases taking its services down by letting the
+old version expire is the worst answer, as long as nothing forbids the old one. So it is signed once more, byte for
+byte, under a new version, when its renewal is due; what is declared is offered again after that.
+
+Example. node-a runs `route_policy` 6 and refuses 7 with `validator_refused`. When 6 is to be renewed, 8 is published
+with the content of 6. The node takes it, and what is declared comes again as 9. Where 9 is refused too, 10 renews 6,
+and so on: versions rise, and `holdfastctl status` says since when.
+
+What must not be signed again is not (`withheld.py`): content with a service, a key or a role that was revoked since.
+Then the node's version expires, and that is meant.
+
+Rejected:
+
+- Longer lifetimes, so that it does not matter: they are also how long a stolen or revoked thing goes on.
+- Listing 6 again: a version that goes down is a rollback to the node, and needs a recovery that roots sign.
+- Waiting for the operator: it is three in the morning, and the old version is good.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator.declared.compiler import ScopeContent
+from coordinator.declared.compiler import ScopeContent, may_be_shared
 from coordinator.publishing import withheld
 from coordinator.publishing.published_state import PublishedDocument, Refusing
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.standing_refusals import AGAIN_S, KeptRefusal, Offer, offer
-from snapshot.holder import Holder
+from snapshot.envelope import SHARED
+from snapshot.verifier_state import VerifierState
 
 NOT_KEPT = "what it has is not kept any more"
 
@@ -31,7 +50,7 @@ def choose(
     refusing: Refusing,
     declared: ScopeContent,
     listed: PublishedDocument | None,
-    holder: Holder,
+    holder: VerifierState,
     *,
     now: float,
     refresh_s: int,
@@ -39,7 +58,7 @@ def choose(
 ) -> Choice:
     """`stays`: whether a document may stand as it is while its content does."""
     refusal, running = refusing.refusal, refusing.running
-    kept_back = _kept_back(refusing, holder)
+    kept_back = _withhold_reason(refusing, holder)
     not_before = refusal.renewed_at + min(AGAIN_S, refresh_s)
     is_due = running is not None and not kept_back and now >= not_before and not stays(running)
     at = None if listed is None else ReportedMark(*listed.entry.pair, listed.content_hash)
@@ -47,19 +66,19 @@ def choose(
         case Offer.OVER:
             return Choice(None)
         case Offer.RUNNING if running is not None:
-            return Choice(_renewed(refusal, at, now), _content(running, declared, holder))
+            return Choice(_renew(refusal, at, now), _content(running, declared, holder))
         case _:
             due_at = None if running is None or kept_back else max(running.envelope.refresh_after, int(not_before))
             return Choice(replace(refusal, withheld=kept_back or refusal.withheld), due_at=due_at)
 
 
-def _kept_back(refusing: Refusing, holder: Holder) -> str:
+def _withhold_reason(refusing: Refusing, holder: VerifierState) -> str:
     if refusing.running is not None:
         return withheld.reason(refusing.running, holder)
     return NOT_KEPT if refusing.refusal.running is not None else ""
 
 
-def _renewed(refusal: KeptRefusal, listed: ReportedMark | None, now: float) -> KeptRefusal:
+def _renew(refusal: KeptRefusal, listed: ReportedMark | None, now: float) -> KeptRefusal:
     """As it is where the renewal is listed already, and on its way."""
     running = refusal.running
     if listed is not None and running is not None and listed.content_hash == running.content_hash:
@@ -67,7 +86,10 @@ def _renewed(refusal: KeptRefusal, listed: ReportedMark | None, now: float) -> K
     return replace(refusal, renewed_at=now, withheld="")
 
 
-def _content(running: PublishedDocument, declared: ScopeContent, holder: Holder) -> ScopeContent:
-    """Byte for byte what the node has."""
+def _content(running: PublishedDocument, declared: ScopeContent, holder: VerifierState) -> ScopeContent:
+    """Byte for byte what the node has, in the form that it has: others may have to be given it as well."""
     sections = {name: running.read(name) for name in running.sections}
-    return replace(declared, audience=withheld.audience(running, holder), sections=sections)
+    raw = frozenset(name for name, entry in running.sections.items() if entry.is_raw)
+    audience = withheld.audience(running, holder)
+    is_shared = running.envelope.subject_node_id == SHARED and may_be_shared(declared.scope.type, audience)
+    return replace(declared, audience=audience, sections=sections, raw=raw, is_shared=is_shared)

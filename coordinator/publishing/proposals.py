@@ -14,7 +14,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state
 from coordinator.database.database import Database
 from coordinator.declared import plans, resources
-from coordinator.declared.affected import Touched, affected
+from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared
@@ -35,7 +35,7 @@ class Proposal:
     state_id: str
 
     @property
-    def unchanged(self) -> int:
+    def unchanged_count(self) -> int:
         return len(self.after.resources) - len(self.bodies)
 
 
@@ -51,15 +51,15 @@ def propose(
 
 
 def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, state_id: str) -> Proposal:
-    wanted = {key: each.resource for key, each in declared.items()}
+    wanted = {key: entry.resource for key, entry in declared.items()}
     made = plans.changes(before.resources, wanted, prune=prune)
     kept = plans.result(before.resources, made)
     staying = {key: resource for key, resource in kept.items() if key not in declared}
     resources.check(declared, staying, before.cluster_id)
     after = replace(before, resources=kept)
     new = [change.after for change in made if change.after is not None]
-    bodies = {each.key: canonical.dumps(each.spec()).decode() for each in new}
-    touched = affected(before, after) if made else frozenset()
+    bodies = {entry.key: canonical.dumps(entry.spec()).decode() for entry in new}
+    touched = affected_scopes(before, after) if made else frozenset()
     return Proposal(declared, prune, before, after, made, bodies, touched, state_id)
 
 

@@ -5,16 +5,44 @@
 A scope gets a new version where its content is another, where its audience no longer fits the node, where its renewal
 is due, or where the epoch has been raised; else what is published stays. Where a node refuses what is declared, it may
 be given once more what it has (instead.py). All that was signed has passed the nodes'
-verifier before it is in a Publication; what fails leaves the scope as it is. Pure, but for the random ids of documents.
+verifier before it is in a Publication; what fails leaves the scope as it is. What nodes share is found or made once for
+all of them (shared_documents.py).
+
+Example. A node's head lists `node_runtime` 4, `route_policy` 7 and bundle 3. Its route changes, and `node_runtime`
+comes due for renewal in the same round. `route_policy` is compiled and gets 8, with an increment from 7 beside it;
+`node_runtime` has equal content, so it gets 5 for its new dates alone; the head lists 5, 8 and 3. Had `route_policy`
+failed the review, the head would list 7 for it, and `failed` would say why.
+
+Version numbers belong to (node, scope, epoch) and only rise; they never come again, not for equal content either. A
+number that is used twice for different content is the one thing that a node calls `version_conflict`, an alarm: so the
+next number is taken from what was ever published, not from what is listed now. Of the scope types that nodes may share
+it was published for any node, whether the document is shared or the node's own.
+
+A shared document has passed the verifier as the first node has it. Of another node only that is asked in which it may
+stand otherwise: that its roles and organizations hold those of the envelope, and that the version is above its mark.
+
+The head's own time is the least of what its parts need: it is refreshed when the first of its scopes is due, but never
+sooner than `RETRY_S`, also where a scope cannot be renewed at all.
+
+Rejected:
+
+- Publishing a scope that only this coordinator finds good: each document passes the verifier that the nodes have, with
+  this node's roles, before it is in a Publication (`review.py`). A bug here is then a line in the log, and no node
+  that stands still.
+- All or nothing for a node: one bad resource of one organization would keep revocations and routes of all others back.
+- Versions by wall clock: two coordinators' clocks differ, and a restored database would begin in the past.
 """
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry
+from coordinator.base.refusal import bound_text
+from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, StoredObject, section_key
+from coordinator.database.scope_versions import is_counted
 from coordinator.declared import increments
-from coordinator.declared.compiler import ScopeContent
+from coordinator.declared.compiler import ScopeContent, StoredSection
 from coordinator.declared.model import Subject
 from coordinator.keys import signer
 from coordinator.keys.signer import Base, EnvelopeClaims
@@ -23,14 +51,17 @@ from coordinator.publishing.instead import Choice, choose
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.review import review
 from coordinator.publishing.rollback_overlay import content_of, governing
+from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.reports.standing_refusals import KeptRefusal
+from snapshot import manifest
 from snapshot.bundle import CONFIG
-from snapshot.holder import Holder, Mark
+from snapshot.envelope import SHARED, Envelope
 from snapshot.identifiers import HEAD, Scope
 from snapshot.manifest import ScopeVersion
 from snapshot.roles import ESTABLISHING
+from snapshot.verifier_state import Mark, VerifierState
 
 RETRY_S = 30  # a head is not issued again sooner, also where a scope could not be renewed; but before it expires
 # What follows these is judged by the roles and organizations that they give (format.md 9).
@@ -54,10 +85,12 @@ class _Case:
 
     issue: Issue
     situation: Situation
-    holder: Holder
+    holder: VerifierState
+    shared: SharedDocuments
     listing: dict[str, HeadEntry] = field(default_factory=dict)
     refresh: dict[str, int] = field(default_factory=dict)  # when each document is due
     documents: list[Document] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)  # counters that new versions were made from
     failed: dict[str, Unpublishable] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)  # where something is refused
 
@@ -68,13 +101,14 @@ def draft(
     subject: Subject | None,
     scopes: Mapping[Scope, bool],
     compile_: Compile,
+    shared: SharedDocuments,
 ) -> Draft:
     """`subject` is None for a revoked member: it is told of its revocation, and holds nothing any more (rules K22).
 
     `scopes`: what the node may hold; True for those that have to be compiled again. What is published and is not among
     them is not listed any more, which withdraws it. Unpublishable where not even a head can be signed.
     """
-    case = _Case(issue, situation, _holder(issue, situation, subject))
+    case = _Case(issue, situation, _holder(issue, situation, subject), shared)
     for scope in sorted(scopes, key=lambda each: (each.type not in _FIRST, each)):
         _settle(case, scope, compile_, is_changed=scopes[scope])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
@@ -84,10 +118,11 @@ def draft(
     publication = Publication(
         node_id=situation.node_id,
         based_on=situation.based_on,
-        head=kept(head),
+        head=to_document(head),
         refresh_after=refresh_after,
         listing=case.listing,
         documents=tuple(case.documents),
+        counted=case.counted,
         outcomes=tuple(_outcomes(case)),
     )
     return Draft(publication, case.failed)
@@ -100,18 +135,19 @@ def _settle(case: _Case, scope: Scope, compile_: Compile, *, is_changed: bool) -
     is_settled &= scope.name not in case.situation.refusing
     try:
         if held is not None and is_settled and _stays(case, held):
-            _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
+            _list_held(case, held)
         else:
-            _renew(case, held, compile_(scope))
+            with _signing():
+                _renew(case, held, compile_(scope))
     except Unpublishable as fault:
         case.failed[scope.name] = fault
         if held is not None:
-            _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
+            _list_held(case, held)
 
 
 def _stays(case: _Case, held: PublishedDocument) -> bool:
     """Whether a document may stand as it is while its content does."""
-    is_due = case.issue.now >= held.envelope.refresh_after
+    is_due = case.issue.now >= case.issue.due_at(held.envelope, case.situation.node_id)
     is_good = _is_vouched_for(case.issue, held) and _fits(case.holder, held)
     return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
 
@@ -123,12 +159,13 @@ def _is_vouched_for(issue: Issue, held: PublishedDocument) -> bool:
     one, bundle, revoked = held.envelope, issue.bundle, issue.revocations.key_ids
     records = [bundle.keys[key_id] for key_id in one.signers if key_id in bundle.keys]
     faults = [
-        each.fault(issue.cluster_id, issue.now, one.scope_type, CONFIG, each.key_id in revoked) for each in records
+        record.fault(issue.cluster_id, issue.now, one.scope_type, CONFIG, record.key_id in revoked)
+        for record in records
     ]
-    return faults.count(None) >= bundle.thresholds[CONFIG]
+    return faults.count(None) >= bundle.config_threshold(one.scope_type)
 
 
-def _fits(holder: Holder, held: PublishedDocument) -> bool:
+def _fits(holder: VerifierState, held: PublishedDocument) -> bool:
     """A node that has lost a role or an organization would find the document damaged at its next start (step 10)."""
     roles, organizations = set(held.envelope.roles), set(held.envelope.organization_ids)
     if held.envelope.scope_type in ESTABLISHING:
@@ -144,13 +181,57 @@ def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -
     if instead is not None:
         content, allowed = instead, None
     if held is not None and held.content_hash == content.content_hash and _stays(case, held):
-        _list(case, held.envelope.scope, held.entry, held.envelope.refresh_after)
+        _list_held(case, held)
         return
-    last = case.situation.last.get(content.scope.name, (0, 0))
-    if allowed is not None and last == (case.issue.authority_epoch, allowed.from_config_version):
-        _publish(case, held, content, allowed.held.entry.config_version, allowed)
+    base = held if instead is None else None
+    if allowed is not None and _last(case, content) == (case.issue.authority_epoch, allowed.from_config_version):
+        _publish(case, None, content, allowed.held.entry.config_version, allowed)
+    elif content.is_shared:
+        _share(case, base, content)
     else:
-        _publish(case, held if instead is None else None, content, last[1] + 1)
+        _publish(case, base, content, _next_version(case, content))
+
+
+def _last(case: _Case, content: ScopeContent) -> tuple[int, int]:
+    return case.situation.last.get(content.scope.name, (0, 0))
+
+
+def _next_version(case: _Case, content: ScopeContent) -> int:
+    last = _last(case, content)[1]
+    return max(last + 1, case.shared.number(content.scope.name)) if is_counted(content.scope.name) else last + 1
+
+
+def _share(case: _Case, base: PublishedDocument | None, content: ScopeContent) -> None:
+    """The newest document of this content, where it lies ahead of the node; else one that is made for all."""
+    found = case.shared.newest(content, case.issue.authority_epoch)
+    if found is None or found.held.entry.pair <= _last(case, content) or not _stays(case, found.held):
+        made = _sign(case, content, _next_version(case, content), case.holder)
+        held = PublishedDocument(_entry(made), made.envelope, made.manifest_bytes, content.read)
+        found = SharedDocument(held, drop_stored(to_document(made), content.sections))
+        case.shared.add(content, found)
+    if found.unkept is not None:
+        _bring(case, content.scope.name, found.unkept)
+    if base is not None:
+        _bring_shared_increment(case, base, content, found.held)
+    _list_held(case, found.held)
+
+
+def _bring(case: _Case, scope: str, document: Document) -> None:
+    """A version that is new; `take` counts it once it is good."""
+    case.documents.append(document)
+    if is_counted(scope):
+        case.shared.take(scope, document.config_version)
+        case.counted[scope] = case.shared.read[scope]
+
+
+def _bring_shared_increment(case: _Case, base: PublishedDocument, content: ScopeContent, to: PublishedDocument) -> None:
+    """Made once for all who come from the same document; kept for those who come later."""
+    shared = case.shared
+    if not shared.is_sought(base, to):
+        shared.add_increment(base, to, _increment(case, base, content, to.envelope))
+    made = shared.increment(base, to)
+    if made is not None:
+        case.documents.append(made)
 
 
 def _instead(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> ScopeContent | None:
@@ -200,35 +281,64 @@ def _publish(
     allowed: AllowedRecovery | None = None,
 ) -> None:
     """Sign, review, and list a version; with it the increment from what is published, where one is smaller."""
-    issue = case.issue
-    claims = _claims(case, content, version)
-    keys = issue.signers(content.scope.type)
-    made = signer.snapshot(claims, content.sections, keys)
     holder = case.holder if allowed is None else replace(case.holder, recoveries=(allowed.container,))
-    review(made, holder, issue.now)
-    documents = [kept(made)]
-    smaller = None if held is None or allowed is not None else _increment(case, held, content, claims)
-    if smaller is not None and _size(smaller) < _size(made):
-        review(smaller, holder, issue.now)
-        documents.append(kept(smaller))
-    case.documents += documents
-    _list(case, made.envelope.scope, _entry(made), claims.refresh_after)
+    made = _sign(case, content, version, holder)
+    smaller = None if held is None else _increment(case, held, content, made.envelope)
+    document = drop_stored(to_document(made), content.sections)
+    if allowed is not None:
+        case.documents.append(document)
+    else:
+        _bring(case, content.scope.name, document)
+    if smaller is not None:
+        case.documents.append(smaller)
+    _list(case, made.envelope.scope, _entry(made), case.issue.due_at(made.envelope, case.situation.node_id))
 
 
-def _increment(
-    case: _Case, held: PublishedDocument, content: ScopeContent, claims: EnvelopeClaims
-) -> signer.SignedDocument | None:
-    """None where only a full snapshot will do: another epoch, another audience, a base left behind (rules S24)."""
-    base = held.envelope
-    same_audience = (base.roles, base.organization_ids) == (claims.roles, claims.organization_ids)
-    if base.authority_epoch != claims.authority_epoch or not same_audience:
-        return None
-    if (base.authority_epoch, base.config_version) != case.situation.last.get(content.scope.name):
-        return None
-    delta = increments.changes(held.sections, held.read, content.sections)
-    claims = replace(claims, snapshot_id=_new_id())
+def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierState) -> signer.SignedDocument:
     keys = case.issue.signers(content.scope.type)
-    return signer.increment(claims, Base(base.config_version, held.sections), delta.changes, delta.brought, keys)
+    made = signer.snapshot(_claims(case, content, version), content.read_all(), keys, content.raw)
+    review(made, holder, case.issue.now)
+    return made
+
+
+def _increment(case: _Case, held: PublishedDocument, content: ScopeContent, to: Envelope) -> Document | None:
+    """From `held` to a document of this content, with its dates. None where only a full snapshot will do: another
+    epoch, another audience, a base left behind (rules S24); or where it is no smaller.
+    """
+    base = held.envelope
+    if (base.authority_epoch, _audience(base)) != (to.authority_epoch, _audience(to)):
+        return None
+    if (base.authority_epoch, base.config_version) != _last(case, content):
+        return None
+    delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
+    brought = {
+        name: data if isinstance(data, bytes) else content.read(data.sha256) for name, data in delta.brought.items()
+    }
+    claims = replace(
+        _claims(case, content, to.config_version), refresh_after=to.refresh_after, expires_at=to.expires_at
+    )
+    keys = case.issue.signers(content.scope.type)
+    made = signer.increment(claims, Base(base.config_version, held.sections), delta.changes, brought, keys)
+    if _size(made.envelope, made.manifest_bytes) >= _size(to, manifest.state_bytes(content.entries)):
+        return None
+    review(made, case.holder, case.issue.now)
+    return drop_stored(to_document(made), delta.brought)
+
+
+def _audience(one: Envelope) -> tuple[object, ...]:
+    """Whom a document is for."""
+    return one.subject_node_id, one.roles, one.organization_ids
+
+
+@contextmanager
+def _signing() -> Iterator[None]:
+    """What has no signed form, or is not signed by the library or device that holds the key, is one scope's fault or
+    one head's: it is said, and tried again (rules P1).
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise Unpublishable("cannot_sign", bound_text(str(error))) from error
 
 
 def _head(case: _Case) -> signer.SignedDocument:
@@ -248,18 +358,23 @@ def _head(case: _Case) -> signer.SignedDocument:
     scopes = {scope: ScopeVersion(**vars(entry)) for scope, entry in case.listing.items()}
     poll_after_s = issue.poll_after_s(situation.node_id)
     keys = issue.signers(HEAD)
-    made = signer.head(claims, scopes, keys, poll_after_s=poll_after_s, revocations=issue.revocations)
+    with _signing():
+        made = signer.head(claims, scopes, keys, poll_after_s=poll_after_s, revocations=issue.revocations)
     review(made, case.holder, issue.now)
     return made
 
 
 def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
     issue, node_id = case.issue, case.situation.node_id
-    spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
+    if content.is_shared:  # for each of its nodes spread by Issue.due_at
+        subject, refresh_after = SHARED, int(issue.now) + issue.settings.snapshot_refresh_s
+    else:
+        spread_by = f"{node_id} {content.scope.type}"  # the services of a node are renewed with one head
+        subject, refresh_after = node_id, issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s)
     return EnvelopeClaims(
         snapshot_id=_new_id(),
         cluster_id=issue.cluster_id,
-        subject_node_id=node_id,
+        subject_node_id=subject,
         scope_type=content.scope.type,
         scope_ids=content.scope.ids,
         roles=content.audience.roles,
@@ -267,18 +382,18 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
         config_version=version,
         authority_epoch=issue.authority_epoch,
         issued_at=issue.issued_at,
-        refresh_after=issue.refresh_after(spread_by, issue.settings.snapshot_refresh_s),
+        refresh_after=refresh_after,
         expires_at=issue.expires_at(issue.settings.snapshot_lifetime_s),
         min_trust_bundle_version=issue.bundle.version,
     )
 
 
-def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> Holder:
+def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
     """The node as it stands when it holds all that was published for it."""
     marks = {scope: Mark(*pair, _hash_at(situation, scope, pair)) for scope, pair in situation.last.items()}
     if situation.head != (0, 0):
         marks[HEAD] = Mark(*situation.head, signer.NO_HASH)
-    return Holder(
+    return VerifierState(
         cluster_id=issue.cluster_id,
         node_id=situation.node_id,
         roles=frozenset(subject.roles if subject else ()),
@@ -295,9 +410,13 @@ def _hash_at(situation: Situation, scope: str, pair: tuple[int, int]) -> str:
     return held.content_hash if held is not None and held.entry.pair == pair else signer.NO_HASH
 
 
-def _list(case: _Case, scope: str, entry: HeadEntry, refresh_after: int) -> None:
+def _list_held(case: _Case, held: PublishedDocument) -> None:
+    _list(case, held.envelope.scope, held.entry, case.issue.due_at(held.envelope, case.situation.node_id))
+
+
+def _list(case: _Case, scope: str, entry: HeadEntry, due_at: int) -> None:
     case.listing[scope] = entry
-    case.refresh[scope] = refresh_after
+    case.refresh[scope] = due_at
 
 
 def _entry(made: signer.SignedDocument) -> HeadEntry:
@@ -305,7 +424,7 @@ def _entry(made: signer.SignedDocument) -> HeadEntry:
     return HeadEntry(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)
 
 
-def kept(made: signer.SignedDocument) -> Document:
+def to_document(made: signer.SignedDocument) -> Document:
     """A signed document in the parts that the database keeps."""
     one = made.envelope
     return Document(
@@ -326,8 +445,18 @@ def kept(made: signer.SignedDocument) -> Document:
     )
 
 
-def _size(made: signer.SignedDocument) -> int:
-    return len(made.envelope_bytes) + len(made.manifest_bytes) + sum(map(len, made.sections))
+def drop_stored(document: Document, sections: Mapping[str, bytes | StoredSection]) -> Document:
+    """With no bytes of those that lie in the store: a batch of documents may be larger than memory."""
+    return replace(document, sections=tuple(_kept_section(sections[name]) for name in sorted(sections)))
+
+
+def _kept_section(section: bytes | StoredSection) -> bytes | StoredObject:
+    return section if isinstance(section, bytes) else StoredObject(section_key(section.sha256))
+
+
+def _size(one: Envelope, manifest_bytes: bytes) -> int:
+    """Without the envelope itself, which of two documents of one scope has about the same."""
+    return one.content_length + len(manifest_bytes)
 
 
 def _new_id() -> str:

@@ -10,7 +10,7 @@ import base64
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import select, tuple_
@@ -19,11 +19,11 @@ from sqlalchemy.engine import Row
 from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
 from coordinator.database import cluster_state, object_store, revocations, schema
 from coordinator.database.database import Transaction
-from coordinator.database.documents import SECTIONS, HeadEntry, chunks
+from coordinator.database.documents import HeadEntry, chunks, section_key
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
 from coordinator.publishing.signing_context import Issue, Unpublishable
-from coordinator.reports import refusal_records
+from coordinator.reports import features, refusal_records
 from coordinator.reports.standing_refusals import KeptRefusal
 from snapshot import bundle as bundles
 from snapshot import canonical, container, envelope, manifest
@@ -36,7 +36,7 @@ _parsed: dict[bytes, TrustBundle] = {}  # the latest bundle: each run of the pub
 
 
 class Read(Protocol):
-    def __call__(self, sha256: str) -> bytes:
+    def __call__(self, sha256: str, /) -> bytes:
         """The bytes of a section by their hash (hex)."""
 
 
@@ -46,8 +46,13 @@ class PublishedDocument:
 
     entry: HeadEntry
     envelope: Envelope
-    sections: Mapping[str, manifest.SectionEntry]
+    manifest_bytes: bytes
     source: Read
+
+    @cached_property
+    def sections(self) -> Mapping[str, manifest.SectionEntry]:
+        """Of most documents nobody asks for them: they stand as they are."""
+        return manifest.parse_state(self.manifest_bytes)
 
     @property
     def content_hash(self) -> str:
@@ -78,7 +83,7 @@ class Refusing:
 @dataclass(frozen=True)
 class Situation:
     """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever.
-    `refusing`: by scope, what it does not take.
+    `refusing`: by scope, what it does not take. `features`: by which it is given what it is given (features.py).
     """
 
     node_id: str
@@ -88,6 +93,7 @@ class Situation:
     last: Mapping[str, Pair]
     recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
     refusing: Mapping[str, Refusing] = field(default_factory=dict)
+    features: frozenset[str] | None = None
 
 
 def read_issue(
@@ -151,18 +157,20 @@ def read_situations(transaction: Transaction, node_ids: Sequence[str]) -> dict[s
 
 
 def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Situation]:
-    nodes, heads = schema.nodes, schema.heads
+    nodes, heads, status = schema.nodes, schema.heads, schema.node_status
     joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
+    joined = joined.outerjoin(status, nodes.c.node_id == status.c.node_id)
     columns = select(
         nodes.c.node_id,
         nodes.c.generation,
         heads.c.authority_epoch,
         heads.c.generation.label("published"),
         heads.c.listing,
+        status.c.features,
     )
     rows = transaction.rows(columns.select_from(joined).where(nodes.c.node_id.in_(node_ids)))
     listings = {row.node_id: _listing(row.listing) for row in rows}
-    held = _held(transaction, listings)
+    held = _held_documents(transaction, listings)
     last = last_versions(transaction, node_ids)
     recoveries = _recoveries(transaction, node_ids, last)
     refusing = _refusing(transaction, node_ids)
@@ -175,6 +183,7 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
             last=last[row.node_id],
             recoveries=recoveries[row.node_id],
             refusing=refusing.get(row.node_id, {}),
+            features=features.parse(row.features),
         )
         for row in rows
     }
@@ -187,26 +196,28 @@ def _listing(text: str | None) -> dict[str, HeadEntry]:
     return {scope: HeadEntry(**entry) for scope, entry in value.items()}
 
 
-def _held(
+def _held_documents(
     transaction: Transaction, listings: Mapping[str, Mapping[str, HeadEntry]]
 ) -> dict[str, dict[str, PublishedDocument]]:
-    """A listed document that is gone is as none: its scope is compiled anew."""
+    """A listed document that is gone is as none: its scope is compiled anew. What many nodes share is read once."""
     wanted = {entry.snapshot_id for listing in listings.values() for entry in listing.values()}
-    rows = _rows(transaction, wanted)
-    read = _reader(transaction)
+    read = reader(transaction)
+    found = {id_: _holding(_entry(row), row, read) for id_, row in _rows(transaction, wanted).items()}
     return {
-        node_id: {
-            scope: _holding(entry, rows[entry.snapshot_id], read)
-            for scope, entry in listing.items()
-            if entry.snapshot_id in rows
-        }
+        node_id: {scope: found[entry.snapshot_id] for scope, entry in listing.items() if entry.snapshot_id in found}
         for node_id, listing in listings.items()
     }
 
 
+def read_document(transaction: Transaction, snapshot_id: str) -> PublishedDocument:
+    """One that is kept."""
+    row = _rows(transaction, [snapshot_id])[snapshot_id]
+    return _holding(_entry(row), row, reader(transaction))
+
+
 def _holding(entry: HeadEntry, row: "Row[Any]", read: Read) -> PublishedDocument:
     parsed = envelope.parse(bytes(row.envelope), SNAPSHOT)
-    return PublishedDocument(entry, parsed, manifest.parse_state(bytes(row.manifest)), read)
+    return PublishedDocument(entry, parsed, bytes(row.manifest), read)
 
 
 def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusing]]:
@@ -218,8 +229,8 @@ def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, di
         for scope, refusal in scopes.items()
         if refusal.running is not None
     }
-    running = _published(transaction, lines)
-    rows, read = _rows(transaction, {entry.snapshot_id for entry in running.values()}), _reader(transaction)
+    running = _published_entries(transaction, lines)
+    rows, read = _rows(transaction, {entry.snapshot_id for entry in running.values()}), reader(transaction)
     found: dict[str, dict[str, Refusing]] = defaultdict(dict)
     for node_id, scopes in refusals.items():
         for scope, refusal in scopes.items():
@@ -230,7 +241,7 @@ def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, di
     return found
 
 
-def _published(
+def _published_entries(
     transaction: Transaction, lines: Iterable[tuple[str, str, int, int]]
 ) -> dict[tuple[str, str, int, int], HeadEntry]:
     table = schema.published
@@ -252,25 +263,25 @@ def _recoveries(
     found: dict[str, dict[str, AllowedRecovery]] = defaultdict(dict)
     for row in transaction.rows(chosen.where(table.c.node_id.in_(node_ids)).order_by(kept.c.published_at)):
         epoch = last[row.node_id].get(row.scope, (0, 0))[0]
-        allowed = _allowed(transaction, row, epoch)
+        allowed = _recovery(transaction, row, epoch)
         if allowed is not None:
             found[row.node_id][row.scope] = allowed
     return found
 
 
-def _allowed(transaction: Transaction, row: "Row[Any]", epoch: int) -> AllowedRecovery | None:
+def _recovery(transaction: Transaction, row: "Row[Any]", epoch: int) -> AllowedRecovery | None:
     table = schema.published
     line = table.c.node_id == row.node_id, table.c.scope == row.scope, table.c.authority_epoch == epoch
     versions = (row.from_config_version, row.to_config_version)
     published = {
-        each.config_version: HeadEntry(epoch, each.config_version, each.content_hash, each.snapshot_id)
-        for each in transaction.rows(select(table).where(*line, table.c.config_version.in_(versions)))
+        row.config_version: HeadEntry(epoch, row.config_version, row.content_hash, row.snapshot_id)
+        for row in transaction.rows(select(table).where(*line, table.c.config_version.in_(versions)))
     }
     target, given_up = published.get(row.to_config_version), published.get(row.from_config_version)
     rows = {} if target is None else _rows(transaction, [target.snapshot_id])
     if target is None or target.content_hash != row.to_content_hash or not rows:
         return None
-    held = _holding(target, rows[target.snapshot_id], _reader(transaction))
+    held = _holding(target, rows[target.snapshot_id], reader(transaction))
     return AllowedRecovery(_container(row), row.from_config_version, held, given_up.content_hash if given_up else None)
 
 
@@ -304,8 +315,8 @@ def _bundle_rows(transaction: Transaction, most: int) -> "list[Row[Any]]":
 
 
 def _bundle(transaction: Transaction, document: "Row[Any]") -> TrustBundle:
-    entries, read = manifest.parse_state(bytes(document.manifest)), _reader(transaction)
-    sections = {name: read(each.sha256) for name, each in entries.items()}
+    entries, read = manifest.parse_state(bytes(document.manifest)), reader(transaction)
+    sections = {name: read(entry.sha256) for name, entry in entries.items()}
     return bundles.from_bytes(envelope.parse(bytes(document.envelope), SNAPSHOT), sections)
 
 
@@ -313,6 +324,6 @@ def _entry(row: "Row[Any]") -> HeadEntry:
     return HeadEntry(row.authority_epoch, row.config_version, row.content_hash, row.snapshot_id)
 
 
-def _reader(transaction: Transaction) -> Read:
+def reader(transaction: Transaction) -> Read:
     """Many nodes of a batch hold the same section, one after the other."""
-    return lru_cache(maxsize=SECTIONS_REMEMBERED)(lambda sha256: object_store.get(transaction, f"{SECTIONS}/{sha256}"))
+    return lru_cache(maxsize=SECTIONS_REMEMBERED)(lambda sha256: object_store.get(transaction, section_key(sha256)))

@@ -3,12 +3,12 @@
 from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder
 from snapshot.reasons import Rejected
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 
 
-def review(document: SignedDocument, holder: Holder, now: float) -> Verified:
+def review(document: SignedDocument, holder: VerifierState, now: float) -> Verified:
     """`holder`: the node as it stands when it holds what was published last. Unpublishable with the node's reason."""
     kind = document.envelope.kind
     try:

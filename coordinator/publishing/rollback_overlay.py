@@ -2,6 +2,7 @@
 
 from coordinator.declared.compiler import Audience, ScopeContent
 from coordinator.publishing.published_state import AllowedRecovery
+from snapshot.envelope import SHARED
 from snapshot.identifiers import Scope
 
 
@@ -16,6 +17,11 @@ def content_of(allowed: AllowedRecovery) -> ScopeContent:
     """What it went back to."""
     target, one = allowed.held, allowed.held.envelope
     audience = Audience(one.roles, one.organization_ids)
+    is_shared = one.subject_node_id == SHARED
     return ScopeContent(
-        Scope(one.scope_type, one.scope_ids), audience, {name: target.read(name) for name in target.sections}
+        Scope(one.scope_type, one.scope_ids),
+        audience,
+        {name: target.read(name) for name in target.sections},
+        frozenset(name for name, entry in target.sections.items() if entry.is_raw),
+        is_shared,
     )

@@ -8,6 +8,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.documents import HeadEntry
 from coordinator.keys.signing_key import SigningKey
 from snapshot.bundle import ACTIVE, CONFIG, TrustBundle
+from snapshot.envelope import SHARED, Envelope
 from snapshot.manifest import Revocations
 
 SPREAD = 0.1  # how much earlier than its time a document may be due, so that not all are due at once
@@ -48,7 +49,7 @@ class Issue:
                 self.keys, self.bundle, self.revocations, self.cluster_id, scope_type, self.now
             )
         found = self._signers[scope_type]
-        needed = self.bundle.thresholds[CONFIG]
+        needed = self.bundle.config_threshold(scope_type)
         if len(found) < needed:
             raise Unpublishable("no_signer", f"{len(found)} of our keys may sign {scope_type}, {needed} are needed")
         return found
@@ -58,14 +59,26 @@ class Issue:
 
     def refresh_after(self, subject: str, interval_s: int) -> int:
         """`interval_s` after now, up to a tenth earlier for each subject: a fleet's renewals do not coincide."""
-        share = int.from_bytes(hashlib.sha256(subject.encode()).digest()[:4], "big") / 2**32
-        return int(self.now) + int(interval_s * (1 - SPREAD * share))
+        return int(self.now) + int(interval_s * (1 - SPREAD * _share_of(subject)))
+
+    def due_at(self, document: Envelope, node_id: str) -> int:
+        """When a node's document is to be renewed. What is shared has one time for all, by which the last one has a
+        renewal: they come to it one after the other, up to a tenth earlier, and the first of them makes it.
+        """
+        if document.subject_node_id != SHARED:
+            return document.refresh_after
+        interval_s = min(self.settings.snapshot_refresh_s, document.refresh_after - document.issued_at)
+        return document.refresh_after - int(interval_s * SPREAD * _share_of(f"{node_id} {document.scope_type}"))
 
     def poll_after_s(self, node_id: str) -> int:
         """The poll interval with the jitter of rules, Numbers: 20 % more or less, another one at each issue."""
-        digest = hashlib.sha256(f"{node_id} {int(self.now)}".encode()).digest()
-        share = int.from_bytes(digest[:4], "big") / 2**32
+        share = _share_of(f"{node_id} {int(self.now)}")
         return max(1, round(self.settings.poll_after_s * (0.8 + 0.4 * share)))
+
+
+def _share_of(subject: str) -> float:
+    """From 0 to 1, the same for the same words."""
+    return int.from_bytes(hashlib.sha256(subject.encode()).digest()[:4], "big") / 2**32
 
 
 def usable_keys(

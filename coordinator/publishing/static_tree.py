@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import select
@@ -26,19 +25,11 @@ from coordinator.database.documents import TRUST_BUNDLE, Document
 from coordinator.keys.tree_folder import Folder
 from coordinator.publishing.publisher import container_of
 from snapshot.manifest import parse_head
+from wire.operators.operator_answers import Written
 
 SUFFIX = ".hfs"
 _HASHED = re.compile(r"[0-9a-f]{64}\.hfs", re.ASCII)
 _NUMBERED = re.compile(r"[1-9][0-9]*\.hfs", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Written:
-    """Files by what became of them."""
-
-    new: int
-    unchanged: int
-    removed: int
 
 
 def publish(database: Database, directory: Path) -> Written:
@@ -53,7 +44,7 @@ def publish(database: Database, directory: Path) -> Written:
         tree = _Tree(directory)
         with _alone(directory):
             tree.write(database, node_ids)
-            return tree.swept()
+            return tree.sweep()
     except OSError as error:
         remedy = "name a directory of ours with room in it, and run this again"
         raise Refused(Code.BAD_REQUEST, f"{error.filename or directory}: {error.strerror}", remedy=remedy) from error
@@ -71,14 +62,14 @@ class _Tree:
         self._trust = Folder(directory / "trust", _NUMBERED)
         self._documents = Folder(directory / "documents", _HASHED)
         self._heads = Folder(directory / "heads", _HASHED)
-        self._wanted: dict[Folder, set[str]] = {each: set() for each in (self._trust, self._documents, self._heads)}
+        self._wanted: dict[Folder, set[str]] = {folder: set() for folder in (self._trust, self._documents, self._heads)}
         self._new = 0
         self._is_overtaken = False
         for folder in self._wanted:
             folder.make()
 
     def write(self, database: Database, node_ids: list[str]) -> None:
-        heads = [(node_id, head) for node_id in node_ids if (head := self._announced(database, node_id)) is not None]
+        heads = [(node_id, head) for node_id in node_ids if (head := self._write_head(database, node_id)) is not None]
         for bundle in _bundles(database):
             self._put(self._trust, f"{bundle.config_version}{SUFFIX}", bundle)
         self._documents.sync()
@@ -87,7 +78,7 @@ class _Tree:
             self._put(self._heads, name_of(node_id), head)
         self._heads.sync()
 
-    def swept(self) -> Written:
+    def sweep(self) -> Written:
         """After all is written. Where a head has been overtaken, an older one may stand: its documents stay as well."""
         folders = () if self._is_overtaken else self._wanted
         removed = sum(folder.take_away(self._wanted[folder]) for folder in folders)
@@ -95,7 +86,7 @@ class _Tree:
             folder.sync()
         return Written(self._new, sum(map(len, self._wanted.values())) - self._new, removed)
 
-    def _announced(self, database: Database, node_id: str) -> Document | None:
+    def _write_head(self, database: Database, node_id: str) -> Document | None:
         """The node's head, after every document that it lists; None where a later head takes its place just now."""
         try:
             head = documents.head(database, node_id)

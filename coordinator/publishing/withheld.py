@@ -11,16 +11,17 @@ import json
 from collections.abc import Iterator
 
 from coordinator.declared.compiler import Audience
+from coordinator.declared.config_scope import CONFIG
 from coordinator.publishing.published_state import PublishedDocument
-from snapshot.holder import Holder
 from snapshot.manifest import Revocations
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
+from snapshot.verifier_state import VerifierState
 
 # The members of entries that name what can be revoked: format.md 9, 10.
 _SERVICE, _URL, _URLS = "service_id", "url", "coordinators"
 
 
-def audience(held: PublishedDocument, holder: Holder) -> Audience:
+def audience(held: PublishedDocument, holder: VerifierState) -> Audience:
     """Never more than it was made for."""
     one = held.envelope
     if one.scope_type in ESTABLISHING:
@@ -28,7 +29,7 @@ def audience(held: PublishedDocument, holder: Holder) -> Audience:
     return Audience(tuple(role for role in one.roles if _grants(role, held, holder)), one.organization_ids)
 
 
-def reason(held: PublishedDocument, holder: Holder) -> str:
+def reason(held: PublishedDocument, holder: VerifierState) -> str:
     one = held.envelope
     gone = sorted(set(one.organization_ids) - holder.organization_ids)
     if gone:
@@ -38,19 +39,20 @@ def reason(held: PublishedDocument, holder: Holder) -> str:
             return "it says of the node what is declared otherwise now"
     elif one.scope_type not in EVERY_NODE and not any(_grants(role, held, holder) for role in one.roles):
         return "the node has none of the roles any more that granted it"
-    named = sorted(set(_revoked(held, holder)))
+    named = sorted(set(_revoked_names(held, holder)))
     return f"it names what was revoked: {', '.join(named)}" if named else ""
 
 
-def _grants(role: str, held: PublishedDocument, holder: Holder) -> bool:
-    is_taken = f"{holder.node_id}/{role}" in _told(holder).role_assignments
-    return role in holder.roles and not is_taken and held.envelope.scope_type in ROLES.get(role, ())
+def _grants(role: str, held: PublishedDocument, holder: VerifierState) -> bool:
+    is_taken = f"{holder.node_id}/{role}" in _all_revocations(holder).role_assignments
+    may_hold = held.envelope.scope_type in EVERY_NODE or held.envelope.scope_type in ROLES.get(role, ())
+    return role in holder.roles and not is_taken and may_hold
 
 
-def _revoked(held: PublishedDocument, holder: Holder) -> Iterator[str]:
-    told = _told(holder)
-    if not (told.service_ids or told.node_ids or told.endpoints):
-        return
+def _revoked_names(held: PublishedDocument, holder: VerifierState) -> Iterator[str]:
+    told = _all_revocations(holder)
+    if held.envelope.scope_type == CONFIG or not (told.service_ids or told.node_ids or told.endpoints):
+        return  # files are another program's: an id in them names nothing of ours
     yield from told.service_ids & set(held.envelope.scope_ids)
     for name in held.sections:
         value = json.loads(held.read(name))  # its hash was looked at
@@ -59,25 +61,25 @@ def _revoked(held: PublishedDocument, holder: Holder) -> Iterator[str]:
             yield from told.service_ids & entries.keys()
         elif name.startswith("peers"):
             yield from told.node_ids & entries.keys()
-        yield from _named(value, told)
+        yield from _names(value, told)
 
 
-def _named(value: object, told: Revocations) -> Iterator[str]:
+def _names(value: object, told: Revocations) -> Iterator[str]:
     """By members at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if (name == _SERVICE and inner in told.service_ids) or (name == _URL and inner in told.endpoints):
                 yield str(inner)
             elif name == _URLS and isinstance(inner, list):
-                yield from (each for each in inner if each in told.endpoints)
+                yield from (endpoint for endpoint in inner if endpoint in told.endpoints)
             else:
-                yield from _named(inner, told)
+                yield from _names(inner, told)
     elif isinstance(value, list):
         for inner in value:
-            yield from _named(inner, told)
+            yield from _names(inner, told)
 
 
-def _told(holder: Holder) -> Revocations:
+def _all_revocations(holder: VerifierState) -> Revocations:
     """By heads and by the bundle."""
     by_bundle = holder.bundle.revocations if holder.bundle else Revocations()
     told = holder.revocations

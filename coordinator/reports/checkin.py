@@ -6,6 +6,7 @@ rules K30, K33, K36, K37, K41
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.member import Member, is_same_pin
@@ -18,14 +19,13 @@ class Comparison(enum.Enum):
     """A node's mark against what this database has on record for it (rules K41)."""
 
     EQUAL = "equal"
-    NODE_BEHIND = "node_behind"  # the node was restored from an old backup: RECOVERING, full resync
-    NODE_AHEAD = "node_ahead"  # unproven: an alarm, and nothing else
-    RESTORED_BACKUP = "restored_backup"  # proven by our own signature: not ready until the operator raises the epoch
-    CONFLICT = "conflict"  # one version, two contents: X16
+    NODE_BEHIND = "node_behind"
+    NODE_AHEAD = "node_ahead"
+    RESTORED_BACKUP = "restored_backup"
+    CONFLICT = "conflict"
 
 
-@dataclass(frozen=True)
-class ReportedMark:
+class ReportedMark(NamedTuple):
     """One scope's `(authority_epoch, config_version)` and content hash."""
 
     authority_epoch: int

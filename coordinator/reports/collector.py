@@ -14,7 +14,7 @@ import trio
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.report_merge import RecordedAnswer
 
@@ -73,19 +73,19 @@ class HeartbeatCollector:
             try:
                 await self._record(batch)
             finally:
-                for each in batch:
-                    each.done.set()
+                for waiting in batch:
+                    waiting.done.set()
 
     async def _record(self, batch: Sequence[_Waiting]) -> None:
         try:
-            answers = await self._write([each.heartbeat for each in batch])
+            answers = await self._write([waiting.heartbeat for waiting in batch])
         except (DataError, IntegrityError) as error:
             await self._record_apart(batch, error)
         except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
-            _log.error("heartbeats not recorded", reports=len(batch), reason=told(error))
+            _log.error("heartbeats not recorded", reports=len(batch), reason=line_of(error))
         else:
-            for each, answer in zip(batch, answers, strict=True):
-                each.outcome = answer
+            for waiting, answer in zip(batch, answers, strict=True):
+                waiting.outcome = answer
 
     async def _record_apart(self, batch: Sequence[_Waiting], error: DataError | IntegrityError) -> None:
         """In halves, down to the one that is at fault: the others are recorded."""
@@ -95,7 +95,7 @@ class HeartbeatCollector:
             await self._record(batch[middle:])
             return
         node_id = batch[0].heartbeat.node_id
-        _log.error("a heartbeat that the database does not take", node=node_id, reason=told(error))
+        _log.error("a heartbeat that the database does not take", node=node_id, reason=line_of(error))
         batch[0].outcome = Refused(Code.BAD_REQUEST, f"the database does not take this report of {node_id}")
 
     async def _gather(self) -> list[_Waiting]:

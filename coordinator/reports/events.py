@@ -4,30 +4,16 @@ An event is a report, never a configuration write. It is kept once for each node
 time that the settings say.
 """
 
-from dataclasses import dataclass
-
 from sqlalchemy import desc, select
 
-from coordinator.base.refusal import bounded
+from coordinator.base.refusal import bound_text
 from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.database.journals import SHOWN
 from snapshot import canonical
+from wire.operators.fleet_answers import ReportedEvent
 
 MOST = 1_000
-
-
-@dataclass(frozen=True)
-class ReportedEvent:
-    """`incarnation` is the store's that it happened in; `at` is the node's clock, `received_at` (Unix seconds) ours."""
-
-    sequence: int
-    incarnation: str
-    at: str
-    event: str
-    scope: str
-    detail: str
-    received_at: float
 
 
 def read(database: Database, node_id: str, *, most: int = 100) -> list[ReportedEvent]:
@@ -44,5 +30,5 @@ def _event(sequence: int, incarnation: str, received_at: float, body: str) -> Re
     """A member that this node's version did not send is empty; what no agent of ours writes is escaped and cut."""
     value = canonical.loads(body.encode())
     said = value if isinstance(value, dict) else {}
-    at, event, scope, detail = (bounded(str(said.get(name, "")), most) for name, most in SHOWN.items())
+    at, event, scope, detail = (bound_text(str(said.get(name, "")), most) for name, most in SHOWN.items())
     return ReportedEvent(sequence, incarnation, at, event, scope, detail, received_at)

@@ -3,23 +3,25 @@
     record(database, batch)        one transaction for a whole batch; the answers, which may go out once it returns
     forget(transaction, node_id)   its membership ended, or another store reports under its id
 
-A report is never configuration (rules S70). Kept are the last state of each node, one past state a time slot, and each
-journal event once by (node, incarnation, sequence), in whatever order and however often it comes (rules J42).
+A report is never configuration (rules S70); what a node can read decides which of its configuration it is given
+(features.py), so a node that can read more, or less, is to get a new head. Kept are the last state of each node, one
+past state a time slot, and each journal event once by (node, incarnation, sequence), in whatever order and however
+often it comes (rules J42).
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Table, delete, select
+from sqlalchemy import Table, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from coordinator.database import journals, schema
+from coordinator.database import cluster_state, journals, schema
 from coordinator.database.database import Database, Transaction
-from coordinator.reports import refusal_records
+from coordinator.reports import features, refusal_records
 from coordinator.reports.checkin import Comparison, ReportedMark, compare_all
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
-from coordinator.reports.report_check import Claim, announced, doubtful
+from coordinator.reports.report_check import Claim, doubtful, listed_marks
 from coordinator.reports.report_merge import Known, NodeRecord, RecordedAnswer, merge
 from snapshot import canonical
 
@@ -39,23 +41,24 @@ def record(
     if not batch:
         return []
     with database.record(now=now) as transaction:
-        members = _records(transaction, sorted({each.node_id for each in batch}))
+        members = _records(transaction, sorted({report.node_id for report in batch}))
         published = _Published.read(transaction, batch, {node_id: kept for node_id, (kept, _) in members.items()})
         rows: dict[str, dict[str, object]] = {}
         answers = []
-        for each in batch:
-            kept, generation = members.get(each.node_id, (None, 0))
-            merged, compared = merge(kept, each, published.of(each))
+        for report in batch:
+            kept, generation = members.get(report.node_id, (None, 0))
+            merged, compared = merge(kept, report, published.of(report))
             answers.append(RecordedAnswer(generation, merged.acknowledged_event, merged.recorded, compared))
-            if each.node_id in members:  # removed meanwhile: nothing of it is kept
-                members[each.node_id] = (merged, generation)
-                rows[each.node_id] = _status_row(each, merged, now, behind=answers[-1].is_behind)
+            if report.node_id in members:  # removed meanwhile: nothing of it is kept
+                members[report.node_id] = (merged, generation)
+                rows[report.node_id] = _status_row(report, merged, now, behind=answers[-1].is_behind)
         _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
         _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
-        taken = [each for each in batch if each.node_id in rows]
+        taken = [report for report in batch if report.node_id in rows]
         _write(transaction, schema.events, _event_rows(taken, now), keep=True)
-        journals.bound(transaction, {each.node_id for each in taken if each.journal})
+        journals.trim_events(transaction, {report.node_id for report in taken if report.journal})
         refusal_records.report(transaction, taken)
+    _follow_features(database, {report.node_id: (members[report.node_id][0], report.features) for report in taken}, now)
     return answers
 
 
@@ -64,6 +67,29 @@ def forget(transaction: Transaction, node_id: str) -> None:
     for table in (schema.node_status, schema.heartbeat_history):
         transaction.run(delete(table).where(table.c.node_id == node_id))
     refusal_records.forget(transaction, node_id)
+
+
+def _follow_features(
+    database: Database, reported: Mapping[str, tuple[NodeRecord | None, frozenset[str]]], now: float
+) -> None:
+    """A new head for whoever reads more, or less, than it was known to: after an upgrade, and hardly ever else.
+
+    A change of its own, since what publishes must not overwrite the generation that is raised here. What a crash leaves
+    undone, the next report does: the record has what was reported before.
+    """
+    changed = {
+        node_id: (features.text(kept.features if kept else None), features.text(report))
+        for node_id, (kept, report) in sorted(reported.items())
+        if features.missing(kept.features if kept else None) != features.missing(report)
+    }
+    if not changed:
+        return
+    table = schema.node_status
+    mine = update(table).where(table.c.node_id == bindparam("node")).values(features=bindparam("read"))
+    with database.change(actor="coordinator", now=now) as transaction:
+        cluster_state.raise_generations(transaction, changed)
+        transaction.run(mine, [{"node": node_id, "read": after} for node_id, (_, after) in changed.items()])
+        transaction.audit_all([("features", node_id, before, after) for node_id, (before, after) in changed.items()])
 
 
 @dataclass(frozen=True)
@@ -79,14 +105,14 @@ class _Published:
     ) -> "_Published":
         claims: set[Claim] = set()
         behind: set[str] = set()
-        for each in batch:
-            kept = records.get(each.node_id) or NodeRecord()
-            for scope, found in compare_all(kept.recorded, each.active).items() if each.node_id in records else ():
+        for report in batch:
+            kept = records.get(report.node_id) or NodeRecord()
+            for scope, found in compare_all(kept.recorded, report.active).items() if report.node_id in records else ():
                 if found is Comparison.NODE_AHEAD:
-                    claims.add((each.node_id, scope, each.active[scope]))
+                    claims.add((report.node_id, scope, report.active[scope]))
                 elif found is Comparison.NODE_BEHIND:
-                    behind.add(each.node_id)
-        return cls(doubtful(transaction, claims), announced(transaction, behind))
+                    behind.add(report.node_id)
+        return cls(doubtful(transaction, claims), listed_marks(transaction, behind))
 
     def of(self, each: ReceivedHeartbeat) -> Known:
         found = ((scope, self.doubts.get((each.node_id, scope, mark))) for scope, mark in each.active.items())
@@ -100,10 +126,14 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
     The rows are locked in order, so that another replica's batch waits instead of lowering a mark.
     """
     nodes, status = schema.nodes, schema.node_status
-    columns = select(status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event)
+    columns = select(
+        status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event, status.c.features
+    )
     locked = columns.where(status.c.node_id.in_(node_ids)).order_by(status.c.node_id).with_for_update()
     kept = {
-        row.node_id: NodeRecord(row.incarnation, _marks(row.recorded), row.acknowledged_event)
+        row.node_id: NodeRecord(
+            row.incarnation, _marks(row.recorded), row.acknowledged_event, features.parse(row.features)
+        )
         for row in transaction.rows(locked)
     }
     entries = transaction.rows(select(nodes.c.node_id, nodes.c.generation).where(nodes.c.node_id.in_(node_ids)))
@@ -129,6 +159,7 @@ def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behi
         "recorded": canonical.dumps(marks).decode(),
         "acknowledged_event": merged.acknowledged_event,
         "body": each.body,
+        "features": features.text(merged.features),  # as before, until its head is to follow
     }
 
 
@@ -140,9 +171,9 @@ def _history_rows(rows: Mapping[str, Mapping[str, object]], now: float, history:
 
 def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str, object]]:
     """In the order of the key, so that two replicas never wait for each other."""
-    events = sorted((each.node_id, each.incarnation, *event) for each in batch for event in each.journal)
+    events = sorted((report.node_id, report.incarnation, *event) for report in batch for event in report.journal)
     names = ("node_id", "incarnation", "sequence", "body")
-    rows = (dict(zip(names, (*event, journals.kept(body)), strict=True)) for *event, body in events)
+    rows = (dict(zip(names, (*event, journals.event_text(body)), strict=True)) for *event, body in events)
     return [{**row, "received_at": now} for row in rows]
 
 

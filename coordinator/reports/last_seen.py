@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.threads import in_database
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 
 WRITE_S = 60.0
 
@@ -33,7 +33,7 @@ class Seen:
     def note(self, node_id: str) -> None:
         self._noted[node_id] = self._now()
 
-    def reported(self, node_id: str) -> None:
+    def forget(self, node_id: str) -> None:
         """Its heartbeat has been recorded, which says the same."""
         self._noted.pop(node_id, None)
 
@@ -49,7 +49,7 @@ class Seen:
             await in_database(record, self._database, noted)
         except SQLAlchemyError as error:  # the next minute is as good
             self._noted = noted | self._noted
-            _log.error("head requests not recorded", nodes=len(noted), reason=told(error))
+            _log.error("head requests not recorded", nodes=len(noted), reason=line_of(error))
 
 
 def record(database: Database, seen: Mapping[str, float]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
-from coordinator.base.refusal import bounded
+from coordinator.base.refusal import bound_text
 from coordinator.database import schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import TRUST_BUNDLE, chunks
@@ -86,33 +86,35 @@ def standing(transaction: Transaction, node_id: str | None = None) -> list[Stand
 
 def report(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> None:
     """One after the other, as they came: a node may be in a batch twice."""
-    kept = of_nodes(transaction, sorted({each.node_id for each in batch}))
-    concerned = [(each, scopes) for each in batch if (scopes := _concerned(each, kept.get(each.node_id, {})))]
+    kept = of_nodes(transaction, sorted({report.node_id for report in batch}))
+    concerned = [
+        (report, scopes) for report in batch if (scopes := _scopes_to_look_at(report, kept.get(report.node_id, {})))
+    ]
     if not concerned:
         return
-    known = report_check.published(transaction, set(_claims(concerned)))
-    listings = report_check.announced(transaction, {each.node_id for each, _ in concerned})
-    for each, scopes in concerned:
-        listed = listings.get(each.node_id, {})
+    known = report_check.published_marks(transaction, set(_claims(concerned)))
+    listings = report_check.listed_marks(transaction, {report.node_id for report, _ in concerned})
+    for report, scopes in concerned:
+        listed = listings.get(report.node_id, {})
         for scope in scopes:
-            active = each.active.get(scope)
-            if active is not None and known.get((each.node_id, scope, active)) != active:
+            active = report.active.get(scope)
+            if active is not None and known.get((report.node_id, scope, active)) != active:
                 continue  # never published for it: node_api.py sounds the alarm
-            before = kept[each.node_id].get(scope)
-            after = follow(before, _said(each, scope), listed.get(scope), transaction.now)
+            before = kept[report.node_id].get(scope)
+            after = follow(before, _statement(report, scope), listed.get(scope), transaction.now)
             if after != before:
-                _write(transaction, (each.node_id, scope), before, after)
-                _ask_for_head(transaction, each.node_id, after, listed.get(scope))
-                _keep(kept[each.node_id], scope, after)
+                _write(transaction, (report.node_id, scope), before, after)
+                _ask_for_head(transaction, report.node_id, after, listed.get(scope))
+                _keep(kept[report.node_id], scope, after)
 
 
 def settle(transaction: Transaction, outcomes: Sequence[RefusalOutcome]) -> None:
     """A refusal of another content that was reported meanwhile stays as it is."""
-    found = of_nodes(transaction, sorted({each.node_id for each in outcomes}))
-    for each in outcomes:
-        before = found[each.node_id].get(each.scope)
-        if before is not None and before.refused.content_hash == each.refused_hash:
-            _write(transaction, (each.node_id, each.scope), before, each.after)
+    found = of_nodes(transaction, sorted({outcome.node_id for outcome in outcomes}))
+    for outcome in outcomes:
+        before = found[outcome.node_id].get(outcome.scope)
+        if before is not None and before.refused.content_hash == outcome.refused_hash:
+            _write(transaction, (outcome.node_id, outcome.scope), before, outcome.after)
 
 
 def forget(transaction: Transaction, node_id: str) -> None:
@@ -123,19 +125,19 @@ def forget(transaction: Transaction, node_id: str) -> None:
 # ---- what a report says
 
 
-def _concerned(each: ReceivedHeartbeat, kept: Mapping[str, KeptRefusal]) -> list[str]:
+def _scopes_to_look_at(each: ReceivedHeartbeat, kept: Mapping[str, KeptRefusal]) -> list[str]:
     """The scopes of which it may say something new: nearly always none."""
     return sorted((each.refused.keys() | kept.keys()) - NOT_OURS)
 
 
 def _claims(concerned: Sequence[tuple[ReceivedHeartbeat, Sequence[str]]]) -> Iterator[report_check.Claim]:
-    for each, scopes in concerned:
+    for report, scopes in concerned:
         for scope in scopes:
-            if scope in each.active:
-                yield each.node_id, scope, each.active[scope]
+            if scope in report.active:
+                yield report.node_id, scope, report.active[scope]
 
 
-def _said(each: ReceivedHeartbeat, scope: str) -> Said:
+def _statement(each: ReceivedHeartbeat, scope: str) -> Said:
     return Said(each.active.get(scope), each.refused.get(scope), _detail(each, scope))
 
 
@@ -145,7 +147,7 @@ def _detail(each: ReceivedHeartbeat, scope: str) -> str:
         event = json.loads(text)  # our own writing
         if event.get("event") == "rejected" and event.get("scope") == scope:
             words = str(event.get("detail", ""))
-            return bounded(words.partition("; ")[2] or words)
+            return bound_text(words.partition("; ")[2] or words)
     return ""
 
 
@@ -172,19 +174,19 @@ def _content(refusal: KeptRefusal | None) -> str:
 def _note(transaction: Transaction, line: Line, before: KeptRefusal | None, after: KeptRefusal | None) -> None:
     """The end of one content's refusal, and the beginning of another's."""
     if before is not None:
-        _audit(transaction, ENDED, line, _told(before), None)
+        _audit(transaction, ENDED, line, _answer(before), None)
     if after is not None:
-        _audit(transaction, BEGUN, line, None, _told(after))
+        _audit(transaction, BEGUN, line, None, _answer(after))
 
 
 def _audit(transaction: Transaction, action: str, line: Line, before: object, after: object) -> None:
-    table, subject = schema.audit, bounded(" ".join(line))
+    table, subject = schema.audit, bound_text(" ".join(line))
     lately = (table.c.action == action) & (table.c.at > transaction.now - NOTED_IN_S) & (table.c.subject == subject)
     if transaction.number(select(func.count()).where(lately)) < MOST_NOTED:
         transaction.audit(action, subject, before, after)
 
 
-def _told(refusal: KeptRefusal) -> dict[str, object]:
+def _answer(refusal: KeptRefusal) -> dict[str, object]:
     running = None if refusal.running is None else list(refusal.running.pair)
     about = {"version": list(refusal.refused.pair), "content_hash": refusal.refused.content_hash}
     return {**about, "reason": refusal.reason, "step": refusal.step, "detail": refusal.detail, "running": running}

@@ -11,43 +11,9 @@ from coordinator.database.database import Database, Transaction
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.refusal_records import StandingRefusal
-from snapshot.identifiers import format_time
+from wire.operators.fleet_answers import FleetRefusal
 
 NEVER = float("inf")
-
-
-@dataclass(frozen=True)
-class FleetRefusal:
-    """`refused` and `runs` are "epoch.version"; `since` and `good_until` Unix seconds. `runs` is None where nothing is
-    active, `good_until` where that is not known; `withheld` is why what runs is not renewed, or nothing.
-    """
-
-    node_id: str
-    scope: str
-    refused: str
-    content_hash: str
-    since: float
-    reason: str
-    step: int
-    detail: str
-    runs: str | None
-    good_until: int | None
-    withheld: str
-
-    @property
-    def words(self) -> str:
-        """In one sentence."""
-        why = f"{self.reason} at step {self.step}" + (f": {self.detail}" if self.detail else "")
-        return f"has refused {self.refused} since {format_time(int(self.since))} ({why}), {self._runs}"
-
-    @property
-    def _runs(self) -> str:
-        if self.runs is None:
-            return "and runs nothing of it"
-        until = format_time(self.good_until) if self.good_until is not None else "an unknown time"
-        if self.withheld:
-            return f"runs {self.runs}, good until {until} and NOT renewed: {self.withheld}"
-        return f"runs {self.runs}, renewed until {until}"
 
 
 @dataclass(frozen=True)
@@ -59,9 +25,9 @@ class Figures:
     expires_at: int | None
 
 
-def told(transaction: Transaction, node_id: str | None = None) -> list[FleetRefusal]:
+def fleet_refusals(transaction: Transaction, node_id: str | None = None) -> list[FleetRefusal]:
     found = refusal_records.standing(transaction, node_id)
-    return [_told(each) for each in sorted(found, key=_urgency)]
+    return [_fleet_refusal(refusal) for refusal in sorted(found, key=_urgency)]
 
 
 def figures(database: Database) -> Figures:
@@ -70,8 +36,8 @@ def figures(database: Database) -> Figures:
 
 
 def _figures(found: Sequence[StandingRefusal]) -> Figures:
-    ends = [each.good_until for each in found if each.good_until is not None]
-    return Figures(len({each.node_id for each in found}), len(found), min(ends, default=None))
+    ends = [refusal.good_until for refusal in found if refusal.good_until is not None]
+    return Figures(len({refusal.node_id for refusal in found}), len(found), min(ends, default=None))
 
 
 def _urgency(each: StandingRefusal) -> tuple[float, str, str]:
@@ -80,7 +46,7 @@ def _urgency(each: StandingRefusal) -> tuple[float, str, str]:
     return (end if each.refusal.withheld else NEVER), each.node_id, each.scope
 
 
-def _told(each: StandingRefusal) -> FleetRefusal:
+def _fleet_refusal(each: StandingRefusal) -> FleetRefusal:
     refusal = each.refusal
     said = (refusal.since, refusal.reason, refusal.step, refusal.detail)
     runs = None if refusal.running is None else _version(refusal.running)

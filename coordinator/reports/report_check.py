@@ -31,7 +31,7 @@ def doubtful(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim,
     return {claim: doubt for claim, doubt in doubts.items() if doubt is not Comparison.EQUAL}
 
 
-def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, Mapping[str, ReportedMark]]:
+def listed_marks(transaction: Transaction, node_ids: Collection[str]) -> dict[str, Mapping[str, ReportedMark]]:
     """By node and scope; nothing of a node whose first head is not out."""
     listings = documents.listings(transaction, sorted(node_ids))
     return {
@@ -41,7 +41,7 @@ def announced(transaction: Transaction, node_ids: Collection[str]) -> dict[str, 
 
 
 def _doubtful_lines(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
-    found = published(transaction, claims)
+    found = published_marks(transaction, claims)
     last = _last(transaction, {claim[:2] for claim in claims if claim not in found})
     doubts = {}
     for claim in claims:
@@ -67,7 +67,7 @@ def _bundles(transaction: Transaction) -> Iterable[ReportedMark]:
     return [ReportedMark(row.authority_epoch, row.config_version, row.content_hash) for row in rows]
 
 
-def published(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, ReportedMark]:
+def published_marks(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, ReportedMark]:
     """What was published for the node under exactly these versions."""
     table = schema.published
     columns = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)

@@ -15,12 +15,13 @@ from wire.messages import SCOPES_MAX
 @dataclass(frozen=True)
 class NodeRecord:
     """What is kept of a node: the highest mark that it reported of what was published for it, by scope, at most
-    SCOPES_MAX; and what was acknowledged.
+    SCOPES_MAX; and what was acknowledged. `features`: by which it is given what it is given (features.py).
     """
 
     incarnation: str = ""
     recorded: Mapping[str, ReportedMark] = field(default_factory=dict)
     acknowledged_event: int = 0
+    features: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,4 +93,4 @@ def merge(
     is_same = record.incarnation == heartbeat.incarnation
     acknowledged = [record.acknowledged_event] if is_same else [0]
     acknowledged += [sequence for sequence, _ in heartbeat.journal]
-    return NodeRecord(heartbeat.incarnation, marks, max(acknowledged)), noted
+    return NodeRecord(heartbeat.incarnation, marks, max(acknowledged), record.features), noted

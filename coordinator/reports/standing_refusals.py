@@ -81,7 +81,7 @@ def follow(standing: KeptRefusal | None, said: Said, listed: ReportedMark | None
     if standing is not None and standing.refused.content_hash != listed.content_hash and _is_held(standing, listed):
         words = f"the node refuses that as well: {said.refused.reason} at step {said.refused.step}"
         return replace(standing, withheld=words)
-    return _begun(standing, said, said.refused, listed, now)
+    return _begin(standing, said, said.refused, listed, now)
 
 
 def offer(standing: KeptRefusal, declared: str, listed: ReportedMark | None, *, is_due: bool) -> Offer:
@@ -94,7 +94,7 @@ def offer(standing: KeptRefusal, declared: str, listed: ReportedMark | None, *, 
     return Offer.RUNNING if is_due or is_on_its_way else Offer.DECLARED
 
 
-def _begun(
+def _begin(
     standing: KeptRefusal | None, said: Said, refused: LastRefused, listed: ReportedMark, now: float
 ) -> KeptRefusal:
     """Of the same content it has begun before."""

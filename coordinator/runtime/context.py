@@ -13,7 +13,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
-from coordinator.database.database_fault import is_full, told
+from coordinator.database.database_fault import is_full, line_of
 from coordinator.declared.apply_cache import LastRead
 from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
@@ -66,7 +66,7 @@ class Standstill:
 
     def behind(self, found: cluster_state.ClusterState) -> str:
         """Why this state does not follow from the known one, or nothing; remembered until it does."""
-        reason = cluster_state.went_back(found, self.known, is_behind=self.is_behind)
+        reason = cluster_state.regression(found, self.known, is_behind=self.is_behind)
         self.is_behind = bool(reason)
         return reason
 
@@ -132,12 +132,12 @@ def to_peer(refused: Refused) -> HttpError:
 
 def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
     """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
-    _log.error("the database does not answer", reason=told(error))
+    _log.error("the database does not answer", reason=line_of(error))
     if is_operator and is_full(error):
         remedy = "free space on the database's file system; what nodes report meanwhile comes again"
-        detail = f"nothing was changed: {told(error)} ({remedy})"
+        detail = f"nothing was changed: {line_of(error)} ({remedy})"
         return HttpError(503, Code.STORE_FULL.value, detail, retry_after=UNAVAILABLE_S, remedy=remedy)
-    detail = f": {told(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
+    detail = f": {line_of(error)}" if is_operator else ""  # a node is not told how our disk is (rules X20)
     return HttpError(503, "unavailable", f"the database does not answer{detail}", retry_after=UNAVAILABLE_S)
 
 

@@ -57,9 +57,9 @@ def read(
 
 def in_short(things: Iterable[Thing]) -> list[Thing]:
     """Without join tokens, which come and go; of all members' certificates the one that ends first."""
-    members = in_order(each for each in things if each.what == MEMBER)
-    others = in_order(each for each in things if each.what not in (MEMBER, TOKEN))
-    return [*others, *(replace(each, name=f"first of {len(members)}") for each in members[:1])]
+    members = in_order(thing for thing in things if thing.what == MEMBER)
+    others = in_order(thing for thing in things if thing.what not in (MEMBER, TOKEN))
+    return [*others, *(replace(member, name=f"first of {len(members)}") for member in members[:1])]
 
 
 # ---- trust
@@ -95,7 +95,7 @@ def _key(record: KeyRecord, trust: Trust, remedy: str) -> Thing:
 
 def _without(record: KeyRecord, trust: Trust) -> str:
     """What is left when this key is over, and all that end before it."""
-    active = [each for each in trust.active(record.purpose) if each.not_after > record.not_after]
+    active = [key for key in trust.active(record.purpose) if key.not_after > record.not_after]
     needed = trust.thresholds[record.purpose]
     if len(active) >= needed:
         return f"its signatures count no more; {len(active)} later {record.purpose} keys sign, {needed} must"
@@ -114,7 +114,7 @@ def _next(step: RotationStep, now: float) -> str:
 
 def _signing(bundle: TrustBundle, replica: OwnCredentials) -> Thing:
     """Until when the config keys of this replica are enough; since the bundle that made them too few, if they are."""
-    held = [each for each in Trust.of(bundle).active(CONFIG) if each.key_id in replica.keys]
+    held = [key for key in Trust.of(bundle).active(CONFIG) if key.key_id in replica.keys]
     needed = bundle.thresholds[CONFIG]
     last = sorted(held, key=lambda each: each.not_after, reverse=True)[needed - 1 : needed]
     begins, ends = (last[0].not_before, last[0].not_after) if last else (bundle.issued_at, bundle.issued_at)
@@ -131,12 +131,12 @@ def _of_certificates(replica: OwnCredentials) -> Iterator[Thing]:
     remedy = "holdfastctl coordinators certificate, then systemctl reload holdfast-coordinator"
     then = "no node and no operator from afar is answered"
     yield Thing("coordinator_certificate", replica.coordinator_id, own.not_before, own.not_after, then, remedy)
-    for one in replica.authorities:
+    for authority in replica.authorities:
         yield Thing(
             "coordinator_ca",
-            one.fingerprint,
-            one.not_before,
-            one.not_after,
+            authority.fingerprint,
+            authority.not_before,
+            authority.not_after,
             "nodes believe no certificate of it, so they reach no coordinator",
             "give nodes a file with the old and a new CA, then holdfastctl coordinators certificate --ca DIRECTORY",
         )
@@ -161,15 +161,15 @@ def _of_tokens(transaction: Transaction) -> Iterator[Thing]:
 
 
 def _of_members(members: Sequence[MemberEnd]) -> Iterator[Thing]:
-    for each in members:
+    for member in members:
         yield Thing(
             MEMBER,
-            each.node_id,
-            each.begins,
-            each.ends,
+            member.node_id,
+            member.begins,
+            member.ends,
             "the node is not answered any more, and has to join anew",
-            f"it renews itself: see holdfastctl nodes events {each.node_id}",
-            renews_from=each.begins + RENEWAL_SHARE * (each.ends - each.begins),
+            f"it renews itself: see holdfastctl nodes events {member.node_id}",
+            renews_from=member.begins + RENEWAL_SHARE * (member.ends - member.begins),
         )
 
 

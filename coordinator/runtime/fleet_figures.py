@@ -22,7 +22,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_library
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.fleet import fleet
 from coordinator.fleet.fleet import FleetMember, MemberReport
 from coordinator.runtime.context import Coordinator
@@ -96,18 +96,18 @@ def figures(database: Database, *, now: float, settings: CoordinatorSettings) ->
         for start in range(0, len(ids), _CHUNK):
             _count(transaction, ids[start : start + _CHUNK], counted, now, settings)
         refresh_after, expires_at = _heads(transaction)
-        refused = fleet.rejected(transaction, 0.0)
+        refused = fleet.join_rejections(transaction, 0.0)
     return FleetFigures(
         kinds=counted.kinds,
         states=counted.states,
         modes=counted.modes,
         grades=counted.grades,
-        agents=_named(counted.agents),
+        agents=_most_frequent(counted.agents),
         stragglers=counted.stragglers,
         behind=counted.behind,
         lag_versions=fleet.quantiles(counted.lags),
         baseline_shortfall=max(0, settings.baseline_data_members - counted.kinds["data"]),
-        joins_refused=_named(refused),
+        joins_refused=_most_frequent(refused),
         roots_unconfirmed=counted.roots_unconfirmed,
         oldest_head_refresh_after=refresh_after,
         first_head_expires_at=expires_at,
@@ -134,7 +134,7 @@ def _heads(transaction: Transaction) -> tuple[int | None, int | None]:
     return (None, None) if row is None else (row.refreshed, row.expires)
 
 
-def _named(counted: Mapping[str, int]) -> dict[str, int]:
+def _most_frequent(counted: Mapping[str, int]) -> dict[str, int]:
     """The most frequent, and all others together."""
     ordered = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
     others = sum(times for _, times in ordered[MOST_WORDS:])
@@ -172,5 +172,5 @@ class Lately:
             self._kept = await in_library(figures, at.database, now=at.now(), settings=at.settings)
             self._known.set()
         except (SQLAlchemyError, Refused) as error:
-            detail = told(error) if isinstance(error, SQLAlchemyError) else str(error)
+            detail = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
             _log.warning("the fleet was not counted", reason=detail)

@@ -16,7 +16,7 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import refused_joins
 from coordinator.publishing import head_cache, published_state
@@ -47,7 +47,7 @@ class Keeper:
         at = self._at
         try:
             publisher = at.publisher
-            looked = partial(_looked, at.database, publisher.keys, at.settings, at.now())
+            looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
             standing, unable = await in_library(looked)
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind)
@@ -64,7 +64,7 @@ class Keeper:
         except Refused as refused:
             self._ready(str(refused))
         except SQLAlchemyError as error:
-            self._ready(f"the database does not answer: {told(error)}")
+            self._ready(f"the database does not answer: {line_of(error)}")
         except OSError as error:  # the place of a SQLite file is gone
             self._ready(f"the database does not answer: {error}")
 
@@ -86,7 +86,7 @@ class Keeper:
                 while await in_database(self._at.database.shrink):  # what others want to write comes between
                     pass
             except SQLAlchemyError as error:  # the next hour is as good
-                _log.error("not trimmed", reason=told(error))
+                _log.error("not trimmed", reason=line_of(error))
 
     async def note_refused_joins(self) -> None:
         """Until cancelled: once a minute, in one transaction."""
@@ -121,7 +121,7 @@ class Keeper:
         self._said = said
 
 
-def _looked(
+def _look_at_keys(
     database: Database, keys: Sequence[SigningKey], settings: CoordinatorSettings, now: float
 ) -> tuple[cluster_state.ClusterState, str]:
     """The state, and why no head could be signed from it now, or nothing."""

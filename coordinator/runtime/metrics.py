@@ -67,7 +67,7 @@ class ProbeRoutes:
         """What ends is told beside it, and makes no replica unready: it serves as long as it can (rules H20)."""
         _probe(self._readiness.reason or self._coordinator.fault or None)
         now = self._coordinator.now()
-        return Response.json({"ok": True, "due": [each.sentence(now) for each in self._reminder.due()]})
+        return Response.json({"ok": True, "due": [thing.sentence(now) for thing in self._reminder.due()]})
 
     async def metrics(self, _request: Request) -> Response:
         self._collected.refusing = await self._refusing()
@@ -138,9 +138,9 @@ class _Collected(Collector):
         labels, now = ["what", "name"], self.coordinator.now()
         expires = GaugeMetricFamily("holdfast_coordinator_expires_timestamp_seconds", "When it ends", labels=labels)
         due = GaugeMetricFamily("holdfast_coordinator_due", "1: ends soon, 2: has ended", labels=labels)
-        for each in expiries.in_short(self.reminder.things):
-            expires.add_metric([each.what, each.name], each.ends)
-            due.add_metric([each.what, each.name], _DUE.get(each.urgency(now), 0))
+        for thing in expiries.in_short(self.reminder.things):
+            expires.add_metric([thing.what, thing.name], thing.ends)
+            due.add_metric([thing.what, thing.name], _DUE.get(thing.urgency(now), 0))
         yield from (expires, due)
 
     def _listeners(self) -> Iterator[Metric]:

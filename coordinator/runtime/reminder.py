@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_library
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.database.member_ends import MemberEnds
 from coordinator.runtime import expiries
 from coordinator.runtime.context import Coordinator
@@ -45,7 +45,7 @@ class Reminder:
         try:
             await self.look()
         except (SQLAlchemyError, Refused) as error:
-            detail = told(error) if isinstance(error, SQLAlchemyError) else str(error)
+            detail = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
             _log.warning("what ends was not read", reason=detail)
 
     async def look(self) -> Sequence[Thing]:
@@ -66,13 +66,13 @@ class Reminder:
         return due(self.things, self.coordinator.now())
 
     def _say(self, now: float) -> None:
-        asking = {(each.what, each.name, each.urgency(now)): each for each in due(self.things, now)}
+        asking = {(thing.what, thing.name, thing.urgency(now)): thing for thing in due(self.things, now)}
         self._said = {key: at for key, at in self._said.items() if key in asking and now - at < SAY_AGAIN_S}
-        for key, each in asking.items():
+        for key, thing in asking.items():
             if key not in self._said:
                 self._said[key] = now
                 facts = {
-                    name: value for name, value in each.to_value(now).items() if name not in ("begins", "said_from")
+                    name: value for name, value in thing.to_value(now).items() if name not in ("begins", "said_from")
                 }
                 (_log.error if key[2] is Urgency.ENDED else _log.warning)("ends", **facts)
 

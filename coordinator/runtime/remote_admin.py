@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_library
 from coordinator.database.database import Database
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.membership import operators
 from coordinator.runtime.context import to_operator, unavailable
 from wire.certificate import fingerprint
@@ -47,14 +47,14 @@ class Door:
     async def load(self) -> None:
         """Whoever is an operator no more loses the open connections now."""
         async with self._loading:  # or what was read first might be written last
-            self._bring_to(await in_library(operators.pinned, self._database))
+            self._bring_to(await in_library(operators.names_by_certificate, self._database))
 
     async def look(self) -> None:
         """The same, and a database that does not answer ends nothing: requests are refused meanwhile, too."""
         try:
             await self.load()
         except SQLAlchemyError as error:
-            _log.error("operators not read", reason=told(error))
+            _log.error("operators not read", reason=line_of(error))
 
     async def keep(self, every_s: float) -> None:
         """What other replicas have changed, until cancelled."""
@@ -62,7 +62,7 @@ class Door:
             await trio.sleep(every_s)
             await self.look()
 
-    def guarded(self, route: HttpRoute) -> Handler:
+    def guard(self, route: HttpRoute) -> Handler:
         """The route's handler, for operators who may and for what may be asked from afar."""
 
         async def handler(request: Request) -> Response:

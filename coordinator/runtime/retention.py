@@ -6,14 +6,17 @@ trust bundles or recoveries.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import delete, func, select
 
-from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
-from coordinator.database import documents, journals, schema
+from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
+from coordinator.database import catalog, documents, journals, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.declared.kinds import Config
+
+UPLOADS_KEPT_S = DAY
 
 
 def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Mapping[str, int]:
@@ -26,7 +29,8 @@ def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Ma
             "events": _events(transaction, now - settings.event_history_s),
             "audit": _older(transaction, "audit", "at", now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
-            "published": _published(transaction, now, settings),
+            "published": _prune_published(transaction, now, settings),
+            "uploads": _uploads(transaction, now - UPLOADS_KEPT_S),
             "objects": _objects(transaction),
         }
         transaction.audit("trim", "database", None, dict(gone))
@@ -48,11 +52,13 @@ def _events(transaction: Transaction, limit: float) -> int:
     gone = _older(transaction, "events", "received_at", limit)
     table, most = schema.events, journals.share(transaction)
     many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most)
-    return gone + journals.bound(transaction, [row.node_id for row in transaction.rows(many)])
+    return gone + journals.trim_events(transaction, [row.node_id for row in transaction.rows(many)])
 
 
 def _documents(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
-    """Snapshots that no head announces, and increments past 7 days or 64 versions, whichever is less."""
+    """Snapshots that no head announces, and increments past 7 days or 64 versions, whichever is less. Of a scope that
+    nodes share there are as many lines of versions as different documents are announced, and all have one counter.
+    """
     announced = {entry.snapshot_id for listed in documents.listings(transaction).values() for entry in listed.values()}
     table = schema.documents
     columns = (table.c.snapshot_id, table.c.kind, table.c.subject, table.c.scope)
@@ -60,13 +66,15 @@ def _documents(transaction: Transaction, now: float, settings: CoordinatorSettin
     chosen = select(*columns, table.c.published_at).where(
         table.c.kind.in_(("snapshot", "increment")), table.c.scope != documents.TRUST_BUNDLE
     )
+    rows = transaction.rows(chosen.order_by(*ordered))
+    lines = Counter((row.subject, row.scope) for row in rows if row.snapshot_id in announced)
     seen: dict[tuple[str, str, str], int] = defaultdict(int)
     gone: dict[str, set[str]] = defaultdict(set)  # by subject
-    for row in transaction.rows(chosen.order_by(*ordered)):
+    for row in rows:
         line = (row.subject, row.scope, row.kind)
         seen[line] += 1
         is_old = now - row.published_at > settings.increment_history_s
-        is_far = seen[line] > settings.increment_history_versions
+        is_far = seen[line] > settings.increment_history_versions * max(1, lines[row.subject, row.scope])
         if row.snapshot_id not in announced and (is_old or is_far):
             gone[row.subject].add(row.snapshot_id)
     left = set().union(*gone.values()) - _active(transaction, gone)
@@ -80,7 +88,7 @@ def _active(transaction: Transaction, gone: Mapping[str, Collection[str]]) -> se
     found: set[str] = set()
     for node_id, body in _reports(transaction, sorted(gone), everybody=bool(shared)):
         scopes = json.loads(body)["scopes"].values()  # only what `heartbeat_form.parse` took is kept
-        active = {each["active"].get("snapshot_id") for each in scopes if each["active"] is not None}
+        active = {scope["active"].get("snapshot_id") for scope in scopes if scope["active"] is not None}
         found |= {*gone.get(node_id, ()), *shared} & active
     return found
 
@@ -88,12 +96,14 @@ def _active(transaction: Transaction, gone: Mapping[str, Collection[str]]) -> se
 def _reports(transaction: Transaction, node_ids: Sequence[str], *, everybody: bool) -> Iterator[tuple[str, str]]:
     table = schema.node_status
     chosen = select(table.c.node_id, table.c.body)
-    parts = [chosen] if everybody else [chosen.where(table.c.node_id.in_(each)) for each in documents.chunks(node_ids)]
+    parts = (
+        [chosen] if everybody else [chosen.where(table.c.node_id.in_(chunk)) for chunk in documents.chunks(node_ids)]
+    )
     for part in parts:
         yield from ((row.node_id, row.body) for row in transaction.rows(part))
 
 
-def _published(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
+def _prune_published(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
     """Old rows whose document is gone, but never a scope's last version: numbers do not come again."""
     table = schema.published
     last = (
@@ -114,9 +124,24 @@ def _published(transaction: Transaction, now: float, settings: CoordinatorSettin
     return transaction.run(delete(table).where(old, ~is_last, ~is_kept))
 
 
+def _uploads(transaction: Transaction, limit: float) -> int:
+    """Those that no Config names, and nobody has asked for of late: who is about to apply has just asked."""
+    table = schema.uploads
+    old = {row.object_key for row in transaction.rows(select(table.c.object_key).where(table.c.asked_at < limit))}
+    if old:
+        old -= {documents.section_key(part) for config in catalog.load(transaction).of(Config) for part in config.parts}
+    gone = 0
+    for chunk in documents.chunks(sorted(old)):
+        gone += transaction.run(delete(table).where(table.c.object_key.in_(chunk), table.c.asked_at < limit))
+    return gone
+
+
 def _objects(transaction: Transaction) -> int:
-    """Sections that no document refers to any more."""
-    table, refers = schema.objects, schema.document_sections
-    used = select(refers.c.object_key).where(refers.c.object_key == table.c.key).exists()
+    """Sections that no document and no upload refers to any more."""
+    table = schema.objects
+    is_used = [
+        select(refers.c.object_key).where(refers.c.object_key == table.c.key).exists()
+        for refers in (schema.document_sections, schema.uploads)
+    ]
     is_section = table.c.key.like(f"{documents.SECTIONS}/%")
-    return transaction.run(delete(table).where(is_section, ~used))
+    return transaction.run(delete(table).where(is_section, *(~used for used in is_used)))

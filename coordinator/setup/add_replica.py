@@ -60,9 +60,9 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
     tls = wanted.source / "tls"
     ca = server_certificate.authority_in(wanted.ca or tls, wanted.passphrase, beside=tls)
     token = SigningKey.generate()
-    server = server_certificate.issued(ca, hosts, now)
+    server = server_certificate.issue(ca, hosts, now)
     others = [wanted.configuration[0].parent] if wanted.configuration else []
-    with atomic_files.directories(wanted.state, others), _opened(wanted.database_url) as database:
+    with atomic_files.directories(wanted.state, others), _open(wanted.database_url) as database:
         cluster_id = _cluster_of(database)
         founding = Founding(cluster_id, wanted.coordinator_id, wanted.url, fingerprint(server.der), token.public_key)
         authority.check(founding)
@@ -73,7 +73,7 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
         files = [*((path, key_file(key)) for path, key in _places(wanted, config_keys)), *_ca_key(wanted), *own]
         with atomic_files.together(note, files, is_done):
             replicas.add(database, founding, actor=actor, now=now)
-    return _made(wanted, cluster_id, config_keys, founding.certificate_sha256)
+    return _make(wanted, cluster_id, config_keys, founding.certificate_sha256)
 
 
 def _ca_key(wanted: ReplicaRequest) -> Files:
@@ -97,7 +97,7 @@ def _config_keys(source: Path) -> tuple[SigningKey, ...]:
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Database]:
+def _open(url: str) -> Iterator[Database]:
     database = Database(url)
     try:
         if database.is_sqlite:
@@ -115,14 +115,14 @@ def _cluster_of(database: Database) -> str:
 
 
 def _is_known(database: Database, coordinator_id: str) -> bool:
-    return any(each.coordinator_id == coordinator_id for each in replicas.listed(database))
+    return any(replica.coordinator_id == coordinator_id for replica in replicas.list_replicas(database))
 
 
 def _places(wanted: ReplicaRequest, config_keys: tuple[SigningKey, ...]) -> list[tuple[Path, SigningKey]]:
     return [(keys_directory(wanted.state) / keystore.file_name(CONFIG, key), key) for key in config_keys]
 
 
-def _made(
+def _make(
     wanted: ReplicaRequest, cluster_id: str, config_keys: tuple[SigningKey, ...], certificate_sha256: str
 ) -> AddedReplica:
     tls = wanted.state / "tls"

@@ -56,7 +56,7 @@ def make(wanted: BackupRequest, *, actor: str, now: float) -> MadeBackup:
     folder = wanted.to if wanted.to.is_dir() else wanted.to.parent
     with _telling_of(folder), tempfile.TemporaryDirectory(prefix=_HIDDEN, dir=folder) as made:
         scratch = Path(made)
-        manifest, archive = _written(wanted, scratch, now)
+        manifest, archive = _write(wanted, scratch, now)
         file = wanted.to / _name(manifest, now) if wanted.to.is_dir() else wanted.to
         if os.path.lexists(file):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
@@ -68,23 +68,41 @@ def make(wanted: BackupRequest, *, actor: str, now: float) -> MadeBackup:
 
 
 def verify(path: Path) -> Manifest:
-    """What it says it holds, after all of it was read: hashes, and the database opened. Refused `backup_damaged`."""
-    with tempfile.TemporaryDirectory(prefix=_HIDDEN) as made:
-        return verified(path, Path(made))
+    """What it says it holds, after all of it was read: hashes, and the database opened. Refused `backup_damaged`; or
+    `store_full`, where there is no room to unpack it.
+    """
+    with room_to_unpack(_HIDDEN) as folder:
+        return extract(path, folder)
 
 
-def verified(path: Path, into: Path) -> Manifest:
+@contextmanager
+def room_to_unpack(prefix: str) -> Iterator[Path]:
+    """A directory that is ours alone, where temporary files go, until all of a backup was looked at. A disk without
+    room there says nothing of the backup: Refused `store_full`.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as made:
+            yield Path(made)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        detail = f"{error.filename or tempfile.gettempdir()}: {error.strerror}; nothing was changed"
+        remedy = f"have room for the whole backup in {tempfile.gettempdir()}, or name another directory in TMPDIR"
+        raise Refused(Code.STORE_FULL, detail, remedy=remedy) from error
+
+
+def extract(path: Path, into: Path) -> Manifest:
     """The same, and its members in a directory."""
     manifest = backup_archive.unpack(path, into)
     if manifest.database not in database_copy.MEMBERS or manifest.database not in manifest.members:
-        raise backup_archive.damaged(path, "there is no database in it")
+        raise backup_archive.damage(path, "there is no database in it")
     cluster_id = database_copy.check(into / manifest.database)
     if cluster_id and cluster_id != manifest.cluster_id:
-        raise backup_archive.damaged(path, f"its database is of {cluster_id}, not of {manifest.cluster_id}")
+        raise backup_archive.damage(path, f"its database is of {cluster_id}, not of {manifest.cluster_id}")
     return manifest
 
 
-def _written(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, Path]:
+def _write(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, Path]:
     """The archive, under a name of the scratch directory, verified."""
     at = wanted.at
     database = database_copy.member_of(at.database_url)
@@ -102,7 +120,7 @@ def _written(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest
         backup_archive.write(file, manifest, sources, now)
     (scratch / database).unlink()  # room for reading it again
     with tempfile.TemporaryDirectory(prefix="again.", dir=scratch) as again:
-        return verified(archive, Path(again)), archive
+        return extract(archive, Path(again)), archive
 
 
 def _cluster_of(at: Configuration) -> str:

@@ -72,17 +72,17 @@ def unpack(path: Path, into: Path) -> Manifest:
         with tarfile.open(path, mode="r:") as archive:
             members = _members(archive, path)
             manifest = _manifest(archive, next(members, None), path)
-            for each in members:
-                _extract(archive, each, manifest, into, path)
+            for member in members:
+                _extract(archive, member, manifest, into, path)
     except (tarfile.TarError, EOFError) as error:
-        raise damaged(path, f"no whole tar archive: {error}") from error
+        raise damage(path, f"no whole tar archive: {error}") from error
     missing = sorted(name for name in manifest.members if not (into / name).exists())
     if missing:
-        raise damaged(path, f"{missing[0]} is missing")
+        raise damage(path, f"{missing[0]} is missing")
     return manifest
 
 
-def damaged(path: Path, detail: str) -> Refused:
+def damage(path: Path, detail: str) -> Refused:
     return Refused(Code.BACKUP_DAMAGED, f"{path}: {detail}", remedy="use another backup")
 
 
@@ -93,30 +93,30 @@ def _entry(name: str, size: int, at: float) -> tarfile.TarInfo:
 
 
 def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
-    for number, each in enumerate(archive):
-        if not each.isfile() or number > MOST_MEMBERS:
-            raise damaged(path, f"{each.name!r} is not a file of a backup")
-        yield each
+    for number, entry in enumerate(archive):
+        if not entry.isfile() or number > MOST_MEMBERS:
+            raise damage(path, f"{entry.name!r} is not a file of a backup")
+        yield entry
 
 
 def _manifest(archive: tarfile.TarFile, first: tarfile.TarInfo | None, path: Path) -> Manifest:
     if first is None or first.name != MANIFEST or first.size > MANIFEST_BYTES:
-        raise damaged(path, "it does not begin with a manifest: no backup of a coordinator")
+        raise damage(path, "it does not begin with a manifest: no backup of a coordinator")
     file = archive.extractfile(first)
     data = file.read() if file else b""
     try:
-        return _parsed(canonical.loads(data))
+        return _parse(canonical.loads(data))
     except (canonical.NotCanonical, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, "its manifest cannot be read; a newer program may have made it") from error
+        raise damage(path, "its manifest cannot be read; a newer program may have made it") from error
 
 
-def _parsed(value: object) -> Manifest:
+def _parse(value: object) -> Manifest:
     if not isinstance(value, dict) or value["format"] != FORMAT:
         raise ValueError("another format")
     texts = {name: str(value[name]) for name in ("cluster_id", "coordinator_id", "made_at", "program", "database")}
     members = {
-        str(name): ArchiveMember(int(each["size"]), str(each["sha256"]))
-        for name, each in dict(value["members"]).items()
+        str(name): ArchiveMember(int(member["size"]), str(member["sha256"]))
+        for name, member in dict(value["members"]).items()
     }
     return Manifest(**texts, left_out=tuple(map(str, value["left_out"])), members=members)
 
@@ -125,13 +125,13 @@ def _extract(archive: tarfile.TarFile, entry: tarfile.TarInfo, manifest: Manifes
     """Names are compared with the manifest's, which are then judged by who puts files in their places."""
     expected, target = manifest.members.get(entry.name), into / entry.name
     if expected is None or ".." in Path(entry.name).parts or entry.name.startswith("/") or target.exists():
-        raise damaged(path, f"{entry.name!r} is not in its manifest, or twice")
+        raise damage(path, f"{entry.name!r} is not in its manifest, or twice")
     target.parent.mkdir(mode=0o700, exist_ok=True)
     source = archive.extractfile(entry)
     with target.open("xb") as file:
         found = _digest(source, file) if source else None
     if found != expected:
-        raise damaged(path, f"{entry.name} is not what the manifest says")
+        raise damage(path, f"{entry.name} is not what the manifest says")
 
 
 def _digest(source: IO[bytes], copy: IO[bytes] | None = None) -> ArchiveMember:

@@ -95,18 +95,18 @@ class _Plan:
 def initialise(wanted: ClusterRequest, *, actor: str, now: float) -> MadeCluster:
     """Refused `already_initialised`, or for what is at odds; then nothing has changed."""
     _check(wanted)
-    others = [*_taken_away(wanted), *(each[0].parent for each in (wanted.configuration, wanted.declared) if each)]
-    with atomic_files.directories(wanted.state, others), _opened(wanted) as database:
+    others = [*_take_away(wanted), *(copies[0].parent for copies in (wanted.configuration, wanted.declared) if copies)]
+    with atomic_files.directories(wanted.state, others), _open(wanted) as database:
         is_done = partial(_is_initialised, database)
         note = atomic_files.note_in(wanted.state, wanted.notes, NOTE)
         atomic_files.clear_up(note, is_done)
         if is_done():
             raise Refused(Code.ALREADY_INITIALISED, "this database holds a cluster", remedy="use another database")
-        lost_database.check_new(*_begun(wanted.state))
-        plan = _planned(wanted, now)
+        lost_database.check_new(*_beginnings(wanted.state))
+        plan = _plan_files(wanted, now)
         with atomic_files.together(note, plan.files, is_done):
-            _found(database, wanted, plan, actor=actor, now=now)
-    return _made(wanted, plan)
+            _found_cluster(database, wanted, plan, actor=actor, now=now)
+    return _summary(wanted, plan)
 
 
 def _check(wanted: ClusterRequest) -> None:
@@ -118,7 +118,7 @@ def _check(wanted: ClusterRequest) -> None:
     if not 1 <= wanted.threshold <= wanted.roots:
         remedy = f"ask for 1 to {wanted.roots} signatures"
         raise Refused(Code.BAD_REQUEST, f"{wanted.threshold} signatures of {wanted.roots} root keys", remedy=remedy)
-    for place in _taken_away(wanted):
+    for place in _take_away(wanted):
         if place.resolve().is_relative_to(wanted.state.resolve()):
             detail = f"{place} lies in the coordinator's own directory, {wanted.state}"
             remedy = "put such keys elsewhere, best on a medium that is taken away: --root-keys-to, --ca-key-to"
@@ -126,7 +126,7 @@ def _check(wanted: ClusterRequest) -> None:
     server_certificate.host_of(wanted.url)
 
 
-def _taken_away(wanted: ClusterRequest) -> list[Path]:
+def _take_away(wanted: ClusterRequest) -> list[Path]:
     return list(dict.fromkeys([wanted.root_keys, *([wanted.ca_key] if wanted.ca_key else [])]))
 
 
@@ -135,7 +135,7 @@ def _ca_key_file(wanted: ClusterRequest) -> Path:
 
 
 @contextmanager
-def _opened(wanted: ClusterRequest) -> Iterator[Database]:
+def _open(wanted: ClusterRequest) -> Iterator[Database]:
     """The database, its schema up to date; a file that is new goes again when nothing comes of it."""
     database = _OwnersDatabase(wanted.database_url)
     path = Path(str(database.url.database)) if database.is_sqlite else None
@@ -202,12 +202,12 @@ def _holds_nothing(database: Database) -> bool:
         return False
 
 
-def _planned(wanted: ClusterRequest, now: float) -> _Plan:
+def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     """All keys and certificates. Nothing is written."""
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
-    server = server_certificate.issued(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
+    server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
         *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
@@ -219,7 +219,7 @@ def _planned(wanted: ClusterRequest, now: float) -> _Plan:
 
 
 def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:
-    return server_certificate.encrypted(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
+    return server_certificate.encrypt(ca.key_pem, wanted.passphrase if wanted.ca_key else None)
 
 
 def own_files(
@@ -248,12 +248,12 @@ def token_file(state: Path) -> Path:
     return keys_directory(state) / "token.pem"
 
 
-def _begun(state: Path) -> tuple[Path, Path, Path]:
+def _beginnings(state: Path) -> tuple[Path, Path, Path]:
     """What only a cluster that was begun has."""
     return keys_directory(state), token_file(state), state / "tls" / "server.pem"
 
 
-def _found(database: Database, wanted: ClusterRequest, plan: _Plan, *, actor: str, now: float) -> None:
+def _found_cluster(database: Database, wanted: ClusterRequest, plan: _Plan, *, actor: str, now: float) -> None:
     founding = Founding(
         wanted.cluster_id, wanted.coordinator_id, wanted.url, plan.certificate_sha256, plan.token.public_key
     )
@@ -303,7 +303,7 @@ class _OneTransaction(Database):
         yield self._transaction
 
 
-def _made(wanted: ClusterRequest, plan: _Plan) -> MadeCluster:
+def _summary(wanted: ClusterRequest, plan: _Plan) -> MadeCluster:
     paths = [path for path, _ in plan.files]
     return MadeCluster(
         cluster_id=wanted.cluster_id,

@@ -24,7 +24,7 @@ class Ports:
 
     @classmethod
     def of(cls, bound: Bound) -> "Ports":
-        return cls(**{name: int(each.socket.getsockname()[1]) for name, each in bound.items()})
+        return cls(**{name: int(listener.socket.getsockname()[1]) for name, listener in bound.items()})
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ as old as the backup. What nodes have seen since finds that out and keeps everyt
 """
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -40,11 +39,10 @@ class Restored:
 def restore(file: Path, path: Path) -> Restored:
     """`path`: coordinator.toml; one that is there says where all else goes, and stays; otherwise it is the backup's.
 
-    Refused `backup_damaged`, `already_initialised`, `backup_failed`; then nothing has changed.
+    Refused `backup_damaged`, `already_initialised`, `backup_failed`, `store_full`; then nothing has changed.
     """
-    with tempfile.TemporaryDirectory(prefix=".holdfast-restore.") as made, ExitStack() as opened:
-        folder = Path(made)
-        manifest = backup.verified(file, folder)
+    with backup.room_to_unpack(".holdfast-restore.") as folder, ExitStack() as opened:
+        manifest = backup.extract(file, folder)
         is_new = not path.exists()
         at = configuration.load(folder / backup_files.CONFIGURATION if is_new else path)
         _check(at, manifest)
@@ -78,7 +76,7 @@ def _files(
 ) -> list[tuple[Path, Callable[[Path], None]]]:
     """Each with what writes it; the database last, since a coordinator would start with it."""
     apart = {manifest.database, backup_files.CONFIGURATION}
-    members = {name: each for name, each in manifest.members.items() if name not in apart}
+    members = {name: member for name, member in manifest.members.items() if name not in apart}
     files = [
         (target, plain_file((folder / name).read_bytes(), 0o644 if name in OPEN else 0o600))
         for name, target in backup_files.places(members, at).items()
@@ -88,7 +86,7 @@ def _files(
     if manifest.database == database_copy.SQLITE:
         target = Path(str(make_url(at.database_url).database))
         _no_log_beside(target)
-        files.append((target, partial(_copied, database)))
+        files.append((target, partial(_copy, database)))
     return files
 
 
@@ -100,7 +98,7 @@ def _no_log_beside(database: Path) -> None:
             raise Refused(Code.ALREADY_INITIALISED, f"{beside} is there already", remedy="move it away first")
 
 
-def _copied(source: BinaryIO, target: Path) -> None:
+def _copy(source: BinaryIO, target: Path) -> None:
     """Whole under another name, then its own: while it has no name, nothing was restored (`_is_there`)."""
     beside = target.with_name(f".{target.name}.new")
     beside.unlink(missing_ok=True)

@@ -44,23 +44,25 @@ class ReportedBundle:
 
 def claims(transaction: Transaction, version: int) -> list[ReportedBundle]:
     """The members that report a bundle of this number, or a later one."""
-    return [each for each in _reported(transaction) if each.greatest >= version]
+    return [report for report in _reports(transaction) if report.greatest >= version]
 
 
 def check_unused(transaction: Transaction, version: int, *, despite_reports: bool) -> None:
     """Refused `conflict` where the database was restored and members report the number that is to be made."""
     holders = claims(transaction, version)
     if holders and not despite_reports and cluster_state.standing(transaction).is_restored:
-        detail = f"bundle {version} was made before: {_names(holders)} hold {max(each.greatest for each in holders)}"
+        detail = (
+            f"bundle {version} was made before: {_names(holders)} hold {max(holder.greatest for holder in holders)}"
+        )
         raise Refused(Code.CONFLICT, detail, remedy=REMEDY)
 
 
 def check_same(transaction: Transaction, version: int, content_hash: str, *, despite_reports: bool) -> None:
     """Refused `conflict` where the database was restored and members report that number with another content."""
     holders = [
-        each
-        for each in claims(transaction, version)
-        if each.active is not None and each.active[0] == version and each.active[1] != content_hash
+        claim
+        for claim in claims(transaction, version)
+        if claim.active is not None and claim.active[0] == version and claim.active[1] != content_hash
     ]
     if holders and not despite_reports and cluster_state.standing(transaction).is_restored:
         raise Refused(Code.CONFLICT, f"{_names(holders)} hold another bundle {version}", remedy=REMEDY)
@@ -76,15 +78,15 @@ def note(transaction: Transaction, node_id: str, version: int) -> None:
         transaction.run(update(table).where(table.c.node_id == node_id).values(body=body))
 
 
-def _reported(transaction: Transaction) -> list[ReportedBundle]:
+def _reports(transaction: Transaction) -> list[ReportedBundle]:
     """Of every member that is not revoked and has reported. A removed one is heard no more."""
     nodes, reports = schema.nodes, schema.node_status
     joined = nodes.join(reports, nodes.c.node_id == reports.c.node_id)
     members = select(nodes.c.node_id, reports.c.body).select_from(joined).where(nodes.c.revoked_at.is_(None))
-    return [_held(row.node_id, row.body) for row in transaction.rows(members.order_by(nodes.c.node_id))]
+    return [_reported_bundle(row.node_id, row.body) for row in transaction.rows(members.order_by(nodes.c.node_id))]
 
 
-def _held(node_id: str, body: str) -> ReportedBundle:
+def _reported_bundle(node_id: str, body: str) -> ReportedBundle:
     report = json.loads(body)  # only what `heartbeat_form` took is kept
     active = report["scopes"].get(TRUST_BUNDLE, {}).get("active")
     mark = None if active is None else (active["config_version"], active["content_hash"])
@@ -93,4 +95,4 @@ def _held(node_id: str, body: str) -> ReportedBundle:
 
 def _names(holders: Sequence[ReportedBundle]) -> str:
     more = len(holders) - _SHOWN
-    return ", ".join(each.node_id for each in holders[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(holder.node_id for holder in holders[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

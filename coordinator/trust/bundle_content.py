@@ -37,6 +37,7 @@ class Trust:
             config_threshold=self.thresholds[CONFIG],
             authority_epoch=self.authority_epoch,
             revocations=self.revocations,
+            of_types={name: n for name, n in self.thresholds.items() if name not in (ROOT, CONFIG)},
         )
 
     def active(self, purpose: str, now: float | None = None) -> tuple[KeyRecord, ...]:
@@ -81,10 +82,10 @@ def _keys(before: Mapping[str, KeyRecord], after: Mapping[str, KeyRecord]) -> It
             until = format_time(new.not_after)
             yield f"{new.purpose} key {key_id} is {new.status} instead of {old.status}, until {until}"
         elif old != new:
-            yield f"changes {new.purpose} key {key_id}: {', '.join(_members_changed(old, new))}"
+            yield f"changes {new.purpose} key {key_id}: {', '.join(_member_changes(old, new))}"
 
 
-def _members_changed(old: KeyRecord, new: KeyRecord) -> Iterator[str]:
+def _member_changes(old: KeyRecord, new: KeyRecord) -> Iterator[str]:
     before, after = record_members(old), record_members(new)
     return (f"{name} is {after[name]} instead of {before[name]}" for name in after if before[name] != after[name])
 

@@ -7,6 +7,28 @@
 The life of a key, a bundle each: it is added and both sign (`Add`); the old one is `retiring` and signs no more, while
 what it signed stays good for the time of *key rollout*, which its `not_after` then says (`Retire`); it goes (`Remove`).
 A key in wrong hands is `revoked` at once (`Revoke`). A bundle that could not be followed by another is never made.
+
+The keys that come out are read by `snapshot/bundle.py`, as a node will read them, so that this module does not make
+what nodes refuse. What it adds are the rules of the *step*, from this bundle to that one.
+
+Example, a config key that is to be replaced: `add` makes bundle 4, in which the old and the new key sign. `retire`
+makes bundle 5: the old key signs nothing any more, what it has signed stays good until its `not_after`, time enough
+for every document to be renewed. `remove` makes bundle 6. Each step is a ceremony of its own with the root keys;
+`holdfastctl rotate` leads through them (`rotation.py`).
+
+Example, a key that was stolen: `revoke` makes bundle 4 in one step. Everything that it alone has signed is refused by
+each node that has bundle 4, so the coordinators sign it anew with another; `raise_epoch` in the same bundle ends what
+the thief may have signed under higher versions.
+
+A new root must stand in a bundle before it signs one alone: nodes follow bundles one by one, and each judges the next
+by the roots that it has.
+
+Rejected:
+
+- Wishes that are applied in any order and repaired afterwards: they are a fold from the left, and the first that is at
+  odds with what stands there is refused by name, with its remedy.
+- Editing the bundle as a document: what is dangerous about it is the step, which a file does not show.
+- A root key in the coordinator that does all of it at night: docs/adr/0010.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +39,7 @@ from typing import NoReturn, Protocol
 from coordinator.base.refusal import Code, Refused
 from coordinator.trust.bundle_content import CATEGORIES, CONFIG_SCOPES, Trust
 from snapshot import bundle as bundles
-from snapshot.bundle import ACTIVE, CONFIG, RETIRING, REVOKED, ROOT, KeyRecord
+from snapshot.bundle import ACTIVE, CONFIG, RETIRING, REVOKED, ROOT, KeyRecord, threshold_of
 from snapshot.identifiers import MAX_INTEGER, format_time
 from snapshot.limits import DEFAULT
 from snapshot.manifest import Revocations
@@ -41,7 +63,7 @@ class CeremonyMoment:
 
 
 class Wish(Protocol):
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         """The trust with this wish carried out; Refused where it is at odds with what stands there."""
 
 
@@ -64,7 +86,7 @@ class Add:
     not_after: int  # Unix seconds
     scope_types: tuple[str, ...] = CONFIG_SCOPES  # of a config key
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         new = self.key.key_id
         if new in trust.keys:
             _refuse(f"{new} is in the bundle already, {trust.keys[new].status}", "add another key")
@@ -92,8 +114,8 @@ class Retire:
     key_id: str
     early: bool = False
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
-        record = _known(trust, self.key_id)
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+        record = _known_key(trust, self.key_id)
         if record.status != ACTIVE:
             _refuse(f"{self.key_id} is {record.status} already", "`rotate status` shows what comes next")
         end = min(record.not_after, moment.now + moment.key_rollout_s)
@@ -109,13 +131,13 @@ class Remove:
 
     key_id: str
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
-        record = _known(trust, self.key_id)
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+        record = _known_key(trust, self.key_id)
         if record.status == ACTIVE and record.not_after > moment.now:
             _refuse(f"{self.key_id} is active", "retire it first, and remove it when its rollout is over")
         if record.not_after > moment.now:
             _refuse(f"{self.key_id} is {record.status} until {format_time(record.not_after)}", "remove it after that")
-        return replace(trust, keys={name: each for name, each in trust.keys.items() if name != self.key_id})
+        return replace(trust, keys={name: key for name, key in trust.keys.items() if name != self.key_id})
 
 
 @dataclass(frozen=True)
@@ -124,8 +146,8 @@ class Revoke:
 
     key_id: str
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
-        record = _known(trust, self.key_id)
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+        record = _known_key(trust, self.key_id)
         if record.status == REVOKED:
             _refuse(f"{self.key_id} is revoked already", "nothing is left to do")
         return _with_key(trust, replace(record, status=REVOKED))
@@ -136,7 +158,7 @@ class Threshold:
     purpose: str
     number: int
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         if self.number < 1:
             _refuse(f"a threshold of {self.number}", "ask for at least 1 signature")
         return replace(trust, thresholds={**trust.thresholds, self.purpose: self.number})
@@ -148,7 +170,7 @@ class RaiseEpoch:
 
     to: int | None = None  # one more than the present where it is None
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         epoch = trust.authority_epoch + 1 if self.to is None else self.to
         if not trust.authority_epoch < epoch <= MAX_INTEGER:
             _refuse(f"epoch {epoch} is not above {trust.authority_epoch}", "an epoch only goes up")
@@ -161,7 +183,7 @@ class Carry:
 
     revocations: Revocations
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         revoked = {
             name: replace(record, status=REVOKED)
             for name, record in trust.keys.items()
@@ -178,7 +200,7 @@ class Restore:
     category: str
     value: str
 
-    def granted(self, trust: Trust, moment: CeremonyMoment) -> Trust:
+    def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
         if self.category not in CATEGORIES:
             _refuse(f"{self.category} cannot be restored", f"choose from {', '.join(CATEGORIES)}; a key is made anew")
         held = getattr(trust.revocations, self.category)
@@ -194,7 +216,7 @@ def first_trust(adds: Sequence[Add], root_threshold: int, moment: CeremonyMoment
 
 def next_trust(present: Trust, wishes: Sequence[Wish], moment: CeremonyMoment) -> Trust:
     """The wishes in their order, one bundle for all of them. Without a wish: the same again, for another lifetime."""
-    after = reduce(lambda trust, wish: wish.granted(trust, moment), wishes, present)
+    after = reduce(lambda trust, wish: wish.grant(trust, moment), wishes, present)
     _is_well_formed(after)
     _can_be_followed(after, moment.now)
     _can_be_signed_for(after, moment.now)
@@ -242,12 +264,11 @@ def _successor_was_announced(after: Trust, retired: KeyRecord, moment: CeremonyM
     """Threats D-62: a new key stands in a bundle before it signs alone."""
     known = moment.present.keys if moment.present else {}
     for scope in retired.scope_types:
-        ready = [
-            each for each in after.active(CONFIG, moment.now) if scope in each.scope_types and each.key_id in known
-        ]
-        if len(ready) < after.thresholds[CONFIG]:
+        ready = [key for key in after.active(CONFIG, moment.now) if scope in key.scope_types and key.key_id in known]
+        needed = threshold_of(after.thresholds, scope)
+        if len(ready) < needed:
             _refuse(
-                f"{len(ready)} announced keys would be left to sign {scope}, {after.thresholds[CONFIG]} are needed",
+                f"{len(ready)} announced keys would be left to sign {scope}, {needed} are needed",
                 "add a successor in one bundle, and retire the old key in a later one",
             )
 
@@ -273,15 +294,16 @@ def _can_be_followed(after: Trust, now: int) -> None:
 
 def _can_be_signed_for(after: Trust, now: int) -> None:
     """For every scope type, config keys enough."""
-    keys, needed = after.active(CONFIG, now), after.thresholds[CONFIG]
+    keys = after.active(CONFIG, now)
     for scope in CONFIG_SCOPES:
+        needed = threshold_of(after.thresholds, scope)
         able = sum(scope in key.scope_types for key in keys)
         if able < needed:
             remedy = "add a config key in the same request, or lower the threshold"
             _refuse(f"{able} config keys would be left to sign {scope}, {needed} are needed", remedy)
 
 
-def _known(trust: Trust, wanted: str) -> KeyRecord:
+def _known_key(trust: Trust, wanted: str) -> KeyRecord:
     if wanted not in trust.keys:
         _refuse(f"the bundle has no key {wanted}", "`rotate status` lists them")
     return trust.keys[wanted]

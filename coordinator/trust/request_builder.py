@@ -9,7 +9,6 @@ rotation            where each key stands, and what comes next
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 
 from sqlalchemy import select
 
@@ -28,17 +27,7 @@ from coordinator.trust.rotation import Dates, RotationStep
 from coordinator.trust.signing_requests import Lifetime, SigningRequest
 from snapshot.identifiers import format_time
 from snapshot.manifest import RecoveryManifest, Revocations
-
-
-@dataclass(frozen=True)
-class PublishedVersion:
-    """One version of a scope that was published for a node; `is_kept` while its document can be handed out again."""
-
-    authority_epoch: int
-    config_version: int
-    content_hash: str
-    published_at: float
-    is_kept: bool
+from wire.operators.trust_answers import KeyStep, PublishedVersion, Rotation
 
 
 def bundle_request(
@@ -60,7 +49,7 @@ def bundle_request(
         issued_at = _date(transaction, wishes, now)
         carried: list[Wish] = [
             Carry(published_state.read_revocations(transaction)),
-            *_readmitted(transaction, present.revocations),
+            *_readmissions(transaction, present.revocations),
         ]
     _none_retires_early(wishes, rotations.steps(present, dates(settings), now), now)
     moment = CeremonyMoment(standing.cluster_id, issued_at, settings.key_rollout_s, present, former)
@@ -95,7 +84,7 @@ def recovery_request(
         raise Refused(
             Code.NOT_FOUND, f"nothing was ever published as {scope} for {node_id}", remedy="holdfastctl nodes"
         )
-    last, wanted = published[-1], [each for each in published if each.config_version == to]
+    last, wanted = published[-1], [bundle for bundle in published if bundle.config_version == to]
     target = _target(wanted, last, epoch, to)
     allowed = RecoveryManifest(last.config_version, to, target.content_hash, secrets.token_hex(16))
     life = _lifetime(issued_at, settings.snapshot_lifetime_s)
@@ -108,7 +97,7 @@ def versions(database: Database, node_id: str, scope: str) -> list[PublishedVers
         return _versions(transaction, node_id, scope)
 
 
-def rotation(database: Database, settings: CoordinatorSettings, now: float) -> dict[str, object]:
+def rotation(database: Database, settings: CoordinatorSettings, now: float) -> Rotation:
     """The present bundle, and for each of its keys the next step with its date."""
     with database.read() as transaction:
         found = published_state.latest_bundle(transaction)
@@ -116,15 +105,15 @@ def rotation(database: Database, settings: CoordinatorSettings, now: float) -> d
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
     bundle = found[1]
     steps = rotations.steps(Trust.of(bundle), dates(settings), now)
-    return {
-        "version": bundle.version,
-        "authority_epoch": bundle.authority_epoch,
-        "expires_at": bundle.expires_at,
-        "renew_at": bundle.issued_at + (bundle.expires_at - bundle.issued_at) // signing_requests.REFRESH_SHARE,
-        "thresholds": dict(bundle.thresholds),
-        "revocations": {name: sorted(getattr(bundle.revocations, name)) for name in CATEGORIES},
-        "keys": [{**asdict(step), "is_due": step.is_due(now)} for step in steps],
-    }
+    return Rotation(
+        version=bundle.version,
+        authority_epoch=bundle.authority_epoch,
+        expires_at=bundle.expires_at,
+        renew_at=bundle.issued_at + (bundle.expires_at - bundle.issued_at) // signing_requests.REFRESH_SHARE,
+        thresholds=dict(bundle.thresholds),
+        revocations={name: tuple(sorted(getattr(bundle.revocations, name))) for name in CATEGORIES},
+        keys=tuple(KeyStep(**vars(step), is_due=step.is_due(now)) for step in steps),
+    )
 
 
 def dates(settings: CoordinatorSettings) -> Dates:
@@ -133,7 +122,7 @@ def dates(settings: CoordinatorSettings) -> Dates:
 
 def _none_retires_early(wishes: Sequence[Wish], steps: Sequence[RotationStep], now: float) -> None:
     """Before its date there are documents that the old key alone has signed: a rollover leaves them their signer."""
-    early = {each.key_id: each for each in steps if each.action == rotations.RETIRE and not each.is_due(now)}
+    early = {step.key_id: step for step in steps if step.action == rotations.RETIRE and not step.is_due(now)}
     for wish in wishes:
         if isinstance(wish, Retire) and not wish.early and wish.key_id in early:
             due = format_time(early[wish.key_id].due or 0)
@@ -143,11 +132,11 @@ def _none_retires_early(wishes: Sequence[Wish], steps: Sequence[RotationStep], n
 
 def _chain(database: Database) -> tuple[bytes, Trust, frozenset[str]]:
     """The last bundle as a container and as what it says, and the keys of earlier ones that have left."""
-    kept = [container_of(each) for each in _bundles(database)]
+    kept = [container_of(bundle) for bundle in _bundles(database)]
     if not kept:
         raise Refused(Code.NO_STATE, "there is no trust bundle yet", remedy="holdfastctl init")
     present = Trust.of(signing_requests.bundle_of(kept[-1]))
-    ever = {key_id for each in kept for key_id in signing_requests.bundle_of(each).keys}
+    ever = {key_id for request in kept for key_id in signing_requests.bundle_of(request).keys}
     return kept[-1], present, frozenset(ever - present.keys.keys())
 
 
@@ -159,7 +148,7 @@ def _bundles(database: Database) -> Iterator[documents.Document]:
         after = batch[-1].config_version
 
 
-def _readmitted(transaction: Transaction, revoked: Revocations) -> list[Restore]:
+def _readmissions(transaction: Transaction, revoked: Revocations) -> list[Restore]:
     """Nodes that the bundle still revokes and that the operator has let in again."""
     nodes, allowlist = schema.nodes, schema.allowlist
     welcome = {row.node_id for row in transaction.rows(select(allowlist.c.node_id))}
@@ -183,7 +172,7 @@ def _versions(transaction: Transaction, node_id: str, scope: str) -> list[Publis
 
 def _target(wanted: Sequence[PublishedVersion], last: PublishedVersion, epoch: int, to: int) -> PublishedVersion:
     """A recovery moves the version alone: never the epoch (rules S65)."""
-    same_epoch = [each for each in wanted if each.authority_epoch == last.authority_epoch]
+    same_epoch = [bundle for bundle in wanted if bundle.authority_epoch == last.authority_epoch]
     if last.authority_epoch != epoch:
         raise Refused(Code.CONFLICT, f"epoch {epoch} is not published there yet", remedy="wait for the next head")
     if not same_epoch:

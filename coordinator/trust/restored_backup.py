@@ -25,10 +25,10 @@ from snapshot import envelope
 from snapshot.bundle import REVOKED, TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import Envelope
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations
 from snapshot.reasons import Reason, Rejected
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 
 MOST_BUNDLES = 16  # a head lives for hours at most, a bundle for months
@@ -56,7 +56,7 @@ def reason_of(standing: cluster_state.ClusterState) -> str:
     return f"{cluster_state.RESTORED_BACKUP} ({standing.remedy})" if standing.is_restored else ""
 
 
-def shown(database: Database, node_id: str, data: bytes) -> ProvenHead:
+def prove_head(database: Database, node_id: str, data: bytes) -> ProvenHead:
     """What a head (a container) says that our keys have signed for exactly this node; else `bad_proof`.
 
     All steps of format.md 7, as of the head's own time: what has expired since was signed all the same. A key counts
@@ -66,11 +66,11 @@ def shown(database: Database, node_id: str, data: bytes) -> ProvenHead:
         bundles = published_state.trust_bundles(transaction, MOST_BUNDLES)
         cluster_id = cluster_state.standing(transaction).cluster_id
         revoked = published_state.read_revocations(transaction).key_ids | _revoked_keys(bundles)
-    holder = Holder(cluster_id, node_id, revocations=Revocations(key_ids=revoked))
+    holder = VerifierState(cluster_id, node_id, revocations=Revocations(key_ids=revoked))
     refusals = [Rejected(4, Reason.TRUST_BUNDLE_TOO_OLD, expected="a trust bundle", found="none")]
     for bundle in reversed(bundles):
         try:
-            return _verified(data, replace(holder, bundle=bundle))
+            return _verify(data, replace(holder, bundle=bundle))
         except Rejected as rejected:
             refusals.append(rejected)
     refusal = refusals[-1]  # of the latest
@@ -80,20 +80,22 @@ def shown(database: Database, node_id: str, data: bytes) -> ProvenHead:
 
 def stands(database: Database, node_id: str, head: ProvenHead) -> Comparison:
     with database.read() as transaction:
-        return _compared(transaction, node_id, head.mark)
+        return _compare(transaction, node_id, head.mark)
 
 
 def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> Comparison:
-    """What `shown` gave, against the record as it is now: another replica may have published meanwhile."""
+    """What `prove_head` gave, against the record as it is now: another replica may have published meanwhile."""
     mark = head.mark
     with database.change(actor=f"node:{node_id}", now=now) as transaction:
-        found = _compared(transaction, node_id, mark)
+        found = _compare(transaction, node_id, mark)
         if found is Comparison.RESTORED_BACKUP:
             bundle_conflicts.note(transaction, node_id, head.bundle_version)
             epoch = _epoch_of(mark, cluster_state.standing(transaction))
             transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
         ours = _record(transaction, node_id)
-        transaction.audit("restored_backup", node_id, vars(ours) if ours else None, vars(mark), outcome=found.value)
+        transaction.audit(
+            "restored_backup", node_id, ours._asdict() if ours else None, mark._asdict(), outcome=found.value
+        )
     return found
 
 
@@ -111,7 +113,7 @@ def _epoch_of(mark: ReportedMark, standing: cluster_state.ClusterState) -> int:
     return min(mark.authority_epoch, standing.authority_epoch + 1)
 
 
-def _compared(transaction: Transaction, node_id: str, mark: ReportedMark) -> Comparison:
+def _compare(transaction: Transaction, node_id: str, mark: ReportedMark) -> Comparison:
     """No verdict where a head that is above is still on its way: a node has just joined, or the epoch was raised."""
     record = _record(transaction, node_id)
     is_pending = record is None or cluster_state.standing(transaction).authority_epoch > mark.authority_epoch
@@ -126,7 +128,7 @@ def _record(transaction: Transaction, node_id: str) -> ReportedMark | None:
     return None if row is None else ReportedMark(row.authority_epoch, row.generation, row.content_hash)
 
 
-def _verified(data: bytes, holder: Holder) -> ProvenHead:
+def _verify(data: bytes, holder: VerifierState) -> ProvenHead:
     opened = envelope.parse(ChunkParts([data], holder.limits).opening().envelope, HEAD, holder.limits)
     at = max(opened.issued_at, opened.valid_from)
     verdict = verify(ChunkParts([data], holder.limits), _lenient(holder, opened, at), kind=HEAD, now=at)
@@ -136,7 +138,7 @@ def _verified(data: bytes, holder: Holder) -> ProvenHead:
     return ProvenHead(ReportedMark(*verdict.mark.version, verdict.content_hash), listed.config_version if listed else 0)
 
 
-def _lenient(holder: Holder, opened: Envelope, at: float) -> Holder:
+def _lenient(holder: VerifierState, opened: Envelope, at: float) -> VerifierState:
     """Whose keys signed is the question, not whether we have heard of the bundle and the epoch of that day: of a
     database that was restored from an old backup we have not.
     """

@@ -42,42 +42,42 @@ def steps(trust: Trust, dates: Dates, now: float) -> list[RotationStep]:
 
 def _step(record: KeyRecord, trust: Trust, dates: Dates, now: float) -> RotationStep:
     if record.status == RETIRING:
-        return _made(record, REMOVE, record.not_after, "what it signed is good until then")
+        return _make(record, REMOVE, record.not_after, "what it signed is good until then")
     if record.status == REVOKED:
-        return _made(record, REMOVE, record.not_after, "it is named as revoked until it would be over anyway")
+        return _make(record, REMOVE, record.not_after, "it is named as revoked until it would be over anyway")
     if now >= record.not_after:
-        return _made(record, REMOVE, record.not_after, "it is over")
+        return _make(record, REMOVE, record.not_after, "it is over")
     successor = _successor(record, trust, now)
     if successor is not None:
         return _retirement(record, successor, dates)
     due = record.not_after - 2 * dates.key_rollout_s
-    return _made(record, ADD, due, f"it needs a successor well before {format_time(record.not_after)}")
+    return _make(record, ADD, due, f"it needs a successor well before {format_time(record.not_after)}")
 
 
 def _retirement(record: KeyRecord, successor: KeyRecord, dates: Dates) -> RotationStep:
     """Documents are signed anew as time goes on; bundles are not, so a root key need not wait."""
     if record.purpose == ROOT:
-        return _made(record, RETIRE, successor.not_before, f"{successor.key_id} has taken over")
+        return _make(record, RETIRE, successor.not_before, f"{successor.key_id} has taken over")
     both = successor.not_before + dates.both_sign_s
-    return _made(record, RETIRE, both, f"{successor.key_id} has taken over; both have signed everything by then")
+    return _make(record, RETIRE, both, f"{successor.key_id} has taken over; both have signed everything by then")
 
 
 def _successor(record: KeyRecord, trust: Trust, now: float) -> KeyRecord | None:
     """The oldest of those that came after it and can do all that it does, when the rest can do without it."""
     able = list(_able(record, trust, now))
-    younger = [each for each in able if _age(each) > _age(record)]
+    younger = [key for key in able if _age(key) > _age(record)]
     return younger[0] if younger and len(able) >= trust.thresholds[record.purpose] else None
 
 
 def _able(record: KeyRecord, trust: Trust, now: float) -> Iterator[KeyRecord]:
-    for each in sorted(trust.active(record.purpose, now), key=_age):
-        if each.key_id != record.key_id and set(record.scope_types) <= set(each.scope_types):
-            yield each
+    for key in sorted(trust.active(record.purpose, now), key=_age):
+        if key.key_id != record.key_id and set(record.scope_types) <= set(key.scope_types):
+            yield key
 
 
 def _age(record: KeyRecord) -> tuple[int, int]:
     return record.not_before, record.not_after
 
 
-def _made(record: KeyRecord, action: str, due: int | None, why: str) -> RotationStep:
+def _make(record: KeyRecord, action: str, due: int | None, why: str) -> RotationStep:
     return RotationStep(record.key_id, record.purpose, record.status, record.not_after, action, due, why)

@@ -1,27 +1,13 @@
 """Who signed a document, and how its keys stand now: the bundle's status, and what keeps one from verifying."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coordinator.database.database import Transaction
 from coordinator.publishing import published_state
 from snapshot.bundle import CONFIG, ROOT, SCOPE
 from snapshot.identifiers import format_time
 from snapshot.reasons import Reason
-
-
-@dataclass(frozen=True)
-class Signer:
-    """`status`: as the present trust bundle has it (`active`, `retiring`, `revoked`), or `unknown`, then without
-    purpose and times. `fault`: the reason for which a node refuses this key now, or None.
-    """
-
-    key_id: str
-    status: str
-    fault: str | None
-    purpose: str | None = None
-    not_before: str | None = None
-    not_after: str | None = None
+from wire.operators.fleet_answers import Signer
 
 
 def signers(
@@ -42,4 +28,5 @@ def signers(
         times = format_time(record.not_before), format_time(record.not_after)
         return Signer(key_id, record.status, fault.value if fault else None, record.purpose, *times)
 
-    return tuple(map(signer, key_ids)), bundle.thresholds[purpose]
+    needed = bundle.thresholds[ROOT] if purpose == ROOT else bundle.config_threshold(scope_type)
+    return tuple(map(signer, key_ids)), needed

@@ -9,17 +9,14 @@ A request holds the trust bundle that it extends, so the other machine needs not
 change, and never believes the file's own summary.
 """
 
-import base64
-import binascii
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar, cast
 
-from coordinator.base import requests
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.requests import BodyMember
 from coordinator.keys import signer
 from coordinator.keys.signer import EnvelopeClaims, SignedDocument
 from coordinator.keys.signing_key import SigningKey
@@ -35,21 +32,28 @@ from snapshot.identifiers import format_time, parse_scope
 from snapshot.manifest import RecoveryManifest, SectionEntry
 from snapshot.reasons import Rejected
 from snapshot.signature import pae, verify_signature
+from wire.forms import CONTENT, binary, integer, member, message, table
+from wire.messages import BadMessageError, Message
 
 FORMAT = 1
 MAX_BYTES = 4 << 20
 REFRESH_SHARE = 2  # a bundle is to be followed by another at half of its lifetime
 
-_MEMBERS = {
-    "holdfast_signing_request": BodyMember(lambda value: value == FORMAT),
-    "about": BodyMember(lambda value: isinstance(value, str)),
-    "changes": BodyMember(lambda value: isinstance(value, list)),
-    "extends": BodyMember(lambda value: isinstance(value, str)),
-    "envelope": BodyMember(lambda value: isinstance(value, dict)),
-    "manifest": BodyMember(lambda value: isinstance(value, dict)),
-    "sections": BodyMember(lambda value: isinstance(value, dict)),
-    "signatures": BodyMember(lambda value: isinstance(value, dict)),
-}
+
+@message
+class SigningRequestFile(Message):
+    """`extends`: the container of the bundle whose root keys are asked. `sections`: JSON, by their names."""
+
+    MOST_BYTES: ClassVar[int] = MAX_BYTES
+
+    holdfast_signing_request: int = member(integer(FORMAT, FORMAT))
+    about: str
+    changes: tuple[str, ...]
+    envelope: Mapping[str, object]
+    manifest: Mapping[str, object]
+    sections: Mapping[str, object]
+    signatures: Mapping[str, bytes] = member(table(CONTENT, binary(MAX_BYTES)))
+    extends: bytes = member(binary(MAX_BYTES))
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class SigningRequest:
     def is_complete(self) -> bool:
         return self.missing() == ceremony.Missing(0, 0)
 
-    def signed(self, key: SigningKey) -> "SigningRequest":
+    def with_signature(self, key: SigningKey) -> "SigningRequest":
         """With this key's signature; Refused for a key that is not asked."""
         if key.key_id not in self.envelope.signers:
             asked = ", ".join(self.envelope.signers)
@@ -123,7 +127,7 @@ class SigningRequest:
         signature = key.sign(pae(self.envelope.kind, self.envelope.to_bytes()))
         return replace(self, signatures={**self.signatures, key.key_id: signature})
 
-    def merged(self, other: "SigningRequest") -> "SigningRequest":
+    def merge(self, other: "SigningRequest") -> "SigningRequest":
         """The signatures of both; Refused where they are over different documents."""
         if (other.envelope, other.extends) != (self.envelope, self.extends):
             raise Refused(Code.CONFLICT, "these files are of different requests", remedy="sign copies of one request")
@@ -141,17 +145,17 @@ class SigningRequest:
         return SignedDocument(self.envelope, self.envelope.to_bytes(), ordered, self.manifest, sections)
 
     def to_text(self) -> str:
-        value = {
-            "holdfast_signing_request": FORMAT,
-            "about": self.about,
-            "changes": self.changes(),
-            "envelope": canonical.loads(self.envelope.to_bytes()),
-            "manifest": canonical.loads(self.manifest),
-            "sections": {name: canonical.loads(data) for name, data in self.sections.items()},
-            "signatures": {name: base64.b64encode(data).decode() for name, data in self.signatures.items()},
-            "extends": base64.b64encode(self.extends).decode(),
-        }
-        return json.dumps(value, indent=2) + "\n"  # noqa: TID251 - for people; what is signed is made canonical again
+        file = SigningRequestFile(
+            holdfast_signing_request=FORMAT,
+            about=self.about,
+            changes=tuple(self.changes()),
+            envelope=_object(self.envelope.to_bytes()),
+            manifest=_object(self.manifest),
+            sections={name: canonical.loads(data) for name, data in self.sections.items()},
+            signatures=self.signatures,
+            extends=self.extends,
+        )
+        return json.dumps(file.to_value(), indent=2) + "\n"  # noqa: TID251 - for people; what is signed is made canonical again
 
     def _good(self) -> dict[str, bytes]:
         known = {**(self.following.keys if self.following else {}), **self.present.keys}
@@ -165,34 +169,35 @@ class SigningRequest:
 
 def for_bundle(extends: bytes, following: Trust, life: Lifetime) -> SigningRequest:
     """The request for bundle N+1 over the container of bundle N."""
-    present, opened = bundle_of(extends), _opened(extends)
+    present, opened = bundle_of(extends), _open(extends)
     claims = _claims(opened.cluster_id, SCOPE, present.version + 1, following.authority_epoch, life)
     listed = ceremony.signers_of(Trust.of(present), following, life.issued_at)
-    return _made(extends, claims.envelope(SNAPSHOT), following.sections(), listed, {**following.keys, **present.keys})
+    return _make(extends, claims.envelope(SNAPSHOT), following.sections(), listed, {**following.keys, **present.keys})
 
 
 def for_recovery(extends: bytes, node_id: str, scope: str, allowed: RecoveryManifest, life: Lifetime) -> SigningRequest:
     """The request for a permission to go back, over the container of the bundle that nodes hold."""
-    present, opened = bundle_of(extends), _opened(extends)
+    present, opened = bundle_of(extends), _open(extends)
     of = parse_scope(scope)
     claims = _claims(opened.cluster_id, of.type, allowed.from_config_version, present.authority_epoch, life)
     about = replace(claims, subject_node_id=node_id, scope_ids=of.ids)
     trust = Trust.of(present)
     listed = ceremony.signers_of(trust, trust, life.issued_at)
-    return _made(extends, about.envelope(RECOVERY), vars(allowed), listed, present.keys)
+    return _make(extends, about.envelope(RECOVERY), vars(allowed), listed, present.keys)
 
 
 def read(text: str) -> SigningRequest:
     """The request of a file. What people are shown there must be what is signed."""
-    value = requests.parse(text.encode(), MAX_BYTES)
-    requests.closed(value, _MEMBERS)
     try:
-        found = _read(value)
-    except (canonical.NotCanonical, binascii.Error, ValueError) as error:
+        file = SigningRequestFile.parse(text.encode())
+        found = _read(file)
+    except BadMessageError as error:
+        raise _bad(str(error)) from None
+    except (canonical.NotCanonical, ValueError) as error:
         raise _bad(str(error)) from None
     except Rejected as rejected:
         raise _bad(f"{rejected.reason.value}: {rejected.detail}") from None
-    if (value["about"], value["changes"]) != (found.about, found.changes()):
+    if (file.about, list(file.changes)) != (found.about, found.changes()):
         raise _bad("`about` and `changes` do not say what its content says")
     return found
 
@@ -222,7 +227,7 @@ def _claims(cluster_id: str, scope_type: str, version: int, epoch: int, life: Li
     )
 
 
-def _made(
+def _make(
     extends: bytes,
     about: Envelope,
     content: Mapping[str, object],
@@ -247,17 +252,14 @@ def _made(
     return SigningRequest(extends, complete, body, sections)
 
 
-def _read(value: Mapping[str, object]) -> SigningRequest:
-    envelope = canonical.dumps(value["envelope"])
-    kind = RECOVERY if _mapping(value["envelope"]).get("kind") == RECOVERY else SNAPSHOT
+def _read(file: SigningRequestFile) -> SigningRequest:
+    kind = RECOVERY if file.envelope.get("kind") == RECOVERY else SNAPSHOT
     found = SigningRequest(
-        extends=base64.b64decode(str(value["extends"]), validate=True),
-        envelope=envelopes.parse(envelope, kind),
-        manifest=canonical.dumps(value["manifest"]),
-        sections={name: canonical.dumps(data) for name, data in sorted(_mapping(value["sections"]).items())},
-        signatures={
-            name: base64.b64decode(str(data), validate=True) for name, data in _mapping(value["signatures"]).items()
-        },
+        extends=file.extends,
+        envelope=envelopes.parse(canonical.dumps(file.envelope), kind),
+        manifest=canonical.dumps(file.manifest),
+        sections={name: canonical.dumps(data) for name, data in sorted(file.sections.items())},
+        signatures=file.signatures,
     )
     _is_whole(found)
     return found
@@ -274,13 +276,13 @@ def _is_whole(found: SigningRequest) -> None:
         canonical.dumps(vars(_recovery(found.manifest))) if is_recovery else manifest.state_bytes(entries)
     ):
         raise _bad("its manifest is of other sections")
-    if _opened(found.extends).cluster_id != one.cluster_id:
+    if _open(found.extends).cluster_id != one.cluster_id:
         raise _bad("the bundle that it extends is of another cluster")
     if not is_recovery and (one.scope, one.config_version) != (SCOPE, present.version + 1):
         raise _bad(f"it is not the bundle after {present.version}")
 
 
-def _opened(data: bytes) -> Envelope:
+def _open(data: bytes) -> Envelope:
     return envelopes.parse(ChunkParts([data]).opening().envelope, SNAPSHOT)
 
 
@@ -288,10 +290,9 @@ def _recovery(data: bytes) -> RecoveryManifest:
     return manifest.parse_recovery(data)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise _bad("a member is no object")
-    return value
+def _object(data: bytes) -> Mapping[str, object]:
+    """Of bytes that are an object."""
+    return cast(Mapping[str, object], canonical.loads(data))
 
 
 def _bad(detail: str) -> Refused:

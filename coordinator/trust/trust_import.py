@@ -16,9 +16,9 @@ from snapshot import envelope, manifest
 from snapshot.bundle import ROOT, TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import RECOVERY, SNAPSHOT, Envelope
-from snapshot.holder import Holder, Mark, Roots
 from snapshot.reasons import Rejected
 from snapshot.roles import ROLES
+from snapshot.verifier_state import Mark, Roots, VerifierState
 from snapshot.verify import Verified, verify
 
 
@@ -32,7 +32,7 @@ def add_trust_bundle(
     else:
         holder = replace(holder, marks={TRUST_BUNDLE: Mark(*present.pair, present.content_hash)})
     sections: dict[str, bytes] = {}
-    verified = _verified(data, holder, SNAPSHOT, now, sections)
+    verified = _verify(data, holder, SNAPSHOT, now, sections)
     if verified.bundle is None:
         raise Refused(Code.BAD_REQUEST, f"{verified.scope} is no trust bundle", remedy="give a trust bundle")
     epoch = verified.bundle.authority_epoch
@@ -48,7 +48,7 @@ def add_recovery(database: Database, data: bytes, *, actor: str, now: float) -> 
     """Permission for one node to go back in one scope, once."""
     _, holder = _standpoint(database, _opening(data, RECOVERY).subject_node_id)
     holder = replace(holder, roles=frozenset(ROLES))  # which scopes it may hold now is the node's own step 10
-    verified = _verified(data, holder, RECOVERY, now, {})
+    verified = _verify(data, holder, RECOVERY, now, {})
     if verified.recovery is None:
         raise AssertionError("a verified recovery says what it allows")
     recovery = Recovery(_document(verified, ()), **vars(verified.recovery))
@@ -56,17 +56,17 @@ def add_recovery(database: Database, data: bytes, *, actor: str, now: float) -> 
     return recovery
 
 
-def _standpoint(database: Database, node_id: str) -> tuple[HeadEntry | None, Holder]:
+def _standpoint(database: Database, node_id: str) -> tuple[HeadEntry | None, VerifierState]:
     """The latest bundle, and a reader that trusts it."""
     with database.read() as transaction:
         found = published_state.latest_bundle(transaction)
         cluster_id = cluster_state.standing(transaction).cluster_id
         revocations = published_state.read_revocations(transaction)
     entry, bundle = found if found is not None else (None, None)
-    return entry, Holder(cluster_id, node_id, bundle=bundle, revocations=revocations)
+    return entry, VerifierState(cluster_id, node_id, bundle=bundle, revocations=revocations)
 
 
-def _verified(data: bytes, holder: Holder, kind: str, now: float, sections: dict[str, bytes]) -> Verified:
+def _verify(data: bytes, holder: VerifierState, kind: str, now: float, sections: dict[str, bytes]) -> Verified:
     try:
         verdict = verify(ChunkParts([data], holder.limits), holder, kind=kind, now=now, keep=sections.__setitem__)
     except Rejected as rejected:

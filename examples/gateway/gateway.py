@@ -65,9 +65,9 @@ def main() -> None:
 
 def entrances(files: Path, listen: str) -> Iterator[Entrance]:
     """Those of the gateway that listens there, in the order of the routes' ids. `files`: as /run/holdfast/active."""
-    services = entries(files.glob("service_assignment@*"))
+    services = entries(files.glob("service_assignment@*/*.json"))
     own_port = int(listen.rpartition(":")[2])
-    for name, route in sorted(entries([files / "route_policy"]).items()):
+    for name, route in sorted(entries(files.glob("route_policy/routes*.json")).items()):
         match = route["match"]
         if match["protocol"] in WEB and match["port"] in (0, own_port):
             upstreams = tuple(_web_endpoints(services.get(route["service_id"], {})))
@@ -83,10 +83,10 @@ def _files(arguments: argparse.Namespace) -> Path:
     return Path(os.environ["HOLDFAST_STAGED"])
 
 
-def entries(scopes: Iterable[Path]) -> dict[str, Any]:
-    """By id, from the folders of scopes: a service has one of its own, large maps come in several files of one."""
+def entries(files: Iterable[Path]) -> dict[str, Any]:
+    """By id: a service has a folder of its own, a large map comes in several files of one."""
     found: dict[str, Any] = {}
-    for path in sorted(path for scope in scopes for path in scope.glob("*.json")):
+    for path in sorted(files):
         found |= json.loads(path.read_bytes())
     return found
 

@@ -1,14 +1,17 @@
 """`holdfastctl allow`: who may join (rules J17)."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from holdfast.ctl import output
 from holdfast.ctl.join_file import facts_for_nodes, join_file_options, new_file, write
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
+from wire.operators.fleet_answers import NodeNamed
+from wire.operators.operator_answers import Allowlist, AllowlistEntry, IssuedToken
+from wire.operators.operator_messages import EntryRequest, TokenRequest
 
 
 @click.group()
@@ -29,36 +32,38 @@ def add(
     join_file: Path | None,
     join_urls: tuple[str, ...],
     node_ca: Path | None,
-    **given: object,
+    **given: str | None,
 ) -> None:
     """Let a node join. With --join-file also make what it needs for that: bring the file there, `holdfast join FILE`.
 
     The file holds a join token for this node alone: whoever has it first is the node.
     """
     if join_file is None:
-        answer = _entered(asked, node_id, given)
+        entry = _enter(asked, node_id, given)
+        answer: object = entry
         next_step = f"holdfastctl tokens create --node {node_id}"
     else:
         with new_file(join_file) as file:
             facts = facts_for_nodes(asked, join_urls, node_ca)
-            answer = _entered(asked, node_id, given)
-            token = asked.post("tokens", body={"node_id": node_id})
+            entry = _enter(asked, node_id, given)
+            token = asked.post(IssuedToken, "tokens", body=TokenRequest(node_id=node_id))
             write(file, facts, token)
-        answer |= {"join_file": str(join_file), "jti": token["jti"], "expires_at": token["expires_at"]}
-        until = output.time(token["expires_at"])
+        told = {"join_file": str(join_file), "jti": token.jti, "expires_at": token.expires_at}
+        answer = {**asdict(entry), **told}
+        until = output.time(token.expires_at)
         next_step = f"bring {join_file} to the node, and there until {until}: holdfast join {join_file.name}"
-    asked.say(answer, f"allowed: {node_id} as {answer['kind']} at {answer['site_id']}; next: {next_step}")
+    asked.say(answer, f"allowed: {node_id} as {entry.kind} at {entry.site_id}; next: {next_step}")
 
 
-def _entered(asked: CoordinatorClient, node_id: str, given: Mapping[str, object]) -> dict[str, Any]:
-    return asked.post("allowlist", node_id, body={name: value for name, value in given.items() if value is not None})
+def _enter(asked: CoordinatorClient, node_id: str, given: Mapping[str, str | None]) -> AllowlistEntry:
+    return asked.post(AllowlistEntry, "allowlist", node_id, body=EntryRequest(**given))
 
 
 @allow.command("list")
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
     """Who may join."""
-    asked.show(asked.get("allowlist"), _render)
+    asked.show(asked.get(Allowlist, "allowlist"), _render)
 
 
 @allow.command()
@@ -68,12 +73,9 @@ def list_(asked: CoordinatorClient) -> None:
 def remove(asked: CoordinatorClient, node_id: str, yes: bool) -> None:
     """Take an entry back. A member stays one."""
     confirm(f"Take {node_id} off the allowlist?", yes=yes)
-    asked.say(asked.delete("allowlist", node_id), f"no longer allowed: {node_id}")
+    asked.say(asked.delete(NodeNamed, "allowlist", node_id), f"no longer allowed: {node_id}")
 
 
-def _render(answer: dict[str, Any]) -> None:
-    rows = (
-        (each["node_id"], each["kind"], each["site_id"], each["certificate_sha256"] or "any")
-        for each in answer["entries"]
-    )
+def _render(answer: Allowlist) -> None:
+    rows = ((entry.node_id, entry.kind, entry.site_id, entry.certificate_sha256 or "any") for entry in answer.entries)
     output.table(("node", "kind", "site", "certificate"), rows, nothing="nobody may join")

@@ -1,14 +1,19 @@
 """`holdfastctl apply` and `diff`: declared state, from YAML files, as a whole (protocol 2)."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from coordinator.declared.resources import InvalidResources
-from holdfast.ctl import declared_files, output
+from holdfast.ctl import declared_contents, declared_files, output
+from holdfast.ctl.declared_contents import ReadFile
 from holdfast.ctl.socket import DIFFERENT, REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
 from holdfast.terminal.shown import say
+from wire.operators.operator_answers import AppliedPlan, UnpublishedChanges
+from wire.operators.operator_messages import ApplyRequest, ContentSummary
 
 FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 
@@ -29,28 +34,28 @@ def apply(
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
     can be published now: it says what holds it back, and it goes out once that is gone.
     """
-    body = {"files": read(places), "prune": prune, "drop_endpoints": drop_endpoints}
-    plan = asked.post("apply", body={**body, "dry_run": True})
+    body = ApplyRequest(*read_declaration(asked, places), prune=prune, drop_endpoints=drop_endpoints)
+    plan = asked.post(AppliedPlan, "apply", body=replace(body, dry_run=True))
     if dry_run:
         asked.show(plan, _render)
         return
     if not asked.as_json:
         _render(plan)
-    if not plan["changes"]:
+    if not plan.changes:
         asked.say(plan, "nothing to do")
         return
     confirm("Apply this?", yes=yes)
-    done = asked.post("apply", body={**body, "based_on": plan["based_on"]})
+    done = asked.post(AppliedPlan, "apply", body=replace(body, based_on=plan.based_on))
     asked.say(done, _outcome(done))
-    if done["held_back"]:
+    if done.held_back:
         raise SystemExit(DIFFERENT)
 
 
-def _outcome(done: dict[str, Any]) -> str:
-    changes, nodes = len(done["changes"]), len(done["touched"])
-    if done["held_back"]:
+def _outcome(done: AppliedPlan) -> str:
+    changes, nodes = len(done.changes), len(done.touched)
+    if done.held_back:
         waiting = f"{nodes} nodes wait for their new configuration"
-        return f"applied: {changes} changes, and held back, {waiting}: {done['held_back']}; see holdfastctl status"
+        return f"applied: {changes} changes, and held back, {waiting}: {done.held_back}; see holdfastctl status"
     return f"applied: {changes} changes, {nodes} nodes get new configuration"
 
 
@@ -63,48 +68,68 @@ def _outcome(done: dict[str, Any]) -> str:
 def diff(asked: CoordinatorClient, places: tuple[Path, ...], prune: bool, node_id: str | None, exit_code: bool) -> None:
     """How files differ from what is declared; without files, how that differs from what is published."""
     if places:
-        body = {
-            "files": read(places),
-            "prune": prune,
-            "drop_endpoints": True,
-            "dry_run": True,
-        }  # it shows, and judges not
-        answer = asked.post("apply", body=body)
-        asked.show(answer, _render)
-        differs = bool(answer["changes"])
+        texts, contents = read_declaration(asked, places)
+        # It shows, and judges not.
+        body = ApplyRequest(texts, contents, prune=prune, drop_endpoints=True, dry_run=True)
+        plan = asked.post(AppliedPlan, "apply", body=body)
+        asked.show(plan, _render)
+        differs = bool(plan.changes)
     else:
-        answer = asked.get("diff", node=node_id)
+        answer = asked.get(UnpublishedChanges, "diff", node=node_id)
         asked.show(answer, _render_unpublished)
-        differs = bool(answer["nodes"])
+        differs = bool(answer.nodes)
     if exit_code and differs:
         raise SystemExit(DIFFERENT)
 
 
+def read_declaration(
+    asked: CoordinatorClient, places: tuple[Path, ...]
+) -> tuple[dict[str, str], dict[str, ContentSummary] | None]:
+    """What an apply says: the texts, and the contents that they name, which are uploaded where they are missing."""
+    texts = read(places)
+    contents = read_contents(texts)
+    declared_contents.upload(asked, contents)
+    return texts, {name: content.summary() for name, content in contents.items()} or None
+
+
+def read_contents(texts: Mapping[str, str]) -> dict[str, ReadFile]:
+    """The files that they name, by the names under which they are uploaded."""
+    with saying():
+        return declared_contents.read(texts)
+
+
 def read(places: tuple[Path, ...]) -> dict[str, str]:
     """File name -> text, as problems will name them. Nobody is asked for anything before all of them are read."""
-    try:
-        texts = declared_files.read(places)
-    except InvalidResources as invalid:
-        first = f"{invalid.code}: {len(invalid.problems)} problems; nothing was changed"
-        raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
+    with saying():
+        texts = declared_contents.without_contents(declared_files.read(places))
     if not texts:
         raise click.UsageError(f"no {' or '.join(declared_files.SUFFIXES)} file in {', '.join(map(str, places))}")
     return texts
 
 
-def _render(plan: dict[str, Any]) -> None:
-    for line in plan["lines"]:
+@contextmanager
+def saying() -> Iterator[None]:
+    """What is wrong with files ends the command."""
+    try:
+        yield
+    except InvalidResources as invalid:
+        first = f"{invalid.code}: {len(invalid.problems)} problems; nothing was changed"
+        raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
+
+
+def _render(plan: AppliedPlan) -> None:
+    for line in plan.lines:
         say(line)
-    for warning in plan["warnings"]:
+    for warning in plan.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
-    if plan["held_back"]:
-        say(f"holdfastctl: it would be held back: {plan['held_back']}", err=True)
+    if plan.held_back:
+        say(f"holdfastctl: it would be held back: {plan.held_back}", err=True)
 
 
-def _render_unpublished(answer: dict[str, Any]) -> None:
+def _render_unpublished(answer: UnpublishedChanges) -> None:
     rows = [
         (node, scope, section, change)
-        for node, scopes in answer["nodes"].items()
+        for node, scopes in answer.nodes.items()
         for scope, sections in scopes.items()
         for section, change in sections.items()
     ]

@@ -85,7 +85,7 @@ def restore(file: Path, path: Path, as_json: bool) -> None:
     with _telling_of_the_database():
         made = restores.restore(file, path)
     answer = {**_about(made.manifest), "configuration": str(made.configuration), "database": made.database,
-              "files": [str(each) for each in made.files]}  # fmt: skip
+              "files": [str(file) for file in made.files]}  # fmt: skip
     _show(answer, as_json)
     if not as_json:
         say("Next: systemctl start holdfast-coordinator, then holdfastctl status. Nodes that have seen newer "
@@ -116,9 +116,9 @@ def _show(answer: dict[str, Any], as_json: bool) -> None:
 def _telling_of_the_database() -> Iterator[None]:
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
-    from coordinator.database.database_fault import told  # noqa: PLC0415 - likewise
+    from coordinator.database.database_fault import line_of  # noqa: PLC0415 - likewise
 
     try:
         yield
     except SQLAlchemyError as error:
-        raise Failed(f"the database does not answer: {told(error)}; nothing was changed", UNANSWERED) from None
+        raise Failed(f"the database does not answer: {line_of(error)}; nothing was changed", UNANSWERED) from None

@@ -1,7 +1,6 @@
 """`holdfastctl coordinators`: those of a cluster that share one database, and the certificate of this one."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,6 +12,7 @@ from holdfast.ctl.signing import ca_passphrase, passphrase_option
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
+from wire.operators.operator_answers import RemovedReplica, ReplicaList
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -27,7 +27,7 @@ def coordinators() -> None:
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
     """Which there are: a join is bound to the certificate of one, a token is signed by the key of one."""
-    asked.show(asked.get("coordinators"), _render)
+    asked.show(asked.get(ReplicaList, "coordinators"), _render)
 
 
 @coordinators.command()
@@ -57,7 +57,7 @@ def add(name: str, **given: object) -> None:
 def remove(asked: CoordinatorClient, name: str, yes: bool) -> None:
     """Forget one that is gone: the join tokens that it has signed count no more."""
     confirm(f"Forget the coordinator {name} and its join tokens?", yes=yes)
-    asked.say(asked.delete("coordinators", name), f"removed: {name}")
+    asked.say(asked.delete(RemovedReplica, "coordinators", name), f"removed: {name}")
 
 
 @coordinators.command()
@@ -97,10 +97,13 @@ def certificate(
     say(RELOAD)
 
 
-def _render(answer: dict[str, Any]) -> None:
+def _render(answer: ReplicaList) -> None:
     rows = (
-        (f"{each['coordinator_id']} (answers)" if each["coordinator_id"] == answer["answering"]
-         else each["coordinator_id"], each["url"], each["certificate_sha256"], output.time(each["added_at"]))
-        for each in answer["coordinators"]
-    )  # fmt: skip
+        (_name(replica.coordinator_id, answer), replica.url, replica.certificate_sha256, output.time(replica.added_at))
+        for replica in answer.coordinators
+    )
     output.table(("coordinator", "url", "certificate", "added"), rows, nothing="none")
+
+
+def _name(coordinator_id: str, answer: ReplicaList) -> str:
+    return f"{coordinator_id} (answers)" if coordinator_id == answer.answering else coordinator_id

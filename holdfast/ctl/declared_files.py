@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from coordinator.base.refusal import bounded
+from coordinator.base.refusal import bound_text
 from coordinator.declared import yaml_source
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 
@@ -47,19 +47,19 @@ def read(places: Iterable[Path]) -> dict[str, str]:
 def _files(path: Path, problems: list[DeclaredProblem], around: Sequence[os.stat_result] = ()) -> Iterator[Path]:
     """The files that a place stands for; `around`: the directories that it was reached through."""
     try:
-        found = _looked_at(path)
-        inside = _listed(path, found, around) if stat.S_ISDIR(found.st_mode) else None
+        found = _stat(path)
+        inside = _list(path, found, around) if stat.S_ISDIR(found.st_mode) else None
     except _Unreadable as error:
         problems.append(_problem(path, error))
         return
     if inside is None:
         yield path
         return
-    for each in inside:
-        yield from _files(each, problems, (*around, found))
+    for place in inside:
+        yield from _files(place, problems, (*around, found))
 
 
-def _looked_at(path: Path) -> os.stat_result:
+def _stat(path: Path) -> os.stat_result:
     """Of a file or a directory."""
     try:
         found = path.stat()
@@ -69,20 +69,20 @@ def _looked_at(path: Path) -> os.stat_result:
             raise _Unreadable(message, "restore what it leads to, or remove the link") from None
         raise _Unreadable("is gone", "run this again") from None
     except OSError as error:
-        raise _refused(error) from None
+        raise _unreadable(error) from None
     kind = _KINDS.get(stat.S_IFMT(found.st_mode))
     if kind is not None:
         raise _Unreadable(f"is {kind}, not a file", "put a file in its place, or remove it")
     return found
 
 
-def _listed(directory: Path, found: os.stat_result, around: Sequence[os.stat_result]) -> list[Path]:
-    if any(os.path.samestat(found, each) for each in around):
+def _list(directory: Path, found: os.stat_result, around: Sequence[os.stat_result]) -> list[Path]:
+    if any(os.path.samestat(found, folder) for folder in around):
         raise _Unreadable("leads back to a directory around it", "remove the link")
     try:
         return sorted(path for path in directory.iterdir() if _is_meant(path))
     except OSError as error:
-        raise _refused(error) from None
+        raise _unreadable(error) from None
 
 
 def _is_meant(path: Path) -> bool:
@@ -115,16 +115,16 @@ def _bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise _refused(error) from None
+        raise _unreadable(error) from None
     if len(data) > MAX_FILE_BYTES:
         raise _Unreadable(f"is larger than {MAX_FILE_BYTES >> 20} MiB", "split it")
     return data
 
 
-def _refused(error: OSError) -> _Unreadable:
+def _unreadable(error: OSError) -> _Unreadable:
     return _Unreadable(f"cannot be read: {error.strerror}", "let this user read it, or move it elsewhere")
 
 
 def _problem(path: Path, error: _Unreadable) -> DeclaredProblem:
-    shown, message = (bounded(each, 4_096) for each in (str(path), error.message))  # names are any bytes
+    shown, message = (bound_text(text, 4_096) for text in (str(path), error.message))  # names are any bytes
     return DeclaredProblem(shown, error.line, FILE, message, error.remedy)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from wire.printable import escaped
+from wire.printable import escape
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
 _OTHERS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})  # YAML 1.1 takes them for values
@@ -29,12 +29,14 @@ def _text(dumper: Any, value: str) -> Any:  # noqa: ANN401 - as PyYAML has it
 _Written.add_representer(str, _text)
 
 
-def written(resources: Iterable[Mapping[str, object]]) -> str:
+def to_yaml(resources: Iterable[Mapping[str, object]]) -> str:
     """One YAML document for each `{kind, id, spec}`."""
-    documents = ({name: each[name] for name in ("kind", "id", "spec") if each[name] != {}} for each in resources)
+    documents = (
+        {name: resource[name] for name in ("kind", "id", "spec") if resource[name] != {}} for resource in resources
+    )
     options: dict[str, Any] = {"explicit_start": True, "sort_keys": False, "default_flow_style": None}
     text = str(yaml.dump_all(documents, Dumper=_Written, width=_WIDE, allow_unicode=True, **options))
-    return "\n".join(escaped(line, _in_quotes) for line in text.split("\n"))
+    return "\n".join(escape(line, _in_quotes) for line in text.split("\n"))
 
 
 def _in_quotes(character: str) -> str:

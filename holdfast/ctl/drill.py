@@ -1,9 +1,7 @@
 """`holdfastctl drill outage`: what nodes would do without a coordinator, before it happens."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +14,8 @@ from holdfast.terminal import durations
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.durations import in_words
 from holdfast.terminal.shown import say
+from snapshot.outage import Stop
+from wire.operators.fleet_answers import NodeOutage, OutageDrill
 
 MOST_NAMES = 4
 
@@ -54,13 +54,11 @@ def outage(
     if places:
         answer = _by_files(places, lasts_s, restart_s, node_ids)
     else:
-        answer = asked.get("drill", "outage", lasts_s=lasts_s, restart_s=restart_s, node=node_ids)
+        answer = asked.get(OutageDrill, "drill", "outage", lasts_s=lasts_s, restart_s=restart_s, node=node_ids)
     asked.show(answer, _render)
 
 
-def _by_files(
-    places: tuple[Path, ...], lasts_s: int, restart_s: int | None, node_ids: tuple[str, ...]
-) -> dict[str, Any]:
+def _by_files(places: tuple[Path, ...], lasts_s: int, restart_s: int | None, node_ids: tuple[str, ...]) -> OutageDrill:
     from coordinator.base.settings import CoordinatorSettings  # noqa: PLC0415 - as above
     from coordinator.declared import foresight, resources  # noqa: PLC0415 - as above
     from coordinator.declared.model import Model  # noqa: PLC0415 - as above
@@ -69,39 +67,39 @@ def _by_files(
 
     try:
         declared = resources.read(read(places))
-        found = {key: each.resource for key, each in declared.items()}
+        found = {key: entry.resource for key, entry in declared.items()}
         cluster_id = foresight.cluster_id_of(found.values())
         resources.check(declared, {}, cluster_id)
         span = Outage(int(wall_clock()), lasts_s, restart_s)
-        nodes = drills.declared(Model(cluster_id, found), span, node_ids, CoordinatorSettings())
+        nodes = drills.rehearse_declared(Model(cluster_id, found), span, node_ids, CoordinatorSettings())
     except InvalidResources as invalid:
         first = f"{invalid.code}: {len(invalid.problems)} problems"
         raise Failed(first, REFUSED, code=invalid.code, more=invalid.problems) from None
     except Refused as refused:
         raise Failed(f"{refused.detail}; {refused.remedy}", NOT_FOUND, code=refused.code) from None
-    return {**asdict(span), "nodes": [asdict(each) for each in nodes]}
+    return OutageDrill(span.began, span.lasts_s, span.restart_s, tuple(nodes))
 
 
-def _render(answer: dict[str, Any]) -> None:
-    restart = "" if answer["restart_s"] is None else f", restarted after {in_words(answer['restart_s'])}"
-    say(f"an outage of {in_words(answer['lasts_s'])} that begins now{restart}")
-    rows = [(node["node_id"], *each) for node in answer["nodes"] for each in _told(node)]
+def _render(answer: OutageDrill) -> None:
+    restart = "" if answer.restart_s is None else f", restarted after {in_words(answer.restart_s)}"
+    say(f"an outage of {in_words(answer.lasts_s)} that begins now{restart}")
+    rows = [(node.node_id, *line) for node in answer.nodes for line in _lines(node)]
     output.table(("node", "after", "what happens", "why"), rows, nothing="no node is known")
-    fenced = [node for node in answer["nodes"] if any(each["mode"] == "fenced" for each in node["states"])]
-    count = f"{len(fenced)} of {len(answer['nodes'])}"
+    fenced = [node for node in answer.nodes if any(state.mode == "fenced" for state in node.states)]
+    count = f"{len(fenced)} of {len(answer.nodes)}"
     say(f"fenced before its end, where nothing goes on: {count if fenced else 'no node'}")
 
 
-def _told(node: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _lines(node: NodeOutage) -> Iterator[tuple[str, str, str]]:
     """After how long, what, why: in the order of time, one line for all that ends at one moment for one reason."""
     told: dict[tuple[int, int, str], list[str]] = {}
     mode = "normal"
-    for state in node["states"]:
-        if state["mode"] != mode:
-            told[state["after_s"], 0, state["cause"]] = [state["mode"].upper()]
-        mode = state["mode"]
-    for stop in node["stops"]:
-        told.setdefault((stop["after_s"], 1, stop["reason"]), []).append(_stop(stop))
+    for state in node.states:
+        if state.mode != mode:
+            told[state.after_s, 0, state.cause] = [state.mode.upper()]
+        mode = state.mode
+    for stop in node.stops:
+        told.setdefault((stop.after_s, 1, stop.reason), []).append(_stop(stop))
     for after_s, order, why in sorted(told):
         what = told[after_s, order, why]
         yield _after(after_s), what[0] if order == 0 else f"no {', no '.join(what)}", why
@@ -111,7 +109,7 @@ def _after(seconds: int) -> str:
     return in_words(seconds) if seconds else "at once"
 
 
-def _stop(stop: dict[str, Any]) -> str:
-    names = stop["names"]
+def _stop(stop: Stop) -> str:
+    names = stop.names
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return str(stop["what"]) + (f" ({', '.join(names[:MOST_NAMES])}{more})" if names else "")
+    return stop.what + (f" ({', '.join(names[:MOST_NAMES])}{more})" if names else "")

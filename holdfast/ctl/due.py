@@ -1,8 +1,7 @@
 """`holdfastctl due`: everything that ends, with its date, what happens then, and the command that renews it."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import click
 
@@ -11,6 +10,8 @@ from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 from holdfast.terminal.durations import until
 from holdfast.terminal.shown import say
 from snapshot.ending import Urgency, short
+from wire.endings import EndingThing
+from wire.operators.operator_answers import Endings
 
 SOON, ENDED = 1, 3  # exit statuses
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -39,29 +40,29 @@ def due(asked: CoordinatorClient, within: int, whole: bool) -> None:
     Exit status, for cron: 0 nothing is due, 1 something is, 2 wrong usage,
     3 something has ended (or nobody answers: then nothing stands on standard output).
     """
-    answer = asked.get("due", within_s=within, all=int(whole))
+    answer = asked.get(Endings, "due", within_s=within, all=int(whole))
     asked.show(answer, _render)
-    status = {str(Urgency.SOON): SOON, str(Urgency.ENDED): ENDED}.get(answer["urgency"], 0)
+    status = {str(Urgency.SOON): SOON, str(Urgency.ENDED): ENDED}.get(answer.urgency, 0)
     click.get_current_context().exit(status)
 
 
-def render_things(things: Iterable[Mapping[str, Any]], now: float | None = None) -> None:
+def render_things(things: Iterable[EndingThing], now: float | None = None) -> None:
     """Three lines each: what ends and when, what happens then, what renews it."""
-    for each in things:
-        left = "" if now is None else f", {until(each['ends'], now)}"
-        say(f"{_mark(each['urgency']):8} {each['what'].replace('_', ' ')} {short(each['name'])}")
-        say(f"{'':8} {_verb(each['urgency'])} {each['ends']}{left}: {each['then']}")
-        say(f"{'':8} {each['remedy']}")
+    for thing in things:
+        left = "" if now is None else f", {until(thing.ends, now)}"
+        say(f"{_mark(thing.urgency):8} {thing.what.replace('_', ' ')} {short(thing.name)}")
+        say(f"{'':8} {_verb(thing.urgency)} {thing.ends}{left}: {thing.then}")
+        say(f"{'':8} {thing.remedy}")
 
 
-def _render(answer: Mapping[str, Any]) -> None:
-    render_things(answer["things"], unix_seconds(answer["now"]))
-    members = answer["members"]
-    if members["certificates"]:
-        first = members["first_ends"]
-        say("", f"{members['certificates']} node certificates renew themselves; the first ends {first} (--all)")
-    words = {Urgency.SOON: "something is due", Urgency.ENDED: "something HAS ENDED"}
-    say("", words.get(answer["urgency"], "nothing is due"))
+def _render(answer: Endings) -> None:
+    render_things(answer.things, unix_seconds(answer.now))
+    members = answer.members
+    if members.certificates:
+        first = members.first_ends
+        say("", f"{members.certificates} node certificates renew themselves; the first ends {first} (--all)")
+    words: dict[str, str] = {Urgency.SOON: "something is due", Urgency.ENDED: "something HAS ENDED"}
+    say("", words.get(answer.urgency, "nothing is due"))
 
 
 def _mark(urgency: str) -> str:

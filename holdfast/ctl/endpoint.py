@@ -11,7 +11,7 @@ from typing import Protocol
 import httpx
 
 from snapshot.identifiers import is_endpoint
-from wire.contexts import TlsIdentity, alert_of, authority_context, is_tls
+from wire.tls_contexts import TlsIdentity, alert_of, authority_context, is_tls
 
 CONNECT_S = 5.0
 LONG_S = 600.0  # an apply of everything, or a tree of files

@@ -2,8 +2,10 @@
 
 import click
 
-from holdfast.ctl.signing import Signing, bundle_options, carry_out
+from holdfast.ctl.signing import Signing, bundle_options, carry_out, wishes
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
+from wire.operators.operator_answers import CoordinatorStatus
+from wire.operators.trust_messages import EpochWish
 
 
 @click.group()
@@ -15,8 +17,8 @@ def epoch() -> None:
 @asks_the_coordinator
 def show(asked: CoordinatorClient) -> None:
     """The present epoch."""
-    answer = asked.get("status")
-    asked.say({"authority_epoch": answer["authority_epoch"]}, str(answer["authority_epoch"]))
+    answer = asked.get(CoordinatorStatus, "status")
+    asked.say({"authority_epoch": answer.authority_epoch}, str(answer.authority_epoch))
 
 
 @epoch.command("raise")
@@ -29,5 +31,4 @@ def raise_(asked: CoordinatorClient, to: int | None, signing: Signing) -> None:
     For a database that was restored, and for a stolen config key that has run the versions up: what nodes hold of the
     old epoch gives way, whatever its version.
     """
-    wish: dict[str, object] = {"wish": "raise_epoch"} | ({} if to is None else {"to": to})
-    carry_out(asked, signing, "trust", "requests", body={"wishes": [wish]})
+    carry_out(asked, signing, wishes(EpochWish(to)))

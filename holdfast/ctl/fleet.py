@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import click
 
@@ -10,6 +10,8 @@ from holdfast.ctl import due, output
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.shown import say
+from wire.operators.fleet_answers import Fleet, FleetRefusal
+from wire.operators.operator_answers import AuditPage, CoordinatorStatus
 
 PAGE = 1_000  # stragglers in one answer
 WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
@@ -22,31 +24,31 @@ EVERY_S = 0.5
 @asks_the_coordinator
 def status(asked: CoordinatorClient, wait_s: float | None) -> None:
     """The coordinator: its cluster, its state, its trust bundle, how publishing goes."""
-    answer = asked.get("status") if wait_s is None else _awaited(asked, wait_s)
+    answer = asked.get(CoordinatorStatus, "status") if wait_s is None else _wait_for(asked, wait_s)
     asked.show(answer, _render_status)
 
 
-def _awaited(asked: CoordinatorClient, wait_s: float) -> dict[str, Any]:
+def _wait_for(asked: CoordinatorClient, wait_s: float) -> CoordinatorStatus:
     """The status, once nothing holds publishing back."""
     deadline = time.monotonic() + wait_s
     while True:
-        answer, why = _looked_up(asked)
-        if why is None:
+        answer, why = _look_up(asked)
+        if answer is not None and why is None:
             return answer
-        if time.monotonic() >= deadline:
+        if why is not None and time.monotonic() >= deadline:
             raise why
         time.sleep(EVERY_S)
 
 
-def _looked_up(asked: CoordinatorClient) -> tuple[dict[str, Any], Failed | None]:
+def _look_up(asked: CoordinatorClient) -> tuple[CoordinatorStatus | None, Failed | None]:
     """The status, and why it is not good yet. Whoever does not answer may still come."""
     try:
-        answer = asked.get("status")
+        answer = asked.get(CoordinatorStatus, "status")
     except Failed as failed:
         if failed.exit_code != UNANSWERED:
             raise
-        return {}, failed
-    held_back = answer["restored_backup"] or answer["publishing"]["fault"]
+        return None, failed
+    held_back = answer.restored_backup or answer.publishing.fault
     return answer, Failed(f"not ready: {held_back}", DIFFERENT) if held_back else None
 
 
@@ -68,21 +70,21 @@ def fleet(asked: CoordinatorClient, site: str | None, labels: tuple[str, ...], s
         if not watch:
             break
         time.sleep(WATCH_S)
-    if answer["stragglers_total"]:
+    if answer.stragglers_total:
         raise SystemExit(DIFFERENT)
 
 
-def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> dict[str, Any]:
+def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> Fleet:
     """With every straggler: they are told by pages, and the fleet goes on meanwhile."""
-    answer = asked.get("fleet", most=PAGE, **which)
-    page = answer["stragglers"]
-    named = {each["node_id"]: each for each in page}
+    answer = asked.get(Fleet, "fleet", most=PAGE, **which)
+    page = answer.stragglers
+    named = {node.node_id: node for node in page}
     first = 0
     while len(page) == PAGE:
         first += PAGE
-        page = asked.get("fleet", most=PAGE, **{"from": first}, **which)["stragglers"]
-        named |= {each["node_id"]: each for each in page}
-    return {**answer, "stragglers": list(named.values()), "stragglers_total": len(named)}
+        page = asked.get(Fleet, "fleet", most=PAGE, **{"from": first}, **which).stragglers
+        named |= {node.node_id: node for node in page}
+    return replace(answer, stragglers=tuple(named.values()), stragglers_total=len(named))
 
 
 @click.command()
@@ -92,76 +94,86 @@ def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> dict[str, A
 @asks_the_coordinator
 def audit(asked: CoordinatorClient, most: int, action: str | None, before: int | None) -> None:
     """Who changed what and when, the newest first."""
-    asked.show(asked.get("audit", most=most, action=action, before=before), _render_audit)
+    asked.show(asked.get(AuditPage, "audit", most=most, action=action, before=before), _render_audit)
 
 
-def _render_status(answer: dict[str, Any]) -> None:
-    bundle, publishing = answer["trust_bundle"], answer["publishing"]
-    trusted = "none" if bundle is None else f"version {bundle['config_version']}, until {bundle['expires_at']}"
+def _render_status(answer: CoordinatorStatus) -> None:
+    bundle, publishing = answer.trust_bundle, answer.publishing
+    trusted = "none" if bundle is None else f"version {bundle.config_version}, until {bundle.expires_at}"
     output.facts(
         [
-            ("cluster", answer["cluster_id"]),
-            ("coordinator", answer["coordinator_id"]),
-            ("authority epoch", answer["authority_epoch"]),
-            ("revision", answer["revision"]),
+            ("cluster", answer.cluster_id),
+            ("coordinator", answer.coordinator_id),
+            ("authority epoch", answer.authority_epoch),
+            ("revision", answer.revision),
             ("trust bundle", trusted),
-            ("certificate", f"{answer['certificate']['sha256']}, until {answer['certificate']['expires_at']}"),
-            ("nodes waiting", answer["held_polls"]),
-            ("restored backup", answer["restored_backup"] or "no"),
-            ("publishing", publishing["fault"] or "good"),
-            ("heads to make", publishing["behind"]),
-            ("alarms", answer["alarms"]),
+            ("certificate", f"{answer.certificate.sha256}, until {answer.certificate.expires_at}"),
+            ("nodes waiting", answer.held_polls),
+            ("restored backup", answer.restored_backup or "no"),
+            ("publishing", publishing.fault or "good"),
+            ("heads to make", publishing.behind),
+            ("alarms", answer.alarms),
         ]
     )
-    rows = [(node, scope, why) for node, scopes in publishing["failed"].items() for scope, why in scopes.items()]
+    rows = [(node, scope, why) for node, scopes in publishing.failed.items() for scope, why in scopes.items()]
     if rows:
         say()
         output.table(("node", "scope", "not published because"), rows, nothing="")
-    if answer["due"]:
+    if answer.due:
         say("", "Due: what ends, and what renews it (all of it: holdfastctl due)", "")
-        due.render_things(answer["due"])
+        due.render_things(answer.due)
 
 
-def _render_fleet(answer: dict[str, Any]) -> None:
-    short = answer["baseline_shortfall"]
-    if answer["restored_backup"]:
-        say(f"NOT READY: {answer['restored_backup']}", "")
+def _render_fleet(answer: Fleet) -> None:
+    short = answer.baseline_shortfall
+    if answer.restored_backup:
+        say(f"NOT READY: {answer.restored_backup}", "")
     output.facts(
         [
-            ("members", answer["members"]),
-            ("data members", f"{answer['data_members']}" + (f", {short} below the baseline" if short else "")),
-            ("states", answer["states"]),
-            ("heads", answer["grades"]),
-            ("versions behind", answer["lag_versions"]),
-            ("seconds since seen", {name: round(value) for name, value in answer["seconds_since_seen"].items()}),
-            ("joins refused", answer["rejected_joins"]),
-            ("root keys not confirmed", _unconfirmed(answer)),
+            ("members", answer.members),
+            ("data members", f"{answer.data_members}" + (f", {short} below the baseline" if short else "")),
+            ("states", answer.states),
+            ("heads", answer.grades),
+            ("versions behind", answer.lag_versions),
+            ("seconds since seen", {name: round(value) for name, value in answer.seconds_since_seen.items()}),
+            ("joins refused", answer.rejected_joins),
+            ("root keys not confirmed", _unconfirmed_roots(answer)),
+            ("not given all, agent too old", _old_agents(answer)),
         ]
     )
-    rows = ((each["node_id"], each["reason"], _seconds(each["seconds_since_seen"])) for each in answer["stragglers"])
+    rows = (
+        (straggler.node_id, straggler.reason, _seconds(straggler.seconds_since_seen)) for straggler in answer.stragglers
+    )
     say()
     output.table(("node", "why", "last seen"), rows, nothing="every node holds what it should")
-    if answer["refusals"]:
+    if answer.refusals:
         say()
         columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
-        output.table(columns, map(_refused, answer["refusals"]), nothing="")
-        _more(answer["refusals_total"] - len(answer["refusals"]))
+        output.table(columns, map(_refusal_row, answer.refusals), nothing="")
+        _more(answer.refusals_total - len(answer.refusals))
 
 
-def _unconfirmed(answer: dict[str, Any]) -> str | None:
+def _unconfirmed_roots(answer: Fleet) -> str | None:
     """Nodes of a first use that nobody has compared; nothing where there is none."""
-    named, total = answer["roots_unconfirmed"], answer["roots_unconfirmed_total"]
+    named, total = answer.roots_unconfirmed, answer.roots_unconfirmed_total
     more = f" and {total - len(named)} more" if total > len(named) else ""
     return f"{', '.join(named)}{more}: holdfast trust confirm there" if total else None
 
 
-def _refused(each: dict[str, Any]) -> tuple[object, ...]:
+def _old_agents(answer: Fleet) -> str | None:
+    """Nodes whose agents do not read all that is for them; nothing where there is none."""
+    named, total = answer.held_back, answer.held_back_total
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    return f"{', '.join(named)}{more}: holdfastctl explain NODE" if total else None
+
+
+def _refusal_row(each: FleetRefusal) -> tuple[object, ...]:
     """What runs is renewed; where it is not, that stands there."""
-    why = f"{each['reason']}: {each['detail']}" if each["detail"] else each["reason"]
-    until = "-" if each["runs"] is None else output.time(each["good_until"])
-    how = f"{until}, NOT renewed: {each['withheld']}" if each["withheld"] else until
-    since = output.time(each["since"])
-    return each["node_id"], each["scope"], each["refused"], since, why, each["runs"] or "nothing", how
+    why = f"{each.reason}: {each.detail}" if each.detail else each.reason
+    until = "-" if each.runs is None else output.time(each.good_until)
+    how = f"{until}, NOT renewed: {each.withheld}" if each.withheld else until
+    since = output.time(each.since)
+    return each.node_id, each.scope, each.refused, since, why, each.runs or "nothing", how
 
 
 def _more(count: int) -> None:
@@ -173,9 +185,9 @@ def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{round(value)} s ago"
 
 
-def _render_audit(answer: dict[str, Any]) -> None:
+def _render_audit(answer: AuditPage) -> None:
     rows = [
-        (each["audit_id"], output.time(each["at"]), each["actor"], each["action"], each["subject"], each["outcome"])
-        for each in answer["entries"]
+        (entry.audit_id, output.time(entry.at), entry.actor, entry.action, entry.subject, entry.outcome)
+        for entry in answer.entries
     ]
     output.table(("entry", "at", "who", "what", "of", "outcome"), rows, nothing="nothing was done yet")

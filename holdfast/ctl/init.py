@@ -36,4 +36,4 @@ def init(**given: object) -> None:
     with with_a_coordinators_libraries():
         from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
 
-    setup.found(given)
+    setup.found_cluster(given)

@@ -5,8 +5,9 @@ half of a file is left.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ import click
 
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed
 from wire.invitation import FORMAT, BadInvitationError, Invitation
+from wire.operators.operator_answers import IssuedToken, JoinFacts
 
 _PATH = click.Path(path_type=Path)
 _OPTIONS = (
@@ -43,23 +45,28 @@ def new_file(path: Path) -> Iterator[IO[str]]:
         raise
 
 
-def facts_for_nodes(asked: CoordinatorClient, join_urls: tuple[str, ...], node_ca: Path | None) -> dict[str, Any]:
+def facts_for_nodes(asked: CoordinatorClient, join_urls: tuple[str, ...], node_ca: Path | None) -> JoinFacts:
     """Of the coordinator, and in place of what it cannot know, of the operator."""
-    facts = asked.get("invitation")
+    facts = asked.get(JoinFacts, "invitation")
     if join_urls:
-        facts["join_urls"] = list(join_urls)
+        facts = replace(facts, join_urls=join_urls)
     if node_ca is not None:
-        facts["ca"] = node_ca.read_text()
-    if facts["ca"] is None:
+        facts = replace(facts, ca=node_ca.read_text())
+    if facts.ca is None:
         detail = "the coordinator's certificate is not of the CA that `holdfastctl init` makes"
         raise Failed(f"{detail}; name its CA file with --node-ca", REFUSED)
     return facts
 
 
-def write(file: IO[str], facts: Mapping[str, Any], token: Mapping[str, Any]) -> None:
-    named = {name: token[name] for name in ("token", "expires_at", "node_id", "site_id")}
-    several = {name: tuple(facts[name]) for name in ("urls", "join_urls", "root_key_ids")}
-    made = Invitation(**{**facts, **named, **several, "ca": facts["ca"].encode(), "holdfast_join_file": FORMAT})
+def write(file: IO[str], facts: JoinFacts, token: IssuedToken) -> None:
+    made = Invitation(
+        holdfast_join_file=FORMAT,
+        **{**vars(facts), "ca": (facts.ca or "").encode()},
+        token=token.token,
+        expires_at=token.expires_at,
+        node_id=token.node_id,
+        site_id=token.site_id,
+    )
     data = made.to_bytes()
     try:
         Invitation.read(data)

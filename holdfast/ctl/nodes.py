@@ -1,12 +1,17 @@
 """`holdfastctl nodes`: who belongs to the cluster."""
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict
 
 import click
 
 from holdfast.ctl import node, output
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
+from wire.operators.fleet_answers import Listed, MemberDetail, MemberPage, NodeEvents, NodeNamed
+from wire.operators.operator_answers import AllowlistEntry
+from wire.operators.operator_messages import EntryRequest, ReasonRequest
+from wire.operators.trust_answers import PublishedVersions
 
 LATEST = 10  # events of one node, beside all the rest
 
@@ -21,8 +26,9 @@ def nodes() -> None:
 @asks_the_coordinator
 def list_(asked: CoordinatorClient, site: str | None, labels: tuple[str, ...], state: str | None) -> None:
     """Every member, revoked ones too: how it is, which agent it runs, what it does not hold yet."""
-    found = list(asked.pages("nodes", site=site, label=labels, state=state))
-    asked.show({"nodes": found}, _render_all)
+    pages = asked.pages(MemberPage, "nodes", site=site, label=labels, state=state)
+    found = [node for page in pages for node in page.nodes]
+    asked.show({"nodes": [asdict(member) for member in found]}, lambda _: _render_all(found))
 
 
 @nodes.command()
@@ -30,8 +36,9 @@ def list_(asked: CoordinatorClient, site: str | None, labels: tuple[str, ...], s
 @asks_the_coordinator
 def show(asked: CoordinatorClient, node_id: str) -> None:
     """One member: what it is, what it holds, what it was like of late, and what it told last."""
-    answer = {**asked.get("nodes", node_id), **asked.get("nodes", node_id, "events", most=LATEST)}
-    asked.show(answer, node.render)
+    member = asked.get(MemberDetail, "nodes", node_id)
+    told = asked.get(NodeEvents, "nodes", node_id, "events", most=LATEST)
+    asked.show({**asdict(member), **asdict(told)}, lambda _: node.render(member, told.events))
 
 
 @nodes.command()
@@ -40,7 +47,7 @@ def show(asked: CoordinatorClient, node_id: str) -> None:
 @asks_the_coordinator
 def events(asked: CoordinatorClient, node_id: str, most: int) -> None:
     """What a node has told of itself, the newest first: state changes, activations, refusals and their reasons."""
-    asked.show(asked.get("nodes", node_id, "events", most=most), _render_events)
+    asked.show(asked.get(NodeEvents, "nodes", node_id, "events", most=most), _render_events)
 
 
 @nodes.command()
@@ -49,7 +56,7 @@ def events(asked: CoordinatorClient, node_id: str, most: int) -> None:
 @asks_the_coordinator
 def versions(asked: CoordinatorClient, node_id: str, scope: str) -> None:
     """The versions of a scope that were ever published for a node: what `recover` can go back to."""
-    asked.show(asked.get("nodes", node_id, "versions", scope), _render_versions)
+    asked.show(asked.get(PublishedVersions, "nodes", node_id, "versions", scope), _render_versions)
 
 
 @nodes.command()
@@ -60,7 +67,7 @@ def versions(asked: CoordinatorClient, node_id: str, scope: str) -> None:
 def remove(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> None:
     """Take a node out of the cluster. Its id stays out until `nodes readmit`."""
     confirm(f"Remove the node {node_id}?", yes=yes)
-    answer = asked.post("nodes", node_id, "remove", body={"reason": reason})
+    answer = asked.post(NodeNamed, "nodes", node_id, "remove", body=ReasonRequest(reason))
     asked.say(answer, f"removed: {node_id}")
 
 
@@ -76,25 +83,24 @@ def remove(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> No
 def readmit(asked: CoordinatorClient, node_id: str, yes: bool, **given: str | None) -> None:
     """Let a node that was removed or revoked join again, with a new token."""
     confirm(f"Let {node_id} join again?", yes=yes)
-    body = {name: value for name, value in given.items() if value is not None}
-    answer = asked.post("nodes", node_id, "readmit", body=body)
+    answer = asked.post(AllowlistEntry, "nodes", node_id, "readmit", body=EntryRequest(**given))
     asked.say(answer, f"readmitted: {node_id}; next: holdfastctl tokens create --node {node_id}")
 
 
-def _render_all(answer: dict[str, Any]) -> None:
+def _render_all(found: Iterable[Listed]) -> None:
     rows = (
         (
-            each["node_id"],
-            each["kind"],
-            each["site_id"],
-            each["state"],
-            each["why"] or "-",
-            each["agent_version"],
-            output.time(each["last_seen"]),
-            output.time(each["certificate_expires_at"]),
-            each["labels"],
+            member.node_id,
+            member.kind,
+            member.site_id,
+            member.state,
+            member.why or "-",
+            member.agent_version,
+            output.time(member.last_seen),
+            output.time(member.certificate_expires_at),
+            member.labels,
         )
-        for each in answer["nodes"]
+        for member in found
     )
     columns = (
         "node",
@@ -110,20 +116,20 @@ def _render_all(answer: dict[str, Any]) -> None:
     output.table(columns, rows, nothing="no such member; `holdfastctl allow add` lets one join")
 
 
-def _render_events(answer: dict[str, Any]) -> None:
-    rows = ((each["at"], each["event"], each["scope"] or "-", each["detail"]) for each in answer["events"])
+def _render_events(answer: NodeEvents) -> None:
+    rows = ((event.at, event.event, event.scope or "-", event.detail) for event in answer.events)
     output.table(("at", "what", "scope", "detail"), rows, nothing="the node has told of nothing yet")
 
 
-def _render_versions(answer: dict[str, Any]) -> None:
+def _render_versions(answer: PublishedVersions) -> None:
     rows = (
         (
-            each["authority_epoch"],
-            each["config_version"],
-            output.time(each["published_at"]),
-            "kept" if each["is_kept"] else "gone",
-            each["content_hash"],
+            version.authority_epoch,
+            version.config_version,
+            output.time(version.published_at),
+            "kept" if version.is_kept else "gone",
+            version.content_hash,
         )
-        for each in answer["versions"]
+        for version in answer.versions
     )
     output.table(("epoch", "version", "published", "document", "content"), rows, nothing="nothing was published")

@@ -1,12 +1,10 @@
 """`holdfastctl`: the operator's command. Each subcommand is loaded when it is called."""
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import click
 
-from holdfast.terminal.shown import usage_shown
+from holdfast.terminal.commands import Subcommands
 from wire.version import VERSION
 
 # Subcommand -> the module that holds it, and its name there.
@@ -27,6 +25,7 @@ COMMANDS = {
     "operators": ("holdfast.ctl.operators", "operators"),
     "publish": ("holdfast.ctl.publish", "publish"),
     "recover": ("holdfast.ctl.recover", "recover"),
+    "render": ("holdfast.ctl.render", "render"),
     "resources": ("holdfast.ctl.resources", "resources"),
     "restore": ("holdfast.ctl.backup", "restore"),
     "revoke": ("holdfast.ctl.revoke", "revoke"),
@@ -38,26 +37,10 @@ COMMANDS = {
 }
 
 
-class OperatorCommands(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
-        with usage_shown():
-            return super().invoke(ctx)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(cls=OperatorCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Subcommands, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="holdfastctl", message="%(prog)s %(version)s")
 @click.option("--url", metavar="https://HOST:PORT", envvar="HOLDFAST_ADMIN_URL",
               help="The admin listener of a coordinator elsewhere.")  # fmt: skip

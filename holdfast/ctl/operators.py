@@ -1,9 +1,7 @@
 """`holdfastctl operators`: who may ask the coordinator over TLS (docs/admin-api.md)."""
 
-import base64
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,6 +11,8 @@ from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
 from wire.certificate import BadCertificateError, Certificate, make_identity, pem_to_der
+from wire.operators.operator_answers import Operator, OperatorList, RemovedOperator
+from wire.operators.operator_messages import CertificateRequest
 
 DAY = 86_400
 
@@ -43,7 +43,7 @@ def key(name: str, out: Path, days: int, as_json: bool) -> None:
     if as_json:
         say_json(answer)
         return
-    output.facts((each.replace("_", " "), value) for each, value in answer.items())
+    output.facts((member.replace("_", " "), value) for member, value in answer.items())
     say(f"next, on the coordinator's machine: holdfastctl operators add {name} --certificate {name}.crt")
 
 
@@ -61,15 +61,15 @@ def add(asked: CoordinatorClient, name: str, certificate: Path, yes: bool) -> No
     except BadCertificateError as error:
         raise click.UsageError(f"{certificate}: {error}") from None
     confirm(f"Let {name} in with {about['fingerprint']}, until {about['not_after']}?", yes=yes)
-    answer = asked.post("operators", name, body={"certificate": base64.b64encode(der).decode()})
-    asked.say(answer, f"added: {name}, {answer['certificate_sha256']}, until {output.time(answer['expires_at'])}")
+    answer = asked.post(Operator, "operators", name, body=CertificateRequest(der))
+    asked.say(answer, f"added: {name}, {answer.certificate_sha256}, until {output.time(answer.expires_at)}")
 
 
 @operators.command("list")
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
     """Who may come in, and until when."""
-    asked.show(asked.get("operators"), _render)
+    asked.show(asked.get(OperatorList, "operators"), _render)
 
 
 @operators.command()
@@ -79,7 +79,7 @@ def list_(asked: CoordinatorClient) -> None:
 def remove(asked: CoordinatorClient, name: str, yes: bool) -> None:
     """Shut an operator out, at once; open connections end."""
     confirm(f"Shut {name} out?", yes=yes)
-    asked.say(asked.delete("operators", name), f"removed: {name}")
+    asked.say(asked.delete(RemovedOperator, "operators", name), f"removed: {name}")
 
 
 def _about(der: bytes) -> dict[str, str]:
@@ -93,10 +93,10 @@ def _write_new(file: Path, data: bytes, mode: int) -> None:
         opened.write(data)
 
 
-def _render(answer: dict[str, Any]) -> None:
+def _render(answer: OperatorList) -> None:
     rows = (
-        (each["name"], each["certificate_sha256"], output.time(each["expires_at"]), each["added_by"],
-         output.time(each["added_at"]))
-        for each in answer["operators"]
+        (operator.name, operator.certificate_sha256, output.time(operator.expires_at), operator.added_by,
+         output.time(operator.added_at))
+        for operator in answer.operators
     )  # fmt: skip
     output.table(("operator", "certificate", "until", "added by", "added"), rows, nothing="nobody may come in over TLS")

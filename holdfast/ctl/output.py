@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
 from holdfast.terminal.shown import say, shown
@@ -50,10 +51,17 @@ def text(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(text, value)) or "-"
         case dict():
-            return ", ".join(f"{shown(name)}={text(each)}" for name, each in value.items()) or "-"
+            return ", ".join(f"{shown(name)}={text(inner)}" for name, inner in value.items()) or "-"
         case _:
             return shown(value)
 
 
 def time(seconds: float | None) -> str:
     return "-" if seconds is None else format_time(int(seconds))
+
+
+def progress(total: int) -> Progress:
+    """A bar for so many bytes that go somewhere: on standard error, if somebody looks, and not for nothing."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    return Progress(*columns, console=console, transient=True, disable=total == 0 or not console.is_terminal)

@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
+from wire.operators.operator_answers import Written
+from wire.operators.operator_messages import PublishRequest
 
 
 @click.command()
@@ -14,5 +16,5 @@ from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
 @asks_the_coordinator
 def publish(asked: CoordinatorClient, to: Path) -> None:
     """Bring a directory up to what is published now. Nodes verify what they take from there like all else."""
-    answer = asked.post("publish", body={"to": str(to.absolute())})
-    asked.say(answer, f"{to}: {answer['new']} new, {answer['unchanged']} unchanged, {answer['removed']} removed")
+    answer = asked.post(Written, "publish", body=PublishRequest(str(to.absolute())))
+    asked.say(answer, f"{to}: {answer.new} new, {answer.unchanged} unchanged, {answer.removed} removed")

@@ -4,6 +4,7 @@ import click
 
 from holdfast.ctl.signing import Signing, carry_out, root_key_options
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
+from wire.operators.trust_messages import RecoveryDraftRequest
 
 
 @click.command()
@@ -17,5 +18,5 @@ def recover(asked: CoordinatorClient, node_id: str, scope: str, version: int, si
 
     The version given up never returns: what is declared next gets a higher one.
     """
-    body = {"node_id": node_id, "scope": scope, "to_config_version": version}
-    carry_out(asked, signing, "recoveries", "requests", body=body)
+    body = RecoveryDraftRequest(node_id, scope, version)
+    carry_out(asked, signing, body)

@@ -6,12 +6,15 @@ from typing import Any
 import click
 
 from coordinator.keys import keystore
-from coordinator.trust import trust_changes
 from holdfast.ctl import output
-from holdfast.ctl.rotate import REQUESTS, keys_directory, whole_key_id
-from holdfast.ctl.signing import Signing, bundle_options, carry_out, drafted, finish_with_key
+from holdfast.ctl.rotate import keys_directory, whole_key_id
+from holdfast.ctl.signing import Signing, bundle_options, carry_out, draft, finish_with_key, wishes
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
 from snapshot.bundle import ACTIVE, CONFIG
+from wire.operators.fleet_answers import NodeNamed
+from wire.operators.operator_messages import ReasonRequest, RevocationRequest
+from wire.operators.trust_answers import HeadRevocations, RevocationDone, Rotation
+from wire.operators.trust_messages import AddWish, RevokeWish
 
 reason_option = click.option("--reason", required=True, help="For the audit log.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -28,8 +31,9 @@ def revoke() -> None:
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
     """What heads revoke now. What the trust bundle revokes: `trust show`."""
-    answer = asked.get("revocations")
-    rows = [(name, value) for name, values in sorted(answer.items()) if isinstance(values, list) for value in values]
+    answer = asked.get(HeadRevocations, "revocations")
+    lists = [(name, values) for name, values in sorted(vars(answer).items()) if isinstance(values, tuple)]
+    rows = [(name, value) for name, values in lists for value in values]
     asked.show(answer, lambda _: output.table(("category", "value"), rows, nothing="nothing is revoked by heads"))
 
 
@@ -41,7 +45,7 @@ def list_(asked: CoordinatorClient) -> None:
 def node(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> None:
     """A node: it stops its services, and gets nothing more."""
     confirm(f"Revoke the node {node_id}? It stops its services, and comes back only by `nodes readmit`.", yes=yes)
-    answer = asked.post("nodes", node_id, "revoke", body={"reason": reason})
+    answer = asked.post(NodeNamed, "nodes", node_id, "revoke", body=ReasonRequest(reason))
     asked.say(answer, f"revoked: node {node_id}; {_BUNDLE_FOLLOWS}")
 
 
@@ -93,13 +97,13 @@ def key(asked: CoordinatorClient, key_id: str, reason: str, new_key_to: Path | N
     key, and the last config key, are revoked by a bundle alone: that needs root signatures.
     """
     found = whole_key_id(asked, key_id)
-    keys = {each["key_id"]: each for each in asked.get("rotation")["keys"]}
-    others = [each for each in keys.values() if each["purpose"] == CONFIG and each["status"] == ACTIVE]
-    is_last = [each["key_id"] for each in others] == [found]
+    keys = {key.key_id: key for key in asked.get(Rotation, "rotation").keys}
+    others = [key for key in keys.values() if key.purpose == CONFIG and key.status == ACTIVE]
+    is_last = [key.key_id for key in others] == [found]
     if is_last and new_key_to is None:
         remedy = "replace it in the same bundle: --new-key-to"
         raise Failed(f"{found} is the last config key, nothing could be signed after it; {remedy}", REFUSED)
-    if keys[found]["purpose"] == CONFIG and not is_last and new_key_to is None and not signing.keys:
+    if keys[found].purpose == CONFIG and not is_last and new_key_to is None and not signing.keys:
         _revoke(asked, "key_ids", found, reason=reason, yes=signing.yes)
         return
     _by_bundle(asked, found, new_key_to, signing)
@@ -113,7 +117,7 @@ def key(asked: CoordinatorClient, key_id: str, reason: str, new_key_to: Path | N
 def restore(asked: CoordinatorClient, category: str, value: str, yes: bool) -> None:
     """Take a revocation out of the next heads: a mistake, or one that the trust bundle carries."""
     confirm(f"No longer revoke {category} {value} in heads?", yes=yes)
-    asked.say(asked.delete("revocations", category, value), f"restored: {category} {value}")
+    asked.say(asked.delete(RevocationDone, "revocations", category, value), f"restored: {category} {value}")
 
 
 _BUNDLE_FOLLOWS = "the trust bundle carries it with the next `trust export-request`"
@@ -123,17 +127,15 @@ def _revoke(
     asked: CoordinatorClient, category: str, value: str, *, reason: str, yes: bool, unknown: bool = False
 ) -> None:
     confirm(f"Revoke {category} {value} on every node?", yes=yes)
-    body = {"category": category, "value": value, "reason": reason, **({"unknown": True} if unknown else {})}
-    answer = asked.post("revocations", body=body)
+    answer = asked.post(RevocationDone, "revocations", body=RevocationRequest(category, value, reason, unknown))
     asked.say(answer, f"revoked: {category} {value}; {_BUNDLE_FOLLOWS}")
 
 
 def _by_bundle(asked: CoordinatorClient, key_id: str, new_key_to: Path | None, signing: Signing) -> None:
-    made: list[dict[str, object]] = [{"wish": "revoke", "key_id": key_id}]
     if new_key_to is None:
-        carry_out(asked, signing, *REQUESTS, body={"wishes": made})
+        carry_out(asked, signing, wishes(RevokeWish(key_id)))
         return
     directory = keys_directory(asked) if new_key_to == OWN else new_key_to
     new = keystore.new_key()
-    made.append(trust_changes.add(CONFIG, new.algorithm, new.public_key))
-    finish_with_key(asked, signing, drafted(asked, signing, *REQUESTS, body={"wishes": made}), CONFIG, new, directory)
+    body = wishes(RevokeWish(key_id), AddWish(CONFIG, new.algorithm, new.public_key))
+    finish_with_key(asked, signing, draft(asked, signing, body), CONFIG, new, directory)

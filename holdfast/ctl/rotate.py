@@ -1,18 +1,30 @@
 """`holdfastctl rotate`: the life of a key, one bundle a step (rules S36): add, both sign, retire, remove."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from coordinator.keys import keystore
-from coordinator.trust import trust_changes
 from holdfast.ctl import trust
-from holdfast.ctl.signing import Signing, bundle_options, carry_out, drafted, finish_with_key
+from holdfast.ctl.signing import Signing, bundle_options, carry_out, draft, finish_with_key, wishes
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.shown import say
 from snapshot.bundle import CONFIG, ROOT
+from snapshot.identifiers import parse_time
 from snapshot.signature import ALGORITHMS, ED25519
+from wire.operators.fleet_answers import Fleet
+from wire.operators.trust_answers import HeldKeys, Rotation
+from wire.operators.trust_messages import AddWish, RemoveWish, RetireWish, ThresholdWish
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_time(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: write YYYY-MM-DDTHH:MM:SSZ") from None
 
 
 @click.group()
@@ -24,10 +36,10 @@ def rotate() -> None:
 @asks_the_coordinator
 def status(asked: CoordinatorClient) -> None:
     """Every key of the bundle, and what comes next for it and when."""
-    held, versions = asked.get("keys"), asked.get("fleet")["versions"]
-    more = {"directory": held["directory"], "held": held["keys"], "nodes": versions.get("trust_bundle", {})}
-    answer = {**asked.get("rotation"), **more}
-    asked.show(answer, _render)
+    keys, nodes = asked.get(HeldKeys, "keys"), asked.get(Fleet, "fleet").versions.get("trust_bundle", {})
+    present = asked.get(Rotation, "rotation")
+    more = {"directory": keys.directory, "held": [asdict(key) for key in keys.keys], "nodes": nodes}
+    asked.show({**asdict(present), **more}, lambda _: _render(present, keys, nodes))
 
 
 @rotate.command()
@@ -37,7 +49,8 @@ def status(asked: CoordinatorClient) -> None:
               help="Without --public-key: the directory that a new key is made in.  [default: of a config key, where"
               " the coordinator looks for them]")  # fmt: skip
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=ED25519, show_default=True)
-@click.option("--not-after", metavar="TIME", help="Its end, YYYY-MM-DDTHH:MM:SSZ.  [default: config 1 year, root 20]")
+@click.option("--not-after", callback=_time, metavar="TIME",
+              help="Its end, YYYY-MM-DDTHH:MM:SSZ.  [default: config 1 year, root 20]")  # fmt: skip
 @click.option("--scope-type", "scope_types", multiple=True, help="Of a config key: sign only this, and further ones.")
 @bundle_options
 @asks_the_coordinator
@@ -47,21 +60,18 @@ def add(
     public_key: Path | None,
     new_key_to: Path | None,
     algorithm: str,
-    not_after: str | None,
+    not_after: int | None,
     scope_types: tuple[str, ...],
     signing: Signing,
 ) -> None:
     """Announce a new key. From then on the coordinator signs with it and with the old one."""
-    more: dict[str, object] = {} if not_after is None else {"not_after": not_after}
-    more |= {"scope_types": list(scope_types)} if scope_types else {}
+    more = partial(AddWish, not_after=not_after, scope_types=scope_types or None)
     if public_key is not None:
-        spki = trust.read_public(public_key)
-        carry_out(asked, signing, *REQUESTS, body={"wishes": [trust_changes.add(purpose, algorithm, spki, **more)]})
+        carry_out(asked, signing, wishes(more(purpose, algorithm, trust.read_public(public_key))))
         return
     directory = new_key_to or _keys_directory(asked, purpose)
     key = keystore.new_key(algorithm)
-    wish = trust_changes.add(purpose, key.algorithm, key.public_key, **more)
-    request = drafted(asked, signing, *REQUESTS, body={"wishes": [wish]})
+    request = draft(asked, signing, wishes(more(purpose, key.algorithm, key.public_key)))
     finish_with_key(asked, signing, request, purpose, key, directory)
 
 
@@ -78,8 +88,7 @@ def retire(asked: CoordinatorClient, key_id: str, early: bool, signing: Signing)
     """
     found = whole_key_id(asked, key_id)
     _goes_on_without(asked, found)
-    wish = {"wish": "retire", "key_id": found, **({"early": True} if early else {})}
-    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
+    carry_out(asked, signing, wishes(RetireWish(found, early)))
 
 
 @rotate.command()
@@ -88,8 +97,7 @@ def retire(asked: CoordinatorClient, key_id: str, early: bool, signing: Signing)
 @asks_the_coordinator
 def remove(asked: CoordinatorClient, key_id: str, signing: Signing) -> None:
     """A key whose rollout is over leaves the bundle."""
-    wish = {"wish": "remove", "key_id": whole_key_id(asked, key_id)}
-    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
+    carry_out(asked, signing, wishes(RemoveWish(whole_key_id(asked, key_id))))
 
 
 @rotate.command()
@@ -99,16 +107,12 @@ def remove(asked: CoordinatorClient, key_id: str, signing: Signing) -> None:
 @asks_the_coordinator
 def threshold(asked: CoordinatorClient, purpose: str, number: int, signing: Signing) -> None:
     """How many keys of a purpose have to sign."""
-    wish = {"wish": "threshold", "purpose": purpose, "number": number}
-    carry_out(asked, signing, *REQUESTS, body={"wishes": [wish]})
-
-
-REQUESTS = ("trust", "requests")
+    carry_out(asked, signing, wishes(ThresholdWish(purpose, number)))
 
 
 def keys_directory(asked: CoordinatorClient) -> Path:
     """Where the coordinator looks for config keys: its own configuration says so, whichever that is."""
-    return Path(asked.get("keys")["directory"])
+    return Path(asked.get(HeldKeys, "keys").directory)
 
 
 def _keys_directory(asked: CoordinatorClient, purpose: str) -> Path:
@@ -121,7 +125,7 @@ def _keys_directory(asked: CoordinatorClient, purpose: str) -> Path:
 def whole_key_id(asked: CoordinatorClient, beginning: str) -> str:
     """The key of the bundle whose id begins so, with or without `sha256:`."""
     wanted = beginning.removeprefix("sha256:")
-    known = [str(key["key_id"]) for key in asked.get("rotation")["keys"]]
+    known = [key.key_id for key in asked.get(Rotation, "rotation").keys]
     found = [key_id for key_id in known if wanted and key_id.removeprefix("sha256:").startswith(wanted)]
     if len(found) != 1:
         what = "no key" if not found else f"{len(found)} keys"
@@ -131,7 +135,7 @@ def whole_key_id(asked: CoordinatorClient, beginning: str) -> str:
 
 def _goes_on_without(asked: CoordinatorClient, key_id: str) -> None:
     """This coordinator holds another config key that signs all that the old one does."""
-    held = {each["key_id"]: each["faults"] for each in asked.get("keys")["keys"]}
+    held = {key.key_id: key.faults for key in asked.get(HeldKeys, "keys").keys}
     others = [faults for other, faults in held.items() if other != key_id]
     for scope, fault in held.get(key_id, {}).items():
         if fault is None and all(faults[scope] is not None for faults in others):
@@ -139,15 +143,15 @@ def _goes_on_without(asked: CoordinatorClient, key_id: str) -> None:
             raise Failed(f"without {key_id} this coordinator could not sign {scope}; {remedy}", REFUSED)
 
 
-def _render(answer: dict[str, Any]) -> None:
-    trust.render(answer)
+def _render(present: Rotation, held: HeldKeys, nodes: Mapping[str, int]) -> None:
+    trust.render(present)
     say()
-    for key in answer["held"]:
-        faults = sorted({fault for fault in key["faults"].values() if fault})
-        signs = sorted(scope for scope, fault in key["faults"].items() if not fault)
+    for key in held.keys:
+        faults = sorted({fault for fault in key.faults.values() if fault})
+        signs = sorted(scope for scope, fault in key.faults.items() if not fault)
         what = f"signs {'everything' if not faults else ', '.join(signs) or 'nothing'}"
-        say(f"this coordinator holds {key['key_id']}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
-    if not answer["held"]:
-        say(f"this coordinator holds no config key: put one into {answer['directory']}, and reload it")
-    for version, count in answer["nodes"].items():
+        say(f"this coordinator holds {key.key_id}: {what}{' (' + ', '.join(faults) + ')' if faults else ''}")
+    if not held.keys:
+        say(f"this coordinator holds no config key: put one into {held.directory}, and reload it")
+    for version, count in nodes.items():
         say(f"nodes that hold bundle {version}: {count}")

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from coordinator.base.refusal import Refused
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from coordinator.setup import add_replica, configuration, initialise, starter
 from coordinator.setup.initialise import ClusterRequest, MadeCluster
 from holdfast.ctl import output
@@ -21,9 +21,9 @@ from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
 
 
-def found(given: dict[str, object]) -> None:
+def found_cluster(given: dict[str, object]) -> None:
     """`given`: the options by name. All of it is there afterwards, or nothing."""
-    wanted = _wanted(given)
+    wanted = _cluster_request(given)
     _would_start(configuration_text(given, wanted.state, wanted.database_url))
     _agrees(Path(str(given["path"])), configuration_text(given, wanted.state, wanted.database_url))
     with _telling_of_the_database():
@@ -64,10 +64,10 @@ def _telling_of_the_database() -> Iterator[None]:
         raise Failed("--database is no database URL; nothing was changed", REFUSED) from None
     except SQLAlchemyError as error:
         remedy = "look at --database and at its server; nothing was changed"
-        raise Failed(f"the database does not answer: {told(error)}; {remedy}", UNANSWERED) from None
+        raise Failed(f"the database does not answer: {line_of(error)}; {remedy}", UNANSWERED) from None
 
 
-def _wanted(given: dict[str, object]) -> ClusterRequest:
+def _cluster_request(given: dict[str, object]) -> ClusterRequest:
     state, path = Path(str(given["state"])).absolute(), Path(str(given["path"]))
     database_url = str(given["database_url"] or f"sqlite:///{state}/coordinator.db")
     names = ("cluster_id", "coordinator_id", "url", "roots", "threshold", "algorithm", "hosts")
@@ -79,13 +79,13 @@ def _wanted(given: dict[str, object]) -> ClusterRequest:
         passphrase=new_passphrase(bool(given["encrypt"]), given["passphrase_files"]),  # type: ignore[arg-type]
         ca_key=Path(str(given["ca_key"])).absolute() if given["ca_key"] else None,
         configuration=None if path.exists() else (path, text),
-        declared=_declared(given, path),
+        declared=_starter_file(given, path),
         notes=path.absolute().parent,
         **{name: given[name] for name in names},  # type: ignore[arg-type]
     )
 
 
-def _declared(given: dict[str, object], configuration: Path) -> tuple[Path, str] | None:
+def _starter_file(given: dict[str, object], configuration: Path) -> tuple[Path, str] | None:
     """Beside the configuration. A folder that is there already is the operator's."""
     path = configuration.absolute().parent / starter.FOLDER / starter.NAME
     return None if path.parent.exists() else (path, starter.text(str(given["cluster_id"]), str(given["url"])))
@@ -182,5 +182,5 @@ def _render_further(made: add_replica.AddedReplica) -> None:
 
 def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(inner) for inner in value]
     return str(value) if isinstance(value, Path) else value

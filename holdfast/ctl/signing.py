@@ -4,13 +4,11 @@ Where the root keys are at hand (`--root-key`), the request is signed and brough
 a file, which goes to where the keys are (`holdfastctl trust sign`) and comes back (`holdfastctl trust import`).
 """
 
-import base64
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -22,6 +20,14 @@ from holdfast.ctl.socket import REFUSED, UNCONFIRMED, CoordinatorClient, Failed,
 from holdfast.terminal.shown import say, shown
 from snapshot.bundle import CONFIG
 from snapshot.envelope import RECOVERY
+from wire.operators.trust_answers import DraftedRequest, TakenBundle, TakenRecovery
+from wire.operators.trust_messages import (
+    BundleDraftRequest,
+    BundleSubmission,
+    RecoveryDraftRequest,
+    RecoverySubmission,
+    WishMessage,
+)
 
 FILE_SUFFIX = ".request.json"
 
@@ -66,7 +72,7 @@ def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--yes", is_flag=True, help="Do not ask.")
     @wraps(function)
-    def wrapped(
+    def wrapper(
         *arguments: object,
         keys: tuple[Path, ...],
         passphrase_files: tuple[Path, ...],
@@ -77,7 +83,7 @@ def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         function(*arguments, signing=Signing(keys, passphrase_files, request, yes, despite_reports), **given)
 
-    return wrapped
+    return wrapper
 
 
 def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
@@ -90,24 +96,31 @@ def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
-def carry_out(asked: CoordinatorClient, signing: Signing, *segments: str, body: dict[str, object]) -> None:
+def wishes(*said: WishMessage) -> BundleDraftRequest:
+    """What is asked of the next trust bundle."""
+    return BundleDraftRequest(said)
+
+
+def carry_out(asked: CoordinatorClient, signing: Signing, body: BundleDraftRequest | RecoveryDraftRequest) -> None:
     """Ask the coordinator for a request, and have it signed."""
-    finish(asked, signing, drafted(asked, signing, *segments, body=body))
+    finish(asked, signing, draft(asked, signing, body))
 
 
-def drafted(asked: CoordinatorClient, signing: Signing, *segments: str, body: dict[str, object]) -> SigningRequest:
+def draft(
+    asked: CoordinatorClient, signing: Signing, body: BundleDraftRequest | RecoveryDraftRequest
+) -> SigningRequest:
     """The request, as the coordinator makes it from what stands in its database. Nothing is changed by it."""
-    answer = asked.post(*segments, body=body | _as_given(signing.despite_reports))
-    request = signing_requests.read(answer["request"])
+    if isinstance(body, BundleDraftRequest):
+        body = replace(body, despite_reports=signing.despite_reports)
+        answer = asked.post(DraftedRequest, "trust", "requests", body=body)
+    else:
+        answer = asked.post(DraftedRequest, "recoveries", "requests", body=body)
+    request = signing_requests.read(answer.request)
     if not asked.as_json:
         describe(request)
-        for each in answer.get("reports", []):
-            say(f"warning: {each['node_id']} reports trust bundle {each['version']}, unproven", err=True)
+        for report in answer.reports:
+            say(f"warning: {report.node_id} reports trust bundle {report.version}, unproven", err=True)
     return request
-
-
-def _as_given(despite_reports: bool) -> dict[str, object]:
-    return {"despite_reports": True} if despite_reports else {}
 
 
 def finish(asked: CoordinatorClient, signing: Signing, request: SigningRequest) -> None:
@@ -146,28 +159,25 @@ def finish_with_key(
 def sign(request: SigningRequest, keys: Sequence[Path], passphrase_files: Sequence[Path]) -> SigningRequest:
     """With the signature of every key that is given and asked; Failed where none is."""
     passphrases = [keystore.read_passphrase(path) for path in passphrase_files]
-    found = [key for path in keys for key in _opened(path, passphrases)]
+    found = [key for path in keys for key in _open(path, passphrases)]
     wanted = [key for key in found if key.key_id in request.envelope.signers]
     if not wanted:
         named = ", ".join(key.key_id for key in found) or "no root key is there"
         asked = ", ".join(request.envelope.signers)
         raise Failed(f"none of these keys is asked to sign it: {named}; use one of {asked}", REFUSED)
     for key in wanted:
-        request = request.signed(key)
+        request = request.with_signature(key)
     return request
 
 
 def bring_in(asked: CoordinatorClient, request: SigningRequest, *, despite_reports: bool = False) -> None:
     """Hand the signed document to the coordinator, which judges it as a node would."""
-    where = "recoveries" if request.envelope.kind == RECOVERY else "trust"
-    taken = hand_in(asked, where, request.document().to_bytes(), despite_reports=despite_reports)
+    document = request.document().to_bytes()
+    if request.envelope.kind == RECOVERY:
+        taken: object = asked.post(TakenRecovery, "recoveries", body=RecoverySubmission(document))
+    else:
+        taken = asked.post(TakenBundle, "trust", body=BundleSubmission(document, despite_reports))
     asked.say(taken, f"done: {request.about}")
-
-
-def hand_in(asked: CoordinatorClient, where: str, document: bytes, *, despite_reports: bool = False) -> dict[str, Any]:
-    """A container, by the route that takes it; its answer."""
-    body: dict[str, object] = {"document": base64.b64encode(document).decode()}
-    return asked.post(where, body=body | _as_given(despite_reports))
 
 
 def describe(request: SigningRequest, *, err: bool = False) -> None:
@@ -213,7 +223,7 @@ def ca_passphrase(directory: Path, files: Sequence[Path]) -> bytes | None:
     return keystore.read_passphrase(files[0]) if files else ask_passphrase(f"Passphrase of {key}")
 
 
-def _opened(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
+def _open(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     paths = keystore.files(place, "root") if place.is_dir() else [place]
     for path in paths:
         if keystore.is_encrypted(path) and not passphrases:

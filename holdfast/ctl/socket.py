@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
@@ -16,22 +16,19 @@ from coordinator.keys.signing_key import UnusableKeyError
 from holdfast.ctl.endpoint import AdminEndpoint, Afar, Socket, UnusablePlaceError
 from holdfast.terminal.shown import say, say_json, shown
 from holdfast.terminal.starting import wait_for
+from snapshot.codes import Area, explain
+from wire.messages import BadMessageError, Message
+from wire.operators.answer_message import AnswerMessage, AnswerPage
+from wire.operators.operator_answers import OperatorRefusal
+
+Read = TypeVar("Read", bound=AnswerMessage)
+Paged = TypeVar("Paged", bound=AnswerPage)
+Shown = TypeVar("Shown")
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
 DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
 NOT_WRITTEN = 74  # sysexits(3): EX_IOERR
 _NOT_FOUND = frozenset({"not_found", "unknown_site"})
-
-# For refusals whose message names no remedy of its own.
-_REMEDIES = {
-    "permission_denied": "run this as root or as the coordinator's own user",
-    "not_found": "the list commands (nodes, allow, tokens, revoke list) show what there is",
-    "revoked": "nothing is left to do; `nodes readmit` or `revoke restore` take it back",
-    "removed": "`nodes readmit` lets it in again",
-    "bad_request": "see --help",
-    "conflict": "somebody was faster: look again, then repeat",
-    "unavailable": "the database does not answer: see the coordinator's log, then repeat",
-}
 
 
 class Failed(click.ClickException):
@@ -58,29 +55,39 @@ class CoordinatorClient:
     def is_afar(self) -> bool:
         return isinstance(self.place, Afar)
 
-    def get(self, *segments: str, **query: object) -> dict[str, Any]:
-        return self._ask("GET", segments, query=query)
+    @cached_property
+    def _listening(self) -> AdminEndpoint:
+        """The place, where one that is being started was waited for: by the first request, not by a command without."""
+        if isinstance(self.place, Socket):  # whoever starts a coordinator is on its machine
+            wait_for(self.place.path)
+        return self.place
 
-    def pages(self, name: str, **query: object) -> Iterator[dict[str, Any]]:
-        """Every entry of a list that is told by pages, from the member of its name."""
+    def get(self, kind: type[Read], /, *segments: str, **query: object) -> Read:
+        return self._ask(kind, "GET", segments, query=query)
+
+    def pages(self, kind: type[Paged], name: str, /, **query: object) -> Iterator[Paged]:
+        """A list that is told by pages, all of them."""
         after = None
         while True:
-            answer = self.get(name, after=after, **query)
-            yield from answer[name]
-            after = answer["next"]
+            page = self.get(kind, name, after=after, **query)
+            yield page
+            after = page.next
             if after is None:
                 return
 
-    def post(self, *segments: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
-        return self._ask("POST", segments, body=body or {})
+    def post(self, kind: type[Read], *segments: str, body: Message) -> Read:
+        return self._ask(kind, "POST", segments, body=body.to_value())
 
-    def delete(self, *segments: str) -> dict[str, Any]:
-        return self._ask("DELETE", segments)
+    def send(self, kind: type[Read], *segments: str, content: bytes, media_type: str) -> Read:
+        return self._ask(kind, "POST", segments, content=content, media_type=media_type)
 
-    def show(self, answer: object, render: Callable[[Any], None]) -> None:
+    def delete(self, kind: type[Read], *segments: str) -> Read:
+        return self._ask(kind, "DELETE", segments)
+
+    def show(self, answer: Shown, render: Callable[[Shown], None]) -> None:
         """The answer as JSON for scripts, or rendered for people."""
         if self.as_json:
-            say_json(answer)
+            say_json(answer.to_value() if isinstance(answer, Message) else answer)
         else:
             render(answer)
 
@@ -89,30 +96,35 @@ class CoordinatorClient:
 
     def _ask(
         self,
+        kind: type[Read],
         method: str,
         segments: Sequence[str],
         *,
         query: Mapping[str, object] | None = None,
-        body: Mapping[str, object] | None = None,
-    ) -> dict[str, Any]:
+        body: object = None,
+        content: bytes | None = None,
+        media_type: str = "",
+    ) -> Read:
+        headers = {} if content is None else {"content-type": media_type}
         path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
         given: list[tuple[str, str | int | float | bool | None]] = [
-            (name, str(each)) for name, value in (query or {}).items() for each in _each(value)
+            (name, str(item)) for name, value in (query or {}).items() for item in _each(value)
         ]
         try:
-            with self.place.client() as client:
-                answer = client.request(method, path, params=given, json=body)
-                value = answer.json()
+            with self._listening.client() as client:
+                answer = client.request(method, path, params=given, json=body, content=content, headers=headers)
         except UnusablePlaceError as error:
             raise Failed(str(error), UNANSWERED) from None
         except (httpx.HTTPError, OSError) as error:
             detail = str(error) or type(error).__name__
             raise Failed(f"{self.place}: {detail}; {self.place.remedy(error)}", UNANSWERED) from None
-        except ValueError:
-            raise Failed(f"{self.place}: not a coordinator's answer; is it the admin socket?", UNANSWERED) from None
-        if answer.is_success and isinstance(value, dict):
-            return value
-        raise _refusal(value if isinstance(value, dict) else {})
+        try:
+            if answer.is_success:
+                return kind.read(answer.content)
+            raise _refusal(OperatorRefusal.read(answer.content))
+        except BadMessageError as error:
+            remedy = "is it the admin socket, and of a coordinator of this version?"
+            raise Failed(f"{self.place}: not a coordinator's answer: {error}; {remedy}", UNANSWERED) from None
 
 
 def _each(value: object) -> Sequence[object]:
@@ -136,13 +148,10 @@ def asks_the_coordinator(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
     @wraps(function)
     @says_what_is_wrong
-    def wrapped(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
-        place = _place(click.get_current_context(), socket)
-        if isinstance(place, Socket):  # whoever starts a coordinator is on its machine
-            wait_for(place.path)
-        function(CoordinatorClient(place, as_json), **given)
+    def wrapper(socket: Path, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the command's own options
+        function(CoordinatorClient(_place(click.get_current_context(), socket), as_json), **given)
 
-    return wrapped
+    return wrapper
 
 
 def _place(ctx: click.Context, socket: Path) -> AdminEndpoint:
@@ -167,7 +176,7 @@ def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
     """What is refused on this side of the socket ends the command likewise."""
 
     @wraps(function)
-    def wrapped(**given: Any) -> None:  # noqa: ANN401 - the command's own options
+    def wrapper(**given: Any) -> None:  # noqa: ANN401 - the command's own options
         try:
             function(**given)
         except Refused as refused:
@@ -182,7 +191,7 @@ def says_what_is_wrong(function: Callable[..., None]) -> Callable[..., None]:
                 raise Failed(f"the answer could not be written: {error.strerror}", NOT_WRITTEN) from None
             raise Failed(f"{error.filename}: {error.strerror}; nothing was changed", REFUSED) from None
 
-    return wrapped
+    return wrapper
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -197,15 +206,15 @@ def confirm(question: str, *, yes: bool) -> None:
         raise Failed("not confirmed; nothing was changed", UNCONFIRMED)
 
 
-def _refusal(body: Mapping[str, Any]) -> Failed:
-    code, message = str(body.get("code", "")), str(body.get("message", "no reason was given"))
-    problems = body.get("problems")
+def _refusal(said: OperatorRefusal) -> Failed:
+    code, message = said.code, said.message
     lines = []
-    if isinstance(problems, list):
+    if said.problems is not None:
         lines = [
-            f"{each['file']}:{each['line']}: {each['field']}: {each['message']} ({each['remedy']})" for each in problems
+            f"{problem.file}:{problem.line}: {problem.field}: {problem.message} ({problem.remedy})"
+            for problem in said.problems
         ]
         message = f"{len(lines)} problems; nothing was changed"
-    elif not message.endswith(")") and code in _REMEDIES:
-        message += f" ({_REMEDIES[code]})"
+    elif not message.endswith(")") and (found := explain(code, Area.REQUEST, Area.LISTENER)) is not None:
+        message += f" ({found.clause})"  # where it names no remedy of its own
     return Failed(f"{code}: {message}", NOT_FOUND if code in _NOT_FOUND else REFUSED, code=code, more=lines)

@@ -1,8 +1,8 @@
 """`holdfastctl tokens`: what a node needs once, to join (rules K25, K26)."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -10,6 +10,8 @@ from holdfast.ctl import output
 from holdfast.ctl.join_file import facts_for_nodes, join_file_options, new_file, write
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
 from holdfast.terminal.shown import say
+from wire.operators.operator_answers import IssuedToken, RevokedToken, TokenEntry, TokenList
+from wire.operators.operator_messages import TokenRequest
 
 _UNITS = {"": 1, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _LIFETIME = re.compile(r"([1-9][0-9]{0,8})(s|min|h|d)?", re.ASCII)
@@ -45,7 +47,9 @@ def create(
     join_file: Path | None,
     join_urls: tuple[str, ...],
     node_ca: Path | None,
-    **given: object,
+    uses: int | None,
+    lifetime_s: int | None,
+    **given: str | None,
 ) -> None:
     """A new token. It is shown once and kept nowhere: put it into /etc/holdfast/join.token on the node.
 
@@ -54,27 +58,27 @@ def create(
     """
     if out is not None and join_file is not None:
         raise click.UsageError("--out and --join-file are two files for one token; give one of them")
-    body = {name: value for name, value in given.items() if value is not None}
+    body = TokenRequest(**given, lifetime_s=lifetime_s, uses=uses or 1)
     file = out or join_file
     if file is None:
-        answer = asked.post("tokens", body=body)
+        answer = asked.post(IssuedToken, "tokens", body=body)
     else:
         with new_file(file) as opened:
             facts = None if join_file is None else facts_for_nodes(asked, join_urls, node_ca)
-            answer = asked.post("tokens", body=body)
+            answer = asked.post(IssuedToken, "tokens", body=body)
             if facts is None:
-                opened.write(answer["token"] + "\n")
+                opened.write(answer.token + "\n")
             else:
                 write(opened, facts, answer)
-        del answer["token"]
-    asked.show(answer, lambda _: _render_one(answer, file))
+    told = {name: value for name, value in asdict(answer).items() if file is None or name != "token"}
+    asked.show(told, lambda _: _render_one(answer, file))
 
 
 @tokens.command("list")
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
     """Every token that has not been forgotten yet."""
-    asked.show(asked.get("tokens"), _render)
+    asked.show(asked.get(TokenList, "tokens"), _render)
 
 
 @tokens.command()
@@ -84,40 +88,40 @@ def list_(asked: CoordinatorClient) -> None:
 def revoke(asked: CoordinatorClient, jti: str, yes: bool) -> None:
     """A token is good for nothing any more, at once."""
     confirm(f"Revoke the token {jti}?", yes=yes)
-    asked.say(asked.delete("tokens", jti), f"revoked: token {jti}")
+    asked.say(asked.delete(RevokedToken, "tokens", jti), f"revoked: token {jti}")
 
 
-def _render_one(answer: dict[str, Any], out: Path | None) -> None:
-    for_whom = f"{_whom(answer)} at {answer['site_id']}"
-    say(f"token {answer['jti']}, until {output.time(answer['expires_at'])}, for {for_whom}", err=True)
-    say(answer["token"] if out is None else str(out))
+def _render_one(answer: IssuedToken, out: Path | None) -> None:
+    for_whom = f"{_whom(answer)} at {answer.site_id}"
+    say(f"token {answer.jti}, until {output.time(answer.expires_at)}, for {for_whom}", err=True)
+    say(answer.token if out is None else str(out))
 
 
-def _render(answer: dict[str, Any]) -> None:
+def _render(answer: TokenList) -> None:
     rows = (
         (
-            each["jti"],
-            _whom(each),
-            each["site_id"],
-            _state(each),
-            output.time(each["expires_at"]),
-            each["issued_by"],
+            token.jti,
+            _whom(token),
+            token.site_id,
+            _state(token),
+            output.time(token.expires_at),
+            token.issued_by,
         )
-        for each in answer["tokens"]
+        for token in answer.tokens
     )
     output.table(("token", "node", "site", "state", "expires", "issued by"), rows, nothing="no tokens")
 
 
-def _state(each: dict[str, Any]) -> str:
-    if each["revoked_at"] is not None:
+def _state(each: TokenEntry) -> str:
+    if each.revoked_at is not None:
         return "revoked"
-    if each["uses"] > 1:
-        return f"{each['used']} of {each['uses']} used"
-    return "unused" if each["used_by"] is None else f"used by {each['used_by']}"
+    if each.uses > 1:
+        return f"{each.used} of {each.uses} used"
+    return "unused" if each.used_by is None else f"used by {each.used_by}"
 
 
-def _whom(each: dict[str, Any]) -> str:
-    if each["node_id"] is not None:
-        return str(each["node_id"])
-    beside = f" or {each['nodes']}" if each["nodes"] else ""
-    return f"any allowed node{beside}" if each["uses"] == 1 else f"{each['uses']} allowed nodes{beside}"
+def _whom(each: TokenEntry | IssuedToken) -> str:
+    if each.node_id is not None:
+        return each.node_id
+    beside = f" or {each.nodes}" if each.nodes else ""
+    return f"any allowed node{beside}" if each.uses == 1 else f"{each.uses} allowed nodes{beside}"

@@ -1,9 +1,7 @@
 """`holdfastctl trust`: trust bundles, and signing them on another machine."""
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from cryptography.hazmat.primitives import serialization
@@ -21,11 +19,11 @@ from holdfast.ctl.signing import (
     bundle_options,
     carry_out,
     describe,
-    hand_in,
     missing,
     passphrase_option,
     read_request,
     sign,
+    wishes,
     write_request,
 )
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
@@ -33,6 +31,9 @@ from holdfast.terminal.shown import say, say_json
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import SUFFIX, ChunkParts
 from snapshot.signature import ALGORITHMS, ED25519
+from wire.operators.operator_answers import JoinFacts
+from wire.operators.trust_answers import BundleDocuments, KeyStep, Rotation, TakenBundle
+from wire.operators.trust_messages import BundleSubmission, RestoreWish
 
 in_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
@@ -46,11 +47,11 @@ def trust() -> None:
 @asks_the_coordinator
 def show(asked: CoordinatorClient) -> None:
     """The present trust bundle; and what a node confirms that took its root keys on first use."""
-    asked.show(asked.get("rotation"), render)
+    asked.show(asked.get(Rotation, "rotation"), render)
     if not asked.as_json:
-        first = asked.get("invitation")  # of the first bundle, which is what nodes pin
-        keys = " ".join(first["root_key_ids"])
-        say("", f"On a node of a first use: holdfast trust confirm --threshold {first['root_threshold']} {keys}")
+        first = asked.get(JoinFacts, "invitation")  # of the first bundle, which is what nodes pin
+        keys = " ".join(first.root_key_ids)
+        say("", f"On a node of a first use: holdfast trust confirm --threshold {first.root_threshold} {keys}")
 
 
 @trust.command("export-request")
@@ -62,8 +63,7 @@ def export_request(asked: CoordinatorClient, restore: tuple[tuple[str, str], ...
 
     A bundle is renewed at half of its lifetime. CATEGORY: node_ids, role_assignments, service_ids or endpoints.
     """
-    wishes = [{"wish": "restore", "category": category, "value": value} for category, value in restore]
-    carry_out(asked, signing, "trust", "requests", body={"wishes": wishes})
+    carry_out(asked, signing, wishes(*(RestoreWish(category, value) for category, value in restore)))
 
 
 @trust.command("sign")
@@ -90,7 +90,7 @@ def sign_request(
     signed = sign(asked_for, keys, passphrase_files)
     write_request(out or request, signed)
     if as_json:
-        say_json({"request": str(out or request), **_known(signed)})
+        say_json({"request": str(out or request), **_facts_of(signed)})
     else:
         say(f"signed: {out or request}; {missing(signed)}")
 
@@ -103,7 +103,7 @@ def show_request(request: Path, as_json: bool) -> None:
     """What signing a request would do, and which signatures it has. It needs no coordinator."""
     found = read_request(request)
     if as_json:
-        say_json({"request": str(request), **_known(found)})
+        say_json({"request": str(request), **_facts_of(found)})
         return
     describe(found)
     for key_id in found.envelope.signers:
@@ -111,7 +111,7 @@ def show_request(request: Path, as_json: bool) -> None:
     say(missing(found))
 
 
-def _known(request: SigningRequest) -> dict[str, object]:
+def _facts_of(request: SigningRequest) -> dict[str, object]:
     signed = {key_id: key_id in request.signatures for key_id in request.envelope.signers}
     return {"about": request.about, "changes": request.changes(), "signed": signed, "missing": missing(request)}
 
@@ -134,21 +134,21 @@ def import_files(asked: CoordinatorClient, files: tuple[Path, ...], despite_repo
         return
     request = read_request(files[0])
     for path in files[1:]:
-        request = request.merged(read_request(path))
+        request = request.merge(read_request(path))
     bring_in(asked, request, despite_reports=despite_reports)
 
 
 def _bring_bundles(asked: CoordinatorClient, paths: Sequence[Path], *, despite_reports: bool) -> None:
     """Those that are known already are passed over; of the others each is judged as its successor's base."""
     found = _by_version(paths)
-    held = _held_since(asked, min(found))
+    held = _bundles_since(asked, min(found))
     for version in sorted(found.keys() & held.keys()):
         if _envelope(found[version]) != _envelope(held[version]):
             remedy = "nothing was changed: find out which of them the nodes hold"
             raise Failed(f"conflict: the coordinator holds another bundle {version}; {remedy}", REFUSED)
     new = sorted(found.keys() - held.keys())
-    taken = (hand_in(asked, "trust", found[version], despite_reports=despite_reports) for version in new)
-    added = [each["version"] for each in taken]
+    submissions = (BundleSubmission(found[version], despite_reports) for version in new)
+    added = [asked.post(TakenBundle, "trust", body=submission).version for submission in submissions]
     asked.say({"added": added}, f"added: {', '.join(map(str, added)) or 'nothing: all are here already'}")
 
 
@@ -162,12 +162,11 @@ def _by_version(paths: Sequence[Path]) -> dict[int, bytes]:
     return found
 
 
-def _held_since(asked: CoordinatorClient, version: int) -> dict[int, bytes]:
+def _bundles_since(asked: CoordinatorClient, version: int) -> dict[int, bytes]:
     """What the coordinator holds of this number and later ones."""
     held: dict[int, bytes] = {}
-    while batch := asked.get("trust", **{"from": max(held, default=version - 1)})["documents"]:
-        documents = [base64.b64decode(each) for each in batch]
-        held |= {signing_requests.bundle_of(data).version: data for data in documents}
+    while batch := asked.get(BundleDocuments, "trust", **{"from": max(held, default=version - 1)}).documents:
+        held |= {signing_requests.bundle_of(data).version: data for data in batch}
     return held
 
 
@@ -209,7 +208,7 @@ def new_key(
 @asks_the_coordinator
 def export(asked: CoordinatorClient, to: Path) -> None:
     """All bundles as document files: to install the first one on a node, or for `holdfast verify`."""
-    documents = [base64.b64decode(each) for each in asked.get("trust")["documents"]]
+    documents = asked.get(BundleDocuments, "trust").documents
     to.mkdir(parents=True, exist_ok=True)
     paths = []
     for data in documents:
@@ -248,24 +247,23 @@ def read_public(path: Path) -> bytes:
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def render(answer: dict[str, Any]) -> None:
+def render(answer: Rotation) -> None:
     """The bundle's facts, then its keys with what comes next for each."""
     output.facts(
         [
-            ("version", answer["version"]),
-            ("authority epoch", answer["authority_epoch"]),
-            ("renew at", output.time(answer["renew_at"])),
-            ("expires at", output.time(answer["expires_at"])),
-            ("signatures needed", answer["thresholds"]),
-            *((f"revoked {name}", values) for name, values in answer["revocations"].items()),
+            ("version", answer.version),
+            ("authority epoch", answer.authority_epoch),
+            ("renew at", output.time(answer.renew_at)),
+            ("expires at", output.time(answer.expires_at)),
+            ("signatures needed", answer.thresholds),
+            *((f"revoked {name}", values) for name, values in answer.revocations.items()),
         ]
     )
     rows = (
-        (key["purpose"], key["key_id"], key["status"], output.time(key["not_after"]), _next(key), key["why"])
-        for key in answer["keys"]
+        (key.purpose, key.key_id, key.status, output.time(key.not_after), _next(key), key.why) for key in answer.keys
     )
     output.table(("purpose", "key", "status", "until", "next", "why"), rows, nothing="no keys")
 
 
-def _next(key: dict[str, Any]) -> str:
-    return f"{key['action']} {'now' if key['is_due'] else 'from ' + output.time(key['due'])}"
+def _next(key: KeyStep) -> str:
+    return f"{key.action} {'now' if key.is_due else 'from ' + output.time(key.due)}"

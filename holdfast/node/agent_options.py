@@ -47,7 +47,7 @@ def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> 
     @click.option("--files", type=PLACE, default=FILES, show_default=True,
                   envvar="HOLDFAST_FILES", help="The projected files, for when the agent is down.")  # fmt: skip
     @wraps(function)
-    def wrapped(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options
+    def wrapper(socket_path: Path, files: Path, **given: Any) -> None:  # noqa: ANN401 - the command's own options
         try:
             if not (or_files and has_files(files)):
                 wait_for(socket_path)
@@ -55,7 +55,7 @@ def asks_the_agent(function: Callable[..., None], *, or_files: bool = False) -> 
         except HoldfastError as error:
             fail(f"{error.code}: {error}" if isinstance(error, AgentRefused) else str(error), _status_of(error))
 
-    return wrapped
+    return wrapper
 
 
 asks_the_agent_or_files = partial(asks_the_agent, or_files=True)

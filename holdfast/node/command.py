@@ -1,6 +1,5 @@
 """`holdfast`: the command on a node. Each subcommand is loaded when it is called."""
 
-import importlib
 import os
 import sys
 from typing import Any, TextIO
@@ -8,38 +7,29 @@ from typing import Any, TextIO
 import click
 
 from holdfast.node.agent_options import NOT_WRITTEN, fail
-from holdfast.terminal.shown import usage_shown
+from holdfast.terminal.commands import Subcommands
 from wire.version import VERSION
 
-# Subcommand -> the module that holds it, under the name `command`.
+# Subcommand -> the module that holds it, and its name there.
 COMMANDS = {
-    "diff": "holdfast.node.diff_command",
-    "explain": "holdfast.node.explain_command",
-    "get": "holdfast.node.get_command",
-    "import": "holdfast.node.import_command",
-    "join": "holdfast.node.join_command",
-    "may": "holdfast.node.may_command",
-    "status": "holdfast.node.status_command",
-    "store": "holdfast.node.store_command",
-    "trust": "holdfast.node.trust_command",
-    "verify": "holdfast.node.verify_command",
-    "watch": "holdfast.node.watch_command",
+    "dev": ("holdfast.node.dev_command", "command"),
+    "diff": ("holdfast.node.diff_command", "command"),
+    "exec": ("holdfast.node.exec_command", "command"),
+    "explain": ("holdfast.node.explain_command", "command"),
+    "get": ("holdfast.node.get_command", "command"),
+    "import": ("holdfast.node.import_command", "command"),
+    "join": ("holdfast.node.join_command", "command"),
+    "may": ("holdfast.node.may_command", "command"),
+    "status": ("holdfast.node.status_command", "command"),
+    "store": ("holdfast.node.store_command", "command"),
+    "trust": ("holdfast.node.trust_command", "command"),
+    "verify": ("holdfast.node.verify_command", "command"),
+    "watch": ("holdfast.node.watch_command", "command"),
 }
 
 
-class NodeCommands(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
-        with usage_shown():
-            return super().invoke(ctx)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
-        return command
+class NodeCommands(Subcommands):
+    """An answer that a full disk or a closed pipe does not take is no fault of what was asked."""
 
     def main(self, *args: Any, **given: Any) -> Any:  # noqa: ANN401 - as click has it
         try:
@@ -61,7 +51,7 @@ def _drop_what_is_left(output: TextIO) -> None:
         os.close(nowhere)
 
 
-@click.command(cls=NodeCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=NodeCommands, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
 def main() -> None:
     """Look at, and steer, the configuration that this node runs on."""

@@ -1,6 +1,6 @@
 """What a reader knows, from a file: the context of `holdfast verify` (protocol.md 5).
 
-load        a Holder, and the kind of document that is asked for
+load        a VerifierState, and the kind of document that is asked for
 """
 
 import json
@@ -12,10 +12,10 @@ from snapshot import bundle, envelope, manifest
 from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts
 from snapshot.envelope import KINDS, SNAPSHOT, Envelope
-from snapshot.holder import Holder, Mark, Roots
 from snapshot.identifiers import HEAD, is_hash, is_id, is_integer, is_nonce
 from snapshot.manifest import Revocations, SectionEntry
 from snapshot.reasons import Rejected
+from snapshot.verifier_state import Mark, Roots, VerifierState
 
 CHUNK_BYTES = 256 * 1024
 
@@ -24,7 +24,7 @@ class BadContext(ValueError):
     """The context cannot be used; the text says which member, and why."""
 
 
-def load(path: Path) -> tuple[Holder, str]:
+def load(path: Path) -> tuple[VerifierState, str]:
     """The holder that the context file describes; its paths are relative to the folder above its own."""
     members = _object(path)
     _refuse_unknown(members)
@@ -33,7 +33,7 @@ def load(path: Path) -> tuple[Holder, str]:
     kind = _member(members, "kind", lambda value: value in KINDS)
     active = _mapping(members, "active")
     head = active.pop(HEAD, None)
-    holder = Holder(
+    holder = VerifierState(
         cluster_id=str(_member(members, "cluster_id", is_id)),
         node_id=str(_member(members, "node_id", is_id)),
         roles=frozenset(_ids(members, "roles")),

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from holdfast.client import Client
-from holdfast.node import completion
 from holdfast.node.agent_options import EXITS, NO, asks_the_agent
+from holdfast.terminal import completion
 from holdfast.terminal.shown import say, say_json
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -56,10 +56,10 @@ def _value(
     """Only the version that has a section has a value of it."""
     held = {"older": older, "newer": newer}
     sections = {
-        name: {which: one["sections"][name] for which, one in held.items() if name in one["sections"]}
+        name: {which: view["sections"][name] for which, view in held.items() if name in view["sections"]}
         for name in differing
     }
-    versions = {which: one["envelope"]["config_version"] for which, one in held.items()}
+    versions = {which: view["envelope"]["config_version"] for which, view in held.items()}
     return {"scope": scope, "versions": versions, "sections": sections}
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from holdfast.client import Client, Expired, NotFound, unix_seconds
-from holdfast.node import completion
 from holdfast.node.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
-from holdfast.node.explanations import CAUSES, REFRESH_REQUIRED, meaning
+from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning
+from holdfast.terminal import completion
 from holdfast.terminal.durations import in_words, until
 from holdfast.terminal.shown import say, say_json
 
@@ -38,7 +38,7 @@ def command(client: Client, scope: str, as_json: bool) -> None:
     lines = [
         *_holds(scope, report, envelope, now),
         *_origin(status.get("origins", {}).get(scope), report),
-        *_refused(report["last_rejected"], details, now),
+        *_refusal_lines(report["last_rejected"], details, now),
         *_sources(status),
         *_next(scope, status, report, now),
     ]
@@ -104,13 +104,15 @@ def _origin(origin: Mapping[str, Any] | None, report: Mapping[str, Any]) -> Iter
         yield "came from", f"{origin['source']}, as {'an increment' if origin['kind'] == 'increment' else 'a whole'}"
 
 
-def _refused(refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float) -> Iterator[Line]:
+def _refusal_lines(
+    refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float
+) -> Iterator[Line]:
     if refused is None:
         return
     which = f"version {refused['config_version']} " if refused["config_version"] else ""
     yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
     yield "because", meaning(refused["reason"])
-    told = next((one for one in details if one["at"] == refused["at"] and one["detail"]), None)
+    told = next((detail for detail in details if detail["at"] == refused["at"] and detail["detail"]), None)
     if told is not None:
         yield "it said", told["detail"]
         yield "it came from", told["source"]
@@ -128,14 +130,14 @@ def _next(scope: str, status: Mapping[str, Any], report: Mapping[str, Any], now:
     pending, active, head = report["pending"], report["active"], status["head"]
     awaited = status.get("awaited", {}).get(scope)
     if awaited is not None:
-        yield "awaited", _awaited(awaited)
+        yield "awaited", _awaited_version(awaited)
     if scope in status.get("refresh_required", ()):
         yield "to do", REFRESH_REQUIRED
     if pending:
         yield "waits", f"version {pending['config_version']}, until its valid_from"
     cause = status.get("fence")
     if cause:
-        yield "now", f"the node is fenced: {CAUSES.get(cause, cause)}"
+        yield "now", f"the node is fenced: {cause_text(cause)}"
     if head is not None and head["grade"] == "fresh":
         yield "next", f"the head expires {until(head['expires_at'], now)} unless a new one comes; then degraded mode"
     elif head is not None and not cause:
@@ -146,7 +148,7 @@ def _next(scope: str, status: Mapping[str, Any], report: Mapping[str, Any], now:
         yield "then", "it has expired: a renewed version is taken as soon as one comes (or holdfast import FILE)"
 
 
-def _awaited(awaited: Mapping[str, Any]) -> str:
+def _awaited_version(awaited: Mapping[str, Any]) -> str:
     said = f"version {awaited['config_version']} is what the head lists"
     if awaited["below_accepted"]:
         return f"{said}, below what was accepted: it is not followed without a recovery"

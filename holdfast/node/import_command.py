@@ -12,8 +12,8 @@ from holdfast.node.agent_options import EXITS, NO, asks_the_agent, note
 from holdfast.node.import_order import Carried, in_order
 from holdfast.terminal.shown import say
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.codes import CATALOGUE, Area
 from snapshot.reasons import Reason
-from snapshot.remedies import EXPLANATIONS
 
 UNPROCESSABLE, CONFLICT = 422, 409
 TIMEOUT_S = 600.0
@@ -38,7 +38,7 @@ def command(client: Client, documents: tuple[Path, ...], as_json: bool) -> None:
     try:
         carried = in_order(documents)
         reader = client.status() if len(documents) > 1 else None
-        taken = [_hand_in(client, one, reader, as_json=as_json) for one in carried]
+        taken = [_hand_in(client, document, reader, as_json=as_json) for document in carried]
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from None
     if not all(taken):
@@ -53,7 +53,7 @@ def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bo
     except AgentRefused as refused:
         if refused.status != UNPROCESSABLE:
             raise
-        note(*_explained(refused, "" if alone else f"{one.path}: "))
+        note(*_explain(refused, "" if alone else f"{one.path}: "))
         if as_json and not alone:
             _say_json(one, {"outcome": "refused", "reason": refused.code, "step": refused.step})
         return False
@@ -91,10 +91,10 @@ def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:
     say(json.dumps({"file": str(one.path), **outcome}))  # noqa: TID251 - a report, no document
 
 
-def _explained(refused: AgentRefused, of: str) -> Iterator[str]:
+def _explain(refused: AgentRefused, of: str) -> Iterator[str]:
     where = "" if refused.step is None else f" at step {refused.step}"
     yield f"{of}refused{where}: {refused.code}: {refused}"
     if refused.code in set(Reason):
-        explanation = EXPLANATIONS[Reason(refused.code)]
+        explanation = CATALOGUE[Area.DOCUMENT][Reason(refused.code)]
         yield f"  meaning  {explanation.meaning}"
         yield f"  to do    {explanation.remedy}"

@@ -44,7 +44,7 @@ def read(file: Path) -> Invitation:
 
 def check_member(status: Mapping[str, Any], invited: Invitation, node_id: str | None) -> None:
     """A member of what the file is for has nothing to do; another's is told so."""
-    wanted = _named(invited, node_id) or status["node_id"]
+    wanted = _node_id(invited, node_id) or status["node_id"]
     if (status["cluster_id"], status["node_id"]) != (invited.cluster_id, wanted):
         here, there = f"{status['node_id']} of {status['cluster_id']}", f"{wanted} of {invited.cluster_id}"
         remedy = "bring the file to the node that it is for, or ask a further agent with --config and --socket"
@@ -58,7 +58,7 @@ def put_in_place(config: Path, invited: Invitation, node_id: str | None, state: 
     config = config.absolute()
     try:
         text, mode = _configuration(config)
-        made = plan(config, text, invited, _named(invited, node_id), state)
+        made = plan(config, text, invited, _node_id(invited, node_id), state)
         _check_authority(made, invited)
         place(_files(config, mode, made, invited))
     except ConfigurationError as error:
@@ -84,7 +84,7 @@ def _bytes(file: Path) -> bytes:
         return opened.read(Invitation.MOST_BYTES + 1)
 
 
-def _named(invited: Invitation, given: str | None) -> str | None:
+def _node_id(invited: Invitation, given: str | None) -> str | None:
     """The id that the file is for, or that is named here; None where the node has one, or its host's name."""
     if given is not None and invited.node_id not in (None, given):
         raise click.UsageError(f"the file is for the node {invited.node_id}, and --node-id says {given}")

@@ -22,7 +22,7 @@ from agent.state.root_pinning import RootsNotPinnedError, check_pinned
 from holdfast.client import AgentDown, Client
 from holdfast.node import join_by_file
 from holdfast.node.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
-from holdfast.node.explanations import JOIN_REMEDIES, failure_text
+from holdfast.node.explanations import failure_text, join_text
 from holdfast.node.placing import CannotPlaceError, Placed, place
 from holdfast.terminal.shown import say
 
@@ -91,7 +91,7 @@ def command(
             f"the token is kept in {token_place}; the agent uses it when it starts: systemctl start holdfast-agent",
             AGENT_DOWN,
         )
-    joined = _followed(client, before, token_place, wait_s)
+    joined = _follow(client, before, token_place, wait_s)
     if as_json:
         _say_json("joined", joined)
     else:
@@ -135,7 +135,7 @@ def _look_at_roots(config: Path, settings: AgentSettings, token: JoinToken) -> N
     try:
         check_pinned(settings.trust, token)
     except RootsNotPinnedError as error:
-        fail(f"refused: roots_not_pinned, {error}: {JOIN_REMEDIES['roots_not_pinned']}", NO)
+        fail(f"refused: roots_not_pinned, {error}: {join_text('roots_not_pinned')}", NO)
     if token.pins is None and not settings.trust.root_key_ids and settings.trust.bundle_file is None:
         note(
             f"WARNING: neither the token nor {config} names root keys: those of the first answer are taken, unseen. "
@@ -193,7 +193,7 @@ def _status(client: Client) -> Mapping[str, Any] | None:
         return None
 
 
-def _followed(client: Client, before: Mapping[str, Any], token_place: Path, wait_s: int) -> Mapping[str, Any]:
+def _follow(client: Client, before: Mapping[str, Any], token_place: Path, wait_s: int) -> Mapping[str, Any]:
     """The status once it is a member; it ends where it was refused since `before`, or the time is over."""
     said, tried = "", _tries(before)
     deadline = time.monotonic() + wait_s

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import click
 
 from holdfast.client import Client, Permission, unix_seconds
-from holdfast.node import completion
 from holdfast.node.agent_options import EXITS, NO, asks_the_agent
-from holdfast.node.explanations import ANSWERS, CAUSES
+from holdfast.node.explanations import answer_text
+from holdfast.terminal import completion
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.durations import in_words
 from holdfast.terminal.shown import say
@@ -51,6 +51,6 @@ def _render(action: str, answer: Permission, now: float) -> None:
     lasts = f", for the next {in_words(answer.until - now)}" if answer.until is not None else ""
     say("yes" if answer.allowed else "no", fg="green" if answer.allowed else "red", bold=True, nl=False)
     say(f"  {action}: {answer.reason} (mode {answer.mode}){lasts}")
-    remedy = ANSWERS.get(answer.reason) or CAUSES.get(answer.reason)
+    remedy = answer_text(answer.reason)
     if not answer.allowed and remedy:
         say(f"     {remedy}")

@@ -68,14 +68,14 @@ def place(files: Sequence[Placed]) -> None:
     """In their order; the last one is what makes the others count. CannotPlaceError."""
     with _folders(files) as prepared:
         try:
-            for each in prepared:
-                each.write()
-            for each in prepared:
-                each.swap_in()
+            for placement in prepared:
+                placement.write()
+            for placement in prepared:
+                placement.swap_in()
         except OSError as error:
-            for each in prepared:
-                each.undo()
-            named = ", ".join(str(each.path) for each in files)
+            for placement in prepared:
+                placement.undo()
+            named = ", ".join(str(file.path) for file in files)
             raise CannotPlaceError(f"{named}: {error.strerror}; nothing was changed: run it as root") from None
 
 
@@ -87,8 +87,8 @@ def _folders(files: Sequence[Placed]) -> Iterator[list[_Prepared]]:
             descriptors.append(_folder(file))
         yield [_Prepared(file, folder) for file, folder in zip(files, descriptors, strict=True)]
     finally:
-        for each in descriptors:
-            os.close(each)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _folder(file: Placed) -> int:

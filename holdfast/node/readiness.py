@@ -1,28 +1,24 @@
 """`holdfast status --wait`: until the node, or one of its services, may run on its configuration (rules A11)."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from holdfast.client import AgentDown, Client
 from holdfast.node.agent_options import NO, NOT_FOUND, fail
-from holdfast.node.explanations import ANSWERS, CAUSES
+from holdfast.node.explanations import service_text
 
 EVERY_S = 0.5
-
-Status = Mapping[str, Any]
 
 
 def wait_until_ready(client: Client, service: str | None, wait_s: float) -> None:
     """Returns once it is; ends the command with the reason when it is not within `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
-    while (reason := _looked_up(client, service)) is not None:
+    while (reason := _look_up(client, service)) is not None:
         if time.monotonic() >= deadline:
             fail(f"not ready after {wait_s:g} s: {reason}", NO)
         time.sleep(EVERY_S)
 
 
-def _looked_up(client: Client, service: str | None) -> str | None:
+def _look_up(client: Client, service: str | None) -> str | None:
     """Why not; None: ready. An agent that is not there may still come."""
     try:
         status = client.status()
@@ -40,5 +36,5 @@ def _looked_up(client: Client, service: str | None) -> str | None:
 def _in_words(code: str | None) -> str | None:
     if code is None:
         return None
-    text = CAUSES.get(code) or ANSWERS.get(code)
+    text = service_text(code)
     return f"{code}: {text}" if text else code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.node.store_root import entered, options
+from holdfast.node.store_root import find_root, options
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say
 from snapshot.identifiers import format_time
@@ -39,8 +39,8 @@ def command(root: str, cluster: str, typed: str | None, as_json: bool) -> None:
     """
     from agent.enrolment import identity_reset  # noqa: PLC0415 - the other commands on a store do not wait for it
 
-    path, name = entered(root, cluster)
-    with _held(path) as held, _opened(held, name) as store:
+    path, name = find_root(root, cluster)
+    with _hold(path) as held, _open(held, name) as store:
         former = identity_reset.look(store)
         if not former.exists:
             nothing = f"no identity is left in {path}: the node joins with a token, holdfast join"
@@ -48,7 +48,7 @@ def command(root: str, cluster: str, typed: str | None, as_json: bool) -> None:
             return
         if not former.node_id:
             raise StoreError(StoreFault.STORE_CORRUPT, f"nothing in {store.paths.identity} says whose it is")
-        say(*_told(former, name), err=as_json)
+        say(*_lines(former, name), err=as_json)
         _confirm(former.node_id, typed, err=as_json)
         try:
             identity_reset.reset(store, held.disk, former, now=wall_clock())
@@ -62,7 +62,7 @@ def _json(former: "IdentityOnDisk", *, is_reset: bool) -> str:
     return json.JSONEncoder(sort_keys=True).encode({"reset": is_reset, **about, "revoked": former.revoked})
 
 
-def _held(path: Path) -> Root:
+def _hold(path: Path) -> Root:
     try:
         return Root.open(path)
     except StoreError as error:
@@ -71,7 +71,7 @@ def _held(path: Path) -> Root:
         raise
 
 
-def _opened(root: Root, cluster: str) -> Store:
+def _open(root: Root, cluster: str) -> Store:
     """Mapped as far as the agent may have been told to."""
     data = root.paths(cluster).store / "data.mdb"
     size = data.stat().st_size if data.exists() else 0
@@ -88,7 +88,7 @@ def _confirm(node_id: str, typed: str | None, *, err: bool) -> None:
         raise SystemExit(1)
 
 
-def _told(former: "IdentityOnDisk", cluster: str) -> list[str]:
+def _lines(former: "IdentityOnDisk", cluster: str) -> list[str]:
     until = f", until {format_time(former.not_after)}" if former.not_after is not None else ""
     roots = "pinned root keys" if former.is_enrolled else "no root keys, since none were pinned"
     key = "certificate (its private key is a credential)" if former.given_key else "private key and certificate"

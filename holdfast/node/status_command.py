@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast.client import AgentDown, Client, unix_seconds
-from holdfast.node import completion
 from holdfast.node.agent_options import EXITS, asks_the_agent
 from holdfast.node.readiness import wait_until_ready
 from holdfast.node.status_screen import screen
-from holdfast.terminal.shown import say_json, shown, shown_in
+from holdfast.terminal import completion
+from holdfast.terminal.shown import say_json, show_value, shown
 
 EVERY_S = 1.0
 
@@ -41,11 +41,11 @@ def command(client: Client, live: bool, as_json: bool, wait_s: float | None, ser
     elif live:
         _keep_up(client, Console())
     else:
-        Console().print(_shown(client))
+        Console().print(_render(client))
 
 
-def _shown(client: Client) -> RenderableType:
-    status: Mapping[str, Any] = shown_in(client.status())
+def _render(client: Client) -> RenderableType:
+    status: Mapping[str, Any] = show_value(client.status())
     # By the agent's clock, which is guarded: this one may be wrong.
     return screen(status, unix_seconds(status["now"]))
 
@@ -63,7 +63,7 @@ def _keep_up(client: Client, console: Console) -> None:
 def _pictures(client: Client) -> Iterator[RenderableType]:
     while True:
         try:
-            yield _shown(client)
+            yield _render(client)
         except AgentDown as down:
             yield Text(shown(down), style="bold red")
         time.sleep(EVERY_S)

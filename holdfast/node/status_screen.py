@@ -9,11 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.client import unix_seconds
-from holdfast.node.explanations import CAUSES, FIRST_USE, FIRST_USE_REMEDY, REFRESH_REQUIRED, failure_text, meaning
+from holdfast.node.explanations import (
+    FIRST_USE,
+    FIRST_USE_REMEDY,
+    REFRESH_REQUIRED,
+    cause_text,
+    failure_text,
+    is_cause,
+    meaning,
+    store_text,
+)
 from holdfast.terminal.durations import in_words, until
 from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
-from store.base.errors import REMEDY as STORE_REMEDY
 
 Status = Mapping[str, Any]
 
@@ -73,7 +81,8 @@ def _freshness(status: Status, now: float) -> Text:
 
 
 def _scopes(status: Status, now: float) -> Table:
-    table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", "LAST REFUSED")
+    refusals = ["LAST REFUSED"] if any(scope["last_rejected"] for scope in status["scopes"].values()) else []
+    table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", *refusals)
     for name, scope in status["scopes"].items():
         active, refused = _active(name, status), scope["last_rejected"]
         version = f"{active['authority_epoch']}.{active['config_version']}" if active else "-"
@@ -85,7 +94,7 @@ def _scopes(status: Status, now: float) -> Table:
             version,
             Text(grade, style=GRADES.get(grade, "red")),
             until(active["expires_at"], now) if active else "-",
-            f"{refused['reason']}, {until(refused['at'], now)}" if refused else "",
+            *([f"{refused['reason']}, {until(refused['at'], now)}" if refused else ""] if refusals else []),
         )
     return table
 
@@ -109,8 +118,10 @@ def _services(status: Status) -> Table:
     return table
 
 
-def _table(*columns: str) -> Table:
+def _table(name: str, *columns: str) -> Table:
+    """Names stay in one piece, to be found and copied: what is narrow is told in words, which fold."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column(name, no_wrap=True, overflow="fold")
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
@@ -119,12 +130,12 @@ def _table(*columns: str) -> Table:
 def problems_of(status: Status, now: float) -> Iterator[str]:
     """Each with its remedy, the most urgent first."""
     if (failure := status.get("join")) is not None:
-        yield f"{_not_joined(status)}: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
+        yield f"{_join_line(status)}: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
             until(failure["again_at"], now)
         )
     cause = status.get("fence") or status.get("cause")
-    if cause and (failure is None or cause in CAUSES):
-        yield f"{cause}: {CAUSES.get(cause, 'see the journal of holdfast-agent')}"
+    if cause and (failure is None or is_cause(cause)):
+        yield f"{cause}: {cause_text(cause)}"
     yield from _problems_of_roots(status.get("roots"))
     for name in status["scopes"]:
         yield from _problems_of_scope(name, status, now)
@@ -137,7 +148,7 @@ def problems_of(status: Status, now: float) -> Iterator[str]:
         elif service["answer_ok"] is False:
             yield f"{name} could not be told: {service['answer']}"
     if fault := status.get("store", {}).get("fault"):
-        yield f"{fault}: {STORE_REMEDY.get(fault, 'see the journal of holdfast-agent')}"
+        yield f"{fault}: {store_text(fault)}"
     yield from _problems_of_ends(status.get("ends", ()), now)
     if why := status["files"]["error"] or status["files"].get("fault"):
         yield f"the files are not up to date: {why}"
@@ -156,14 +167,14 @@ def _problems_of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _problems_of_ends(ends: Iterable[Mapping[str, Any]], now: float) -> Iterator[str]:
-    for each in ends:
-        if each["urgency"] in (Urgency.SOON, Urgency.ENDED):
-            what = f"{each['what'].replace('_', ' ')} {short(each['name'])}"
-            verb = "has ended" if each["urgency"] == Urgency.ENDED else "ends"
-            yield f"{what} {verb} {until(each['ends'], now)}: {each['then']}; {each['remedy']}"
+    for end in ends:
+        if end["urgency"] in (Urgency.SOON, Urgency.ENDED):
+            what = f"{end['what'].replace('_', ' ')} {short(end['name'])}"
+            verb = "has ended" if end["urgency"] == Urgency.ENDED else "ends"
+            yield f"{what} {verb} {until(end['ends'], now)}: {end['then']}; {end['remedy']}"
 
 
-def _not_joined(status: Status) -> str:
+def _join_line(status: Status) -> str:
     return "not a member yet" if status["state"] in ("unenrolled", "joining") else "it speaks to no coordinator"
 
 
@@ -171,8 +182,8 @@ def _problems_of_scope(name: str, status: Status, now: float) -> Iterator[str]:
     active, refused = _active(name, status), status["scopes"][name]["last_rejected"]
     standing = status.get("refused", {}).get(name)
     if standing is not None:
-        yield _refused(standing, refused, now)
-    elif refused and not _superseded(active, refused):
+        yield _refusal_line(standing, refused, now)
+    elif refused and not _is_superseded(active, refused):
         yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
     if not active:
         yield f"{name} is not active: holdfast explain {name}"
@@ -180,7 +191,7 @@ def _problems_of_scope(name: str, status: Status, now: float) -> Iterator[str]:
         yield f"{name} has expired: nothing new is authorised on it until it is renewed"
 
 
-def _refused(one: Mapping[str, Any], last: Mapping[str, Any] | None, now: float) -> str:
+def _refusal_line(one: Mapping[str, Any], last: Mapping[str, Any] | None, now: float) -> str:
     """Since when, by whom, and until when it goes on with what."""
     words = f"{one['scope']} has refused {one['refused']} since {one['since']} ({one['reason']} by {one['source']}), "
     if one["runs"] is None:
@@ -191,7 +202,7 @@ def _refused(one: Mapping[str, Any], last: Mapping[str, Any] | None, now: float)
     return f"{words}: {meaning(last['reason'])}" if last else words
 
 
-def _superseded(active: Mapping[str, Any] | None, refused: Mapping[str, Any]) -> bool:
+def _is_superseded(active: Mapping[str, Any] | None, refused: Mapping[str, Any]) -> bool:
     """Whether a good version was applied since the last one was refused; a refused head ends by itself then."""
     if active is None or "applied_at" not in active:
         return False

@@ -17,15 +17,18 @@ from pathlib import Path
 import click
 
 from holdfast.node import reset_identity_command
-from holdfast.node.store_root import entered, options
-from holdfast.terminal.shown import say, say_signed
+from holdfast.node.store_root import find_root, options
+from holdfast.terminal.shown import say, say_bytes, say_signed
 from snapshot import container
 from snapshot.identifiers import format_time, is_section_name
+from snapshot.reasons import safe_text
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError, StoreFault
 from store.base.records import ScopeRecord
 from store.fsck.check import check
 from store.fsck.lookup import StoreLook, look
+
+PREVIEW_BYTES = 64  # of a raw section
 
 
 @click.group("store")
@@ -42,7 +45,7 @@ command.add_command(reset_identity_command.command)
 def check_command(root: str, cluster: str, as_json: bool) -> None:
     """Print every fault; exit 0 without any, 1 with one or more."""
 
-    path, name = entered(root, cluster)
+    path, name = find_root(root, cluster)
     count = 0
     for fault in check(path, name):
         count += 1
@@ -93,7 +96,7 @@ def show_command(
         for event in view.events(journal or 0):
             say(f"{event.sequence}  {format_time(event.at)}  {event.event}  {event.scope}  {event.detail}")
         if scope is not None and section is not None:
-            say_signed(_section(_active(view, scope), section))
+            _show_section(_active(view, scope), section)
         elif scope is not None:
             _show(view, scope)
 
@@ -151,11 +154,11 @@ def _whole(view: StoreLook, scope: str | None, section: str | None, journal: int
     if journal is not None:
         found["journal"] = [vars(event) | {"at": format_time(event.at)} for event in view.events(journal)]
     if scope is not None and section is not None:
-        found |= {"scope": scope, "section": section, "value": json.loads(_section(_active(view, scope), section))}
+        found |= {"scope": scope, "section": section, **_describe(_active(view, scope), section)}
     elif scope is not None:
         held = _active(view, scope)
         found |= {name.replace(" ", "_"): text for name, text in _lines(view, scope, held).items()}
-        found["sections"] = {name: {"size": each.size, "sha256": each.sha256} for name, each in held.sections.items()}
+        found["sections"] = {name: section.members() for name, section in held.sections.items()}
     return found
 
 
@@ -164,7 +167,7 @@ def _show(view: StoreLook, scope: str) -> None:
     for name, text in _lines(view, scope, held).items():
         say(f"{name + ':':15} {text}")
     for section, entry in held.sections.items():
-        say(f"  {section}  {entry.size} bytes  {entry.sha256}")
+        say(f"  {section}  {entry.size} bytes{' (raw)' if entry.is_raw else ''}  {entry.sha256}")
 
 
 def _lines(view: StoreLook, scope: str, held: StoredDocument) -> dict[str, str]:
@@ -205,6 +208,25 @@ def _section(held: StoredDocument, name: str) -> bytes:
     return held.read(name)
 
 
+def _describe(held: StoredDocument, name: str) -> dict[str, object]:
+    """Its value; of a raw one what it is, and its beginning with all that a terminal could obey escaped."""
+    data = _section(held, name)
+    entry = held.sections[name]
+    return {**entry.members(), "begins": _beginning(data)} if entry.is_raw else {"value": json.loads(data)}
+
+
+def _show_section(held: StoredDocument, name: str) -> None:
+    data, entry = _section(held, name), held.sections[name]
+    if entry.is_raw:
+        say_bytes(data, f"raw, {entry.size} bytes, {entry.sha256}: {_beginning(data)}")
+    else:
+        say_signed(data)
+
+
+def _beginning(data: bytes) -> str:
+    return safe_text(data[:PREVIEW_BYTES].decode("utf-8", "backslashreplace"))
+
+
 def _version(epoch: int, version: int) -> str:
     return f"{epoch}.{version}"
 
@@ -229,7 +251,9 @@ def _container(held: StoredDocument) -> dict[str, bytes]:
 
 
 def _sections(held: StoredDocument) -> dict[str, bytes]:
-    return {f"{name}.json": held.read(name) for name in held.sections if is_section_name(name)}
+    """What is raw goes by its bare name."""
+    named = {name: entry for name, entry in held.sections.items() if is_section_name(name)}
+    return {name if entry.is_raw else f"{name}.json": held.read(name) for name, entry in named.items()}
 
 
 def _write(target: Path, files: dict[str, bytes]) -> None:
@@ -248,6 +272,6 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
 @contextmanager
 def _look(root: str, cluster: str) -> Iterator[StoreLook]:
 
-    path, name = entered(root, cluster)
+    path, name = find_root(root, cluster)
     with look(path, name) as view:
         yield view

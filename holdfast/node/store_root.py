@@ -25,7 +25,7 @@ def options(function: Callable[P, None]) -> Callable[P, None]:
     @click.option("--root", default=DEFAULT_ROOT, show_default=True, help="The agent's state directory.")
     @click.option("--cluster", default="", help="Which cluster, where the root has several.")
     @wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
 
         try:
             function(*args, **kwargs)
@@ -33,10 +33,10 @@ def options(function: Callable[P, None]) -> Callable[P, None]:
             say(f"holdfast store: {error}", err=True)
             raise SystemExit(2) from error
 
-    return wrapped
+    return wrapper
 
 
-def entered(root: str, cluster: str) -> tuple[Path, str]:
+def find_root(root: str, cluster: str) -> tuple[Path, str]:
     """The root as its owner sees it, and the one cluster that is meant."""
 
     path = Path(root).absolute()

@@ -31,9 +31,9 @@ def confirm(client: Client, root_key_ids: tuple[str, ...], threshold: int, as_js
     They are compared with what this node holds. Exit 0: they are the same, and it is kept. Exit 1: they are not, and
     nothing has changed; then the first answer came from somebody else.
     """
-    for each in root_key_ids:
-        if not _KEY_ID.fullmatch(each):
-            raise click.BadParameter(f"{each!r} is not sha256: and 64 hex digits", param_hint="ROOT_KEY_ID")
+    for key_id in root_key_ids:
+        if not _KEY_ID.fullmatch(key_id):
+            raise click.BadParameter(f"{key_id!r} is not sha256: and 64 hex digits", param_hint="ROOT_KEY_ID")
     asked = json.dumps({"root_key_ids": root_key_ids, "root_threshold": threshold})  # noqa: TID251 - no document
     try:
         answer = client.request("POST", "/v1/trust/confirm", asked.encode()).value

@@ -13,11 +13,11 @@ import click
 from holdfast.node.context import BadContext, chunks, load
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say
+from snapshot.codes import CATALOGUE, Area
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder
 from snapshot.identifiers import format_time, parse_time
 from snapshot.reasons import Reason, Rejected
-from snapshot.remedies import EXPLANATIONS
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import STEPS, AlreadyApplied, NotYetValid, Verdict, Verified, verify
 
 COLOURS = {"verified": "green", "already_applied": "green", "pending": "yellow", "rejected": "red"}
@@ -66,9 +66,9 @@ def command(ctx: click.Context, context: Path, now: int | None, as_json: bool, f
 
     A rejected document is shown with the step that failed, what was expected, what was found, and what to do.
     """
-    holder, kind = _loaded(context)
+    holder, kind = _load(context)
     moment = wall_clock() if now is None else now
-    reports = [_judged(file, holder, kind, moment) for file in files]
+    reports = [_judge(file, holder, kind, moment) for file in files]
     for report in reports:
         if as_json:
             say(report.to_json())
@@ -77,24 +77,24 @@ def command(ctx: click.Context, context: Path, now: int | None, as_json: bool, f
     ctx.exit(1 if any(report.verdict == "rejected" for report in reports) else 0)
 
 
-def _loaded(path: Path) -> tuple[Holder, str]:
+def _load(path: Path) -> tuple[VerifierState, str]:
     try:
         return load(path)
     except BadContext as error:
         raise click.UsageError(f"--context: {error}") from None
 
 
-def _judged(file: str, holder: Holder, kind: str, now: float) -> VerdictReport:
+def _judge(file: str, holder: VerifierState, kind: str, now: float) -> VerdictReport:
     try:
         verdict = verify(ChunkParts(chunks(Path(file)), holder.limits), holder, kind=kind, now=now)
     except Rejected as fault:
         return VerdictReport(file, "rejected", fault.step, fault.reason, fault.expected, fault.found, fault.where)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
-    return _passed(file, verdict)
+    return _pass(file, verdict)
 
 
-def _passed(file: str, verdict: Verdict) -> VerdictReport:
+def _pass(file: str, verdict: Verdict) -> VerdictReport:
     envelope = verdict.envelope
     facts: dict[str, object] = {
         "scope": envelope.scope,
@@ -122,7 +122,7 @@ def _render(report: VerdictReport, now: float) -> None:
 
 def _lines(report: VerdictReport) -> list[tuple[str, object]]:
     if report.reason is not None and report.step is not None:
-        explanation = EXPLANATIONS[report.reason]
+        explanation = CATALOGUE[Area.DOCUMENT][report.reason]
         lines = [("failed", f"step {report.step}, {_statement(report.step)}"), ("reason", report.reason)]
         lines += [("where", report.where), ("expected", report.expected), ("found", report.found)]
         lines += [("meaning", explanation.meaning), ("to do", explanation.remedy)]

@@ -5,8 +5,8 @@ import json
 import click
 
 from holdfast.client import AgentDown, Change, Client, NotFound
-from holdfast.node import completion
 from holdfast.node.agent_options import EXITS, asks_the_agent_or_files
+from holdfast.terminal import completion
 from holdfast.terminal.shown import say, shown
 
 

@@ -5,8 +5,8 @@ A file name on a stick may hold a line break and the word VERIFIED, a signed sec
     say_json(value)     an answer for scripts; all but ASCII is escaped
     say_signed(data)    signed JSON: as it is for a program, the same value with escapes for a person
     shown(text)         what somebody else prints: a cell of a table
-    shown_in(value)     the same for every text of an answer
-    usage_shown()       the same for what is said of wrong usage, which quotes file names
+    show_value(value)   the same for every text of an answer
+    show_usage()        the same for what is said of wrong usage, which quotes file names
 
 Nothing else in this package writes to a terminal: tests/test_style.py.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from wire.printable import escaped, printable
+from wire.printable import escape, printable
 
 shown = printable
 
@@ -36,21 +36,28 @@ def say_json(value: object) -> None:
 
 def say_signed(data: bytes, *, nl: bool = False, verbatim: bool = True) -> None:
     """Bytes of JSON, or a part of it whose characters are whole; never verbatim where standard output is a terminal."""
-    click.echo(data if verbatim and not sys.stdout.isatty() else json_shown(data), nl=nl)  # noqa: TID251
+    click.echo(data if verbatim and not sys.stdout.isatty() else escape_json(data), nl=nl)  # noqa: TID251
 
 
-def json_shown(data: bytes) -> bytes:
+def say_bytes(data: bytes, instead: str) -> bool:
+    """Bytes of any kind, as they are; to a terminal only what is said in their place: whether that was so."""
+    is_seen = sys.stdout.isatty()
+    click.echo(shown(instead) if is_seen else data, nl=is_seen)  # noqa: TID251
+    return is_seen
+
+
+def escape_json(data: bytes) -> bytes:
     """What is not printable can only stand in a string there, where the escape means the same."""
-    return escaped(data.decode("utf-8", "replace"), _in_json).encode()
+    return escape(data.decode("utf-8", "replace"), _in_json).encode()
 
 
-def shown_in(value: Any) -> Any:  # noqa: ANN401 - JSON
+def show_value(value: Any) -> Any:  # noqa: ANN401 - JSON
     """The same JSON value, each text and name in it shown."""
     match value:
         case dict():
-            return {shown(name): shown_in(each) for name, each in value.items()}
+            return {shown(name): show_value(inner) for name, inner in value.items()}
         case list():
-            return list(map(shown_in, value))
+            return list(map(show_value, value))
         case str():
             return shown(value)
         case _:
@@ -58,7 +65,7 @@ def shown_in(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 @contextmanager
-def usage_shown() -> Iterator[None]:
+def show_usage() -> Iterator[None]:
     """A shell's `*` makes options and arguments of file names."""
     try:
         yield

@@ -34,7 +34,7 @@ def put_known(transaction: LmdbTransaction, digest: bytes, data: bytes) -> None:
     """Keep bytes whose digest was computed already. A copy that is damaged is written again."""
     if transaction.put_blobs is not None:
         transaction.put_blobs.add(digest)
-    if _stored(transaction, digest) == data:
+    if _read(transaction, digest) == data:
         return
     remove(transaction, digest)
     if len(data) <= CHUNK_BYTES:
@@ -48,7 +48,7 @@ def get(transaction: LmdbTransaction, digest: bytes) -> bytes:
     """The bytes, hashed; StoreError not_found, or store_corrupt: bytes with a wrong hash are never handed out."""
     data = transaction.get(_TABLE, digest)
     if data is None:
-        data = _stored(transaction, digest)
+        data = _read(transaction, digest)
     if data is None:
         raise StoreError(StoreFault.NOT_FOUND, f"blob {digest.hex()}")
     if not hmac.compare_digest(hashlib.sha256(data).digest(), digest):
@@ -85,7 +85,7 @@ def digests(transaction: LmdbTransaction, after: bytes = b"") -> Iterator[bytes]
         last = digest
 
 
-def _stored(transaction: LmdbTransaction, digest: bytes) -> bytes | None:
+def _read(transaction: LmdbTransaction, digest: bytes) -> bytes | None:
     values = [value for _, value in transaction.items(_TABLE, prefix=digest)]
     return b"".join(values) if values else None
 

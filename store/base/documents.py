@@ -1,7 +1,7 @@
 """Documents and pointers as they are held: what a reader gets (rules S66, P3; threats D-45).
 
 Reading         one consistent view: generation, scopes, marks, documents
-StoredDocument  a verified document; satisfies `snapshot.holder.HeldDocument`
+StoredDocument  a verified document; satisfies `snapshot.verifier_state.HeldDocument`
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -143,7 +143,7 @@ class StoreReading:
         return self._meta.generation
 
     @property
-    def committed(self) -> int:
+    def commit_number(self) -> int:
         """The number of the commit that is seen; it never repeats while the store is open."""
         return self._transaction.number
 
@@ -176,7 +176,7 @@ class StoreReading:
     def blob(self, digest: bytes) -> bytes:
         return blobs.get(self._transaction, digest)
 
-    def lost(self) -> frozenset[str]:
+    def lost_scopes(self) -> frozenset[str]:
         """Scopes whose accepted content is not what serves: damaged, withdrawn, or of a lost store (threats C04)."""
         return frozenset(name for name, record in self.scopes().items() if is_lost(record))
 

@@ -35,7 +35,7 @@ class Enrolment:
 def write(identity: Path, temporary: Path, disk: Disk, enrolment: Enrolment) -> None:
     """Keep it, once; StoreError conflict where another enrolment stands."""
     present = read(identity)
-    if present is not None and _fixed(present) != _fixed(enrolment):
+    if present is not None and _immutable_fields(present) != _immutable_fields(enrolment):
         raise StoreError(
             StoreFault.CONFLICT, f"{identity / FILE} holds another enrolment, of other roots, and no command changes it"
         )
@@ -54,6 +54,6 @@ def read(identity: Path) -> Enrolment | None:
         raise StoreError(StoreFault.STORE_CORRUPT, f"{identity / FILE}: {error}") from error
 
 
-def _fixed(enrolment: Enrolment) -> dict[str, object]:
+def _immutable_fields(enrolment: Enrolment) -> dict[str, object]:
     """All but what the operator confirms afterwards."""
     return {name: value for name, value in asdict(enrolment).items() if name != "confirmed"}

@@ -185,14 +185,14 @@ class Environment:
             return self.lmdb.begin(write=write)
 
     @property
-    def committed(self) -> int:
+    def commit_number(self) -> int:
         """The number of the last commit. It begins no transaction, so that it may be asked anywhere."""
         try:
             return int(self.lmdb.info()["last_txnid"])
         except lmdb.Error:  # closed, or opened anew at this moment
             return -1
 
-    def filled(self) -> float:
+    def fill_level(self) -> float:
         """The share of the map that is in use, 0..1; free pages are not counted."""
         with self.read() as transaction:
             return transaction.used_bytes() / self.map_bytes

@@ -4,6 +4,27 @@ LMDB cannot hold its own floor: with a damaged meta page it opens on the previou
 what was accepted is also written here, *before* the swap, and a floor never goes down: not by age, not by a fault,
 not by a store that was restored. A record also names the envelopes being activated, so that a start after a crash
 in between knows what to finish.
+
+Rules: a record is merged with the one before, member by member, and only ever rises; it is durable before what it
+names is; it is believed whole or not at all (magic, length, SHA-256), and only in the cluster that it names; two files
+are written in turn, so that one is always whole and at most one write behind.
+
+Example. `a.rec` has sequence 8 with `route_policy` at 1.6, `b.rec` sequence 9 at 1.7. The next write goes to `a.rec`.
+If it is torn, `b.rec` still says 1.7, `faults` names `a.rec`, and the start writes it anew. If both are gone from a
+node that was a member, nothing says how far it had come: the status says `floor_lost`, increments are refused, and
+what the store has counts until a fresh head has confirmed all of it.
+
+A write whose rename succeeded and whose sync failed leaves it open what the disk has. Then the higher record counts in
+memory too, `uncertain` is set, and it is written once more before anything is built on it: too high a floor costs a
+download, too low a one costs the guarantee.
+
+Rejected:
+
+- One file, swapped by rename: swapped it is always whole, but a single bad sector would be the end of every mark.
+- A table in LMDB alone: what it would guard is the file that it lies in. A copy is there all the same, as a third
+  witness (`reconcile.floor_of_store`).
+- Floors that age: a node that was off for a year would take what was withdrawn a year ago.
+- A counter in a TPM: most machines have none that may be written so often (docs/adr/0004).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from snapshot.holder import Mark
+from snapshot.verifier_state import Mark
 from store.base import sealed
 from store.base.disk import Disk
 from store.base.timefloor import TimeFloor
@@ -107,11 +128,6 @@ class Floors:
         floors.faults = tuple(faults)
         floors._next = _file_to_write(records)
         return floors
-
-    @property
-    def lost(self) -> bool:
-        """Neither file can be read, and at least one was there: `floor_lost` (threats D-24)."""
-        return bool(self.faults) and not self.found
 
     def write(self, record: FloorRecord) -> None:
         """Make `record`, never lower than the present one, durable in the file whose turn it is.

@@ -73,7 +73,7 @@ class Journal:
         with self._environment.write() as transaction:
             acknowledge(transaction, sequence)
 
-    def lost(self) -> int:
+    def lost_events(self) -> int:
         """How many events went beyond the bound before they were acknowledged."""
         with self._environment.read() as transaction:
             return meta.read(transaction).lost_events
@@ -92,7 +92,7 @@ def append(transaction: LmdbTransaction, event: str, at: float, scope: str = "",
     record = Event(sequence, at, event, scope, safe_text(detail))
     transaction.put(_TABLE, _KEY.pack(sequence), pack(record))
     lost = present.lost_events
-    for dropped in _beyond_bound(transaction):
+    for dropped in _surplus_keys(transaction):
         transaction.delete(_TABLE, dropped)
         lost += _KEY.unpack(dropped)[0] > present.acknowledged_event
     meta.change(transaction, next_event=sequence + 1, lost_events=lost)
@@ -113,7 +113,7 @@ def acknowledge(transaction: LmdbTransaction, sequence: int) -> None:
         meta.change(transaction, acknowledged_event=reached)
 
 
-def _beyond_bound(transaction: LmdbTransaction) -> list[bytes]:
+def _surplus_keys(transaction: LmdbTransaction) -> list[bytes]:
     surplus = transaction.count(_TABLE) - MOST_EVENTS
     keys = transaction.keys(_TABLE)
     return [next(keys) for _ in range(surplus)]

@@ -142,14 +142,14 @@ class Pending:
         if not self._dirty and not self._unflushed.size and not self._unflushed.sections:
             return
         self._write(self._put, self._room)
-        self._written()
+        self._mark_flushed()
 
     @property
     def _room(self) -> WriteRoom:
         return WriteRoom.REPAIR if self.record.repair else WriteRoom.SCOPES
 
     def _put(self, transaction: LmdbTransaction) -> None:
-        """Put what is unflushed; `_written` follows once the transaction is committed."""
+        """Put what is unflushed; `_mark_flushed` follows once the transaction is committed."""
         self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
         if self._manifest:
             self._beside = len(self.record.envelope) + len(self._manifest)
@@ -169,7 +169,7 @@ class Pending:
         sections = self.record.sections + len(self._unflushed.sections)
         return replace(self.record, sections=sections, size=self._before + self._beside + self._size)
 
-    def _written(self) -> None:
+    def _mark_flushed(self) -> None:
         self.slot = self._reserved
         self.record = self._with_what_was_unflushed()
         self._kept_rows += len(self._unflushed.kept)
@@ -211,7 +211,7 @@ class Pending:
         """
         self._change(waiting_until=until)
         self._write(self._put_in_waiting, self._room)
-        self._written()
+        self._mark_flushed()
 
     def _put_in_waiting(self, transaction: LmdbTransaction) -> None:
         self._put(transaction)
@@ -327,7 +327,7 @@ def _headers(transaction: LmdbTransaction, prefix: bytes) -> Iterator[tuple[int,
             yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
 
 
-def held(transaction: LmdbTransaction) -> list[SlotContent]:
+def slot_contents(transaction: LmdbTransaction) -> list[SlotContent]:
     return [
         SlotContent(
             record.scope,
@@ -382,7 +382,7 @@ def discard_scope(transaction: LmdbTransaction, scope: str) -> None:
             discard(transaction, scope, slot)
 
 
-def damaged(transaction: LmdbTransaction) -> Iterator[bytes]:
+def damaged_keys(transaction: LmdbTransaction) -> Iterator[bytes]:
     """The keys of slots whose header cannot be read, or which refer to a blob that is not there."""
     for prefix in (_RECEIVING, _WAITING):
         for key, slot in list(transaction.items(_TABLE, prefix)):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgpack
 
-from snapshot.holder import Mark
+from snapshot.verifier_state import Mark
 from store.base.errors import StoreError, StoreFault
 
 CHECKSUM_BYTES = 8
@@ -194,6 +194,6 @@ def name_of(digest: bytes) -> str:
     return f"sha256:{digest.hex()}"
 
 
-def digest_named(name: str) -> bytes:
+def digest_from_name(name: str) -> bytes:
     """The digest that `sha256:<hex>` names."""
     return bytes.fromhex(name.removeprefix("sha256:"))

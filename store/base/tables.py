@@ -48,7 +48,7 @@ class Table:
         """All of them in one transaction. StoreError too_large beyond the bounds."""
         with self._environment.write() as transaction:
             for key, value in values.items():
-                transaction.put(self._database, self._key(key), _bounded(pack_value(value), key))
+                transaction.put(self._database, self._key(key), _check_size(pack_value(value), key))
             if transaction.count(self._database) > MOST_ENTRIES:
                 raise StoreError(StoreFault.TOO_LARGE, f"{self._database} holds at most {MOST_ENTRIES} entries")
 
@@ -72,7 +72,7 @@ class Table:
         return self._prefix + encoded
 
 
-def _bounded(data: bytes, key: str) -> bytes:
+def _check_size(data: bytes, key: str) -> bytes:
     if len(data) > MOST_BYTES:
         raise StoreError(StoreFault.TOO_LARGE, f"the value of {key!r} has more than {MOST_BYTES} bytes")
     return data

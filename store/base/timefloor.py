@@ -55,7 +55,7 @@ class TimeFloor:
         return cls(epoch, time / 1000, str(payload["boot_id"]), elapsed / 1000)
 
 
-def risen(floor: TimeFloor | None, issued_at: float, ceiling: float | None, boot: Boot) -> TimeFloor:
+def floor_after(floor: TimeFloor | None, issued_at: float, ceiling: float | None, boot: Boot) -> TimeFloor:
     """The floor after a document issued at `issued_at` was accepted; at most `ceiling`, never behind `floor`."""
     present = floor.at(boot) if floor else 0.0
     time = max(present, issued_at)

@@ -32,7 +32,7 @@ class StoreLook:
     _transaction: LmdbTransaction
 
     def pending(self) -> list[SlotContent]:
-        return slots.held(self._transaction)
+        return slots.slot_contents(self._transaction)
 
     def events(self, most: int) -> list[Event]:
         """The last ones, oldest first."""

@@ -44,7 +44,7 @@ def _is_good(database: str, key: bytes, data: bytes) -> bool:
 
 def _mend_slots(transaction: LmdbTransaction) -> int:
     """A slot that cannot be read or lacks a blob goes; what it held is fetched again."""
-    damaged = list(pending.damaged(transaction))
+    damaged = list(pending.damaged_keys(transaction))
     for key in damaged:
         transaction.delete("pending", key)
     return len(damaged)

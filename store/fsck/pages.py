@@ -99,8 +99,8 @@ def _sub_database(walk: _Walk, name: bytes, value: "_Value") -> None:
     if not value.flags & _SUB:
         raise PageFaultError(f"{name[:32]!r} in the main tree is no database")
     tree = Tree(*_DATABASE.unpack(value.data)[1:])
-    for _, one in _entries(walk, tree, name.decode("ascii", "replace")):
-        if one.flags & _SUB:
+    for _, entry in _entries(walk, tree, name.decode("ascii", "replace")):
+        if entry.flags & _SUB:
             raise PageFaultError(f"{name[:32]!r} holds a database")
 
 

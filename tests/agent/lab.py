@@ -27,7 +27,7 @@ from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.wire.lab import LIMITS, once, running
 from wire.request import HttpError
 from wire.server import Server
-from wire.unix import HOSTS, UnixTransport, unix_listener
+from wire.unix import UnixTransport, unix_listener
 
 DAY = 86_400
 
@@ -75,7 +75,7 @@ class Periphery:
         self.active, self.published = Generation(), Generation()
         self.files = self.folder / "active"
         self.socket = self.folder / "agent.sock"
-        whose = FileAccess.configured(self.files_for, Permissions(), self.access)
+        whose = FileAccess.from_configuration(self.files_for, Permissions(), self.access)
         generations = Generations(self.folder, "active", whose.top)
         self.publishing = Publishing(
             self.views,
@@ -122,17 +122,17 @@ class Periphery:
     def gate_facts(self) -> GateFacts:
         return self.given
 
-    def listed(self) -> Collection[str] | None:
+    def listed_scopes(self) -> Collection[str] | None:
         return self.of_head
 
-    def wanted(self) -> Mapping[str, ScopeVersion]:
+    def wanted_scopes(self) -> Mapping[str, ScopeVersion]:
         return self.of_head_wanted
 
     async def known_running(self, question: Question, facts: GateFacts) -> frozenset[str]:
         """`test_running` has how that is known."""
         return facts.running
 
-    def decided(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
+    def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """`test_decisions` has what becomes of it."""
 
     def report(self) -> Mapping[str, object]:
@@ -174,7 +174,7 @@ class Periphery:
 @asynccontextmanager
 async def serving(periphery: Periphery) -> AsyncIterator[Periphery]:
     """The socket and the tasks beside it."""
-    server = Server("local", periphery.api.routes(), UnixTransport(), LIMITS, hosts=HOSTS)
+    server = Server("local", periphery.api.routes(), UnixTransport(), LIMITS)
     with unix_listener(periphery.socket) as listener, following(periphery.node.store.watch, periphery.active):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(periphery.publishing.run)
@@ -197,8 +197,20 @@ class GateAnswer:
     def parse(cls, raw: bytes) -> "GateAnswer":
         head, _, body = raw.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines)
-        return cls(int(first.split()[1]), {name.lower(): value for name, value in headers.items()}, body)
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        if headers.get("transfer-encoding") == "chunked":
+            body = whole(body)
+        return cls(int(first.split()[1]), headers, body)
+
+
+def whole(chunks: bytes) -> bytes:
+    """A chunked body, which must have its end."""
+    found = b""
+    while chunks != b"0\r\n\r\n":
+        size, _, rest = chunks.partition(b"\r\n")
+        found += rest[: int(size, 16)]
+        chunks = rest[int(size, 16) + 2 :]
+    return found
 
 
 async def ask(periphery: Periphery, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> GateAnswer:

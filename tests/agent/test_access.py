@@ -75,7 +75,7 @@ def test_patterns(patterns, scope, expected):
 
 def test_the_default_is_the_sockets_group():
     """protocol.md 4."""
-    access = Access.configured({}, SOCKET_GID)
+    access = Access.from_configuration({}, SOCKET_GID)
     assert access.may_read(peer(1000, 1000, SOCKET_GID), "route_policy")
     assert not access.may_read(peer(1000, 1000), "route_policy")
     assert access.may_read(peer(0), "route_policy")
@@ -89,7 +89,7 @@ def test_a_table_replaces_the_default():
         "qos_policy": AccessEntry(users=("4400",), groups=()),
         "*": AccessEntry(users=(), groups=(name,)),
     }
-    access = Access.configured(table, SOCKET_GID)
+    access = Access.from_configuration(table, SOCKET_GID)
     assert access.may_read(peer(1000, 1000, WEB_GID), "route_policy/x")
     assert not access.may_read(peer(1000, 1000, WEB_GID), "qos_policy")
     assert access.may_read(peer(4400, 1), "qos_policy")
@@ -101,20 +101,20 @@ def test_a_table_replaces_the_default():
 def test_places_at_the_socket_are_for_root_the_agent_and_the_users_that_are_named():
     """threats D-51: no group, since whoever is in it may have any number of subordinate ids in it, too"""
     table = {"route_policy": AccessEntry(users=("4400",)), "*": AccessEntry(groups=(str(WEB_GID),))}
-    assert Access.configured(table, SOCKET_GID).first == {0, os.geteuid(), 4400}
-    assert Access.configured({}, SOCKET_GID).first == {0, os.geteuid()}
+    assert Access.from_configuration(table, SOCKET_GID).first == {0, os.geteuid(), 4400}
+    assert Access.from_configuration({}, SOCKET_GID).first == {0, os.geteuid()}
 
 
 def test_what_has_expired_is_for_whom_the_table_says():
     """protocol.md 4: `?expired=allow` where policy permits; by default whoever reads all"""
-    everyone = Access.configured({}, SOCKET_GID)
+    everyone = Access.from_configuration({}, SOCKET_GID)
     assert everyone.may_read_expired(peer(1000, SOCKET_GID), "route_policy")
     assert not everyone.may_read_expired(peer(1000, 1000), "route_policy")
     table = {
         "route_policy": AccessEntry(groups=(str(WEB_GID),), expired=True),
         "*": AccessEntry(groups=(str(WEB_GID), str(SOCKET_GID))),
     }
-    access = Access.configured(table, SOCKET_GID)
+    access = Access.from_configuration(table, SOCKET_GID)
     assert access.may_read_expired(peer(1000, WEB_GID), "route_policy")
     assert not access.may_read_expired(peer(1000, WEB_GID), "qos_policy")
     assert not access.may_read_expired(peer(1000, SOCKET_GID), "route_policy")
@@ -127,7 +127,7 @@ def test_nobody_in_particular_reads_nothing():
     everything = Access((AccessRule(uids=frozenset({OVERFLOW_UID}), gids=frozenset({OVERFLOW_UID}), scopes=("*",)),))
     assert not everything.may_read(peer(OVERFLOW_UID, OVERFLOW_UID), "route_policy")
     with pytest.raises(ValueError, match="nobody gets rights"):
-        AccessRule.named([str(OVERFLOW_UID)], [], ["*"])
+        AccessRule.from_names([str(OVERFLOW_UID)], [], ["*"])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_nobody_in_particular_reads_nothing():
 )
 def test_who_is_not_there_is_named_with_the_remedy(users, groups, remedy):
     with pytest.raises(ValueError, match=remedy):
-        AccessRule.named(users, groups, ["*"])
+        AccessRule.from_names(users, groups, ["*"])
 
 
 def test_documents_come_from_root_or_the_agents_own_account():
@@ -282,3 +282,34 @@ async def test_the_sockets_mode_keeps_others_out(reached):
     """threats U01."""
     async with serving(reached):
         assert (await as_user(reached, 4400, [4400], STATUS))[0][0] == "agent_down"
+
+
+@AS_ROOT
+async def test_services_and_routes_are_for_the_readers_of_their_scopes(reached):
+    """`[access."service_assignment/web"]` lets web read web; of others nothing is learnt, by notices
+    neither.
+    """
+    rule = AccessRule(uids=frozenset({4401}), scopes=(WEB,))
+    made = replace(reached, access=Access((rule,)))
+    cluster = made.node.cluster
+    before = made.node.store.watch.generation
+    for service in ("web", "db"):
+        sections = {"services": {service: {"settings": {"of": service}}}}
+        made.apply(
+            cluster.snapshot(1, sections, scope="service_assignment", scope_ids=(service,), subject_node_id=NODE)
+        )
+    made.route(1, {"routes.2c": {"a": {}}})
+    paths = ("/v1/services", "/v1/services/web", "/v1/services/db", "/v1/services/none", "/v1/routes", "/v1/routes/a")
+    async with serving(made):
+        made.socket.chmod(0o666)
+        requests = [("GET", path, "") for path in (*paths, f"/v1/watch?after={before}")]
+        listed, web, *others, notice = await as_user(made, 4401, [4401], *requests)
+        strangers = await as_user(made, 4402, [4402], *requests[:-1])
+    assert list(json.loads(listed[1])["services"]) == ["web"]
+    assert json.loads(web[1])["settings"] == {"of": "web"}
+    assert [one[0] for one in others] == ["not_found"] * 4
+    assert others[0] == others[1]
+    told = json.loads(notice[1])
+    assert (list(told["scopes"]), told["services"], told["routes"]) == ([WEB], ["web"], [])
+    assert json.loads(strangers[0][1])["services"] == {}
+    assert [one[0] for one in strangers[1:]] == ["not_found"] * 5

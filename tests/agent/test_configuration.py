@@ -162,7 +162,7 @@ def test_a_scope_type_that_there_is_not_is_an_error():
         assert problems(f'[[service]]\nname = "web"\nscopes = ["qos_policy", "{misspelt}"]\n') == [
             "service[0].scopes names no scope type, 'service_asignment': did you mean service_assignment?"
         ]
-    assert "there are degraded_mode_policy, " in problems('[[service]]\nname = "web"\nscopes = ["x"]\n')[0]
+    assert "there are config, degraded_mode_policy, " in problems('[[service]]\nname = "web"\nscopes = ["x"]\n')[0]
     assert problems('[[service]]\nname = "web"\nscopes = ["head"]\n')
     assert problems('[[service]]\nname = "web"\nscopes = ["route_policy/a/*"]\n')
     for scope in SCOPE_TYPES:

@@ -9,8 +9,8 @@ import trio.testing
 
 from agent.sources.connecting import LateConnector
 from wire.client import ClientError, ClientFault, HttpsConnector
-from wire.contexts import server_context
 from wire.endpoint import Endpoint
+from wire.tls_contexts import server_context
 
 
 @pytest.fixture

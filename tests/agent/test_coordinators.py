@@ -188,13 +188,13 @@ async def test_one_that_was_replaced_comes_last_however_well_it_works(made, mock
     (own,) = asked(made)
     await hold(made, "https://old.example:7443")
     old = made.outside.sources.coordinators()[1]
-    old.worked()
-    await made.outside.sources.answered(old)
+    old.note_success()
+    await made.outside.sources.note_answer(old)
     await hold(made, ELSEWHERE)
     assert asked(made) == [own, ELSEWHERE, "https://old.example:7443"]
     new = made.outside.sources.coordinators()[1]
-    new.worked()
-    await made.outside.sources.answered(new)
+    new.note_success()
+    await made.outside.sources.note_answer(new)
     assert asked(made) == [ELSEWHERE, own], "last working first"
 
 
@@ -223,7 +223,7 @@ async def test_a_manual_map_follows_none(made, mock_clock):
     made.node.learnt.endpoints = EndpointSets()
     alone = Coordinators(made.node, tuple(configured_endpoints(made.node.settings)))
     await alone.follow()
-    assert {str(endpoint): name for endpoint, name in alone.asked().items()} == {
+    assert {str(endpoint): name for endpoint, name in alone.askable().items()} == {
         "https://127.0.0.1:1": NamedBy.CONFIGURATION
     }
     assert Kind.COORDINATOR not in [row["kind"] for row in made.outside.sources.report()]

@@ -35,7 +35,7 @@ async def decided(made):
 
 async def test_a_decision_is_written_down_once_an_outage(made):
     """rules S55f, threats A17: who asked for what, and what was answered"""
-    note = made.inside.front.decided
+    note = made.inside.front.note_decision
     now = made.node.now()
     for _ in range(3):
         note(SESSION, NO, 33, now)
@@ -50,8 +50,8 @@ async def test_a_decision_is_written_down_once_an_outage(made):
 
 
 async def test_under_a_fresh_head_nothing_is_noted(made):
-    made.inside.front.decided(SESSION, GateAnswer(True, "ok", Mode.NORMAL), 33, made.node.now())
-    made.inside.front.decided(
+    made.inside.front.note_decision(SESSION, GateAnswer(True, "ok", Mode.NORMAL), 33, made.node.now())
+    made.inside.front.note_decision(
         Question("dance"), GateAnswer(False, "unknown_action", Mode.DEGRADED), 33, made.node.now()
     )
     assert await decided(made) == []
@@ -60,11 +60,11 @@ async def test_under_a_fresh_head_nothing_is_noted(made):
 async def test_a_user_who_asks_without_end_fills_no_disk(made):
     """threats D-51: so many decisions an outage, and the rest are counted; the next outage has room again."""
     for number in range(MOST + 50):
-        made.inside.front.decided(Question("open_route", None, f"r{number}"), NO, 33, made.node.now())
+        made.inside.front.note_decision(Question("open_route", None, f"r{number}"), NO, 33, made.node.now())
         if number % 100 == 0:
             await decided(made)
     assert len(await decided(made)) == MOST
     assert made.node.counters.all()["decisions_not_noted"] == 50
     made.inside.front.decisions._outage = 0  # as when another head has run out
-    made.inside.front.decided(SESSION, NO, 33, made.node.now())
+    made.inside.front.note_decision(SESSION, NO, 33, made.node.now())
     assert len(await decided(made)) == MOST + 1

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from agent.base.byte_source import Chunks
@@ -11,6 +11,7 @@ from agent.update.download import Arrival, NotListedError, download, most_bytes
 from snapshot.limits import Limits
 from snapshot.reasons import Reason, Rejected
 from tests.agent.lab import Inline
+from tests.examples import examples
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 
 
@@ -44,7 +45,7 @@ async def test_a_document_lies_in_its_slot_sealed(node, cluster):
     assert list(parts.sections([len(data) for data in document.sections])) == list(document.sections)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2000), max_size=8))
 def test_any_split_of_the_bytes_is_the_same_document(node, cluster, cuts):
     data = cluster.snapshot(1, {"a": {"x": "y" * 900}}).to_bytes()

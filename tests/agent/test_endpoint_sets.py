@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.state.endpoint_sets import MOST, EndpointSets, NamedBy, answered, asked, from_row, listed, moved, url_of
+from agent.state.endpoint_sets import (
+    MOST,
+    EndpointSets,
+    NamedBy,
+    after_answer,
+    after_move,
+    askable,
+    bootstrap_urls,
+    from_row,
+    url_of,
+)
 from snapshot import canonical
 from wire.endpoint import Endpoint
 
@@ -21,7 +31,7 @@ def section(*values: object) -> bytes:
 
 
 def urls_asked(sets: EndpointSets, **more: object) -> list[str]:
-    return [url_of(endpoint) for endpoint in asked(sets, CONFIGURED, **more)]
+    return [url_of(endpoint) for endpoint in askable(sets, CONFIGURED, **more)]
 
 
 @given(st.lists(steps, max_size=20))
@@ -31,13 +41,13 @@ def test_no_way_back_is_lost_before_the_new_set_has_answered(history):
     current, before, proven, has_answered = (), (), (), False
     for step, value in history:
         if step == "moved":
-            sets = moved(sets, value)
+            sets = after_move(sets, value)
             if set(value) != set(current):
                 before, proven = current, current if has_answered else proven
                 has_answered = False
             current = value
         else:
-            sets = answered(sets, Endpoint.parse(value))
+            sets = after_answer(sets, Endpoint.parse(value))
             has_answered = has_answered or not current or value in current
         found = urls_asked(sets)
         assert len(found) == len(set(found)) <= len(CONFIGURED) + 3 * MOST
@@ -55,31 +65,31 @@ def canonical_row(sets: EndpointSets) -> object:
 @given(st.lists(sets_of_urls, min_size=1, max_size=12))
 def test_however_many_sets_never_answer_the_last_that_did_is_asked(unanswered):
     """rules P25"""
-    sets = answered(
-        moved(EndpointSets(), ("https://works.example:7443",)), Endpoint.parse("https://works.example:7443")
+    sets = after_answer(
+        after_move(EndpointSets(), ("https://works.example:7443",)), Endpoint.parse("https://works.example:7443")
     )
     for urls in unanswered:
-        sets = moved(sets, urls)
-        assert asked(sets, ())[Endpoint.parse("https://works.example:7443")] is NamedBy.EARLIER
+        sets = after_move(sets, urls)
+        assert askable(sets, ())[Endpoint.parse("https://works.example:7443")] is NamedBy.EARLIER
 
 
 def test_who_answers_that_is_not_of_the_new_set_ends_nothing():
     """rules P25"""
-    sets = moved(answered(moved(EndpointSets(), (URLS[1],)), Endpoint.parse(URLS[1])), (URLS[2],))
-    assert answered(sets, Endpoint.parse(URLS[1])) == answered(sets, CONFIGURED[0]) == sets
-    assert answered(sets, Endpoint.parse(URLS[2])).earlier == ()
+    sets = after_move(after_answer(after_move(EndpointSets(), (URLS[1],)), Endpoint.parse(URLS[1])), (URLS[2],))
+    assert after_answer(sets, Endpoint.parse(URLS[1])) == after_answer(sets, CONFIGURED[0]) == sets
+    assert after_answer(sets, Endpoint.parse(URLS[2])).earlier == ()
 
 
 def test_where_none_is_listed_those_of_agent_toml_are_the_new_set():
     """rules P25"""
-    sets = moved(answered(moved(EndpointSets(), (URLS[1],)), Endpoint.parse(URLS[1])), ())
+    sets = after_move(after_answer(after_move(EndpointSets(), (URLS[1],)), Endpoint.parse(URLS[1])), ())
     assert sets.earlier == (URLS[1],)
-    assert answered(sets, CONFIGURED[0]) == EndpointSets(answered=True)
+    assert after_answer(sets, CONFIGURED[0]) == EndpointSets(answered=True)
 
 
 def test_the_same_endpoints_in_another_order_are_the_same_set():
-    sets = answered(moved(EndpointSets(), (URLS[1], URLS[2])), Endpoint.parse(URLS[1]))
-    assert moved(sets, (URLS[2], URLS[1])) == EndpointSets((URLS[2], URLS[1]), answered=True)
+    sets = after_answer(after_move(EndpointSets(), (URLS[1], URLS[2])), Endpoint.parse(URLS[1]))
+    assert after_move(sets, (URLS[2], URLS[1])) == EndpointSets((URLS[2], URLS[1]), answered=True)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +112,7 @@ def test_the_same_endpoints_in_another_order_are_the_same_set():
 )
 def test_a_malformed_entry_authorises_nothing_and_the_rest_lives(bad):
     """threats D-47, rules L15"""
-    found, passed_over = listed(section(URLS[1], bad, URLS[2]), CONFIGURED)
+    found, passed_over = bootstrap_urls(section(URLS[1], bad, URLS[2]), CONFIGURED)
     assert found == (URLS[1], URLS[2])
     assert len(passed_over) == 1
 
@@ -111,29 +121,29 @@ def test_a_malformed_entry_authorises_nothing_and_the_rest_lives(bad):
     "data", [None, b"", b"{", b"[]", b"{}", b'{"coordinators":{}}', b'{"coordinators":"https://c.example:7443"}']
 )
 def test_a_malformed_section_lists_none(data):
-    assert listed(data, CONFIGURED) == ((), ())
+    assert bootstrap_urls(data, CONFIGURED) == ((), ())
 
 
 def test_a_list_is_bounded_and_each_is_there_once():
     many = [f"https://c{number}.example:7443" for number in range(3 * MOST)]
-    found, passed_over = listed(section(many[0], *many, *["nonsense"] * 40), ())
+    found, passed_over = bootstrap_urls(section(many[0], *many, *["nonsense"] * 40), ())
     assert found == tuple(many[:MOST])
     assert len(passed_over) == MOST
 
 
 def test_the_port_is_part_of_the_name():
     """format.md 5: as a revocation names it"""
-    found, _ = listed(section("https://c.example", "https://[2001:db8::1]:8443", "https://C2.example:443"), ())
+    found, _ = bootstrap_urls(section("https://c.example", "https://[2001:db8::1]:8443", "https://C2.example:443"), ())
     assert found == ("https://c.example:443", "https://[2001:db8::1]:8443", "https://c2.example:443")
-    assert len(asked(EndpointSets(found), (), ["https://C.example:443", "https://[2001:DB8::1]:8443"])) == 1
+    assert len(askable(EndpointSets(found), (), ["https://C.example:443", "https://[2001:DB8::1]:8443"])) == 1
 
 
 def test_what_agent_toml_names_may_be_listed_too():
     """threats D-47: a loopback is refused in a signed list, unless the operator of the node wrote it as well"""
-    assert listed(section("https://127.0.0.1:9443"), CONFIGURED) == (("https://127.0.0.1:9443",), ())
+    assert bootstrap_urls(section("https://127.0.0.1:9443"), CONFIGURED) == (("https://127.0.0.1:9443",), ())
     sets = EndpointSets(("https://127.0.0.1:9443",))
-    assert asked(sets, CONFIGURED) == dict.fromkeys(CONFIGURED, NamedBy.CONFIGURATION)
-    assert asked(sets, ()) == {}, "no more, once it is written there no more"
+    assert askable(sets, CONFIGURED) == dict.fromkeys(CONFIGURED, NamedBy.CONFIGURATION)
+    assert askable(sets, ()) == {}, "no more, once it is written there no more"
 
 
 def test_what_is_revoked_is_not_asked_unless_the_node_is_told_to():

@@ -14,8 +14,8 @@ from tests.fakes.cluster import HOUR
 from tests.journeys.lab import ROUTES, lab
 from wire.backoff import BackOff
 from wire.client import HttpClient, HttpsConnector, Reply
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
+from wire.tls_contexts import TlsIdentity
 
 ASKING = Reply(204, {"holdfast-prove": "head"}, "")
 

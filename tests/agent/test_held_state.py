@@ -35,14 +35,14 @@ async def test_a_revoked_role_is_assigned_and_authorises_nothing(made, mock_cloc
     await made.take(made.server.cluster.head(revocations=revoked, **made.server.times()))
     assert made.node.holdings.roles == {"core_mesh"}
     assert made.node.holdings.holder.roles == frozenset()
-    assert not made.node.holdings.revoked
+    assert not made.node.holdings.is_revoked
 
 
 async def test_this_node_among_the_revoked(made, mock_clock):
     """rules A9, S60"""
     revoked = Revocations(version=1, node_ids=frozenset({"node-a"}))
     await made.take(made.server.cluster.head(revocations=revoked, **made.server.times()))
-    assert made.node.holdings.revoked
+    assert made.node.holdings.is_revoked
 
 
 async def test_a_policy_out_of_form_is_no_policy(made, mock_clock):

@@ -13,7 +13,7 @@ from agent.enrolment.identity import FILE, IdentityFile, renew_at
 from store.base.disk import Disk
 from tests.store.dying import FailingDisk
 from wire.certificate import BadCertificateError, Certificate, is_proven, make_identity, prove
-from wire.contexts import server_context
+from wire.tls_contexts import server_context
 
 NOW = 1_800_000_000.0
 NODE = NodeTable(cluster_id="c", node_id="node-a", direct_url="https://node-a.example:7443")
@@ -97,10 +97,10 @@ def test_a_candidate_is_the_identity_once_it_was_admitted(file):
     candidate = file.candidate(NODE, NOW)
     assert file.candidate(NODE, NOW) == candidate
     assert file.present() is None
-    file.admitted()
+    file.admit()
     assert file.present() == candidate == file.candidate(NODE, NOW)
     successor = file.successor(NODE, NOW)
-    file.admitted()
+    file.admit()
     assert file.present() == candidate != successor, "a renewal is another matter"
 
 

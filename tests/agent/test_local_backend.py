@@ -22,7 +22,7 @@ async def made(one, mock_clock):
         yield found
 
 
-class Pieces:
+class BodyStream:
     """As a request's body comes."""
 
     def __init__(self, data, size=1000):
@@ -72,13 +72,13 @@ async def test_a_document_that_is_handed_in_goes_the_same_way(made, mock_clock):
     """rules S60, S86: with a fresh head only what it lists; in pieces, as a body comes"""
     new = made.server.snapshot({"routes": {f"r{number}": {} for number in range(500)}}, ROUTES)
     with pytest.raises(HttpError) as caught:
-        await made.inside.front.take(Pieces(new.to_bytes()))
+        await made.inside.front.take(BodyStream(new.to_bytes()))
     assert (caught.value.status, caught.value.code) == (409, "not_listed")
     head = made.server.cluster.head(**made.server.times())
-    assert (await made.inside.front.take(Pieces(head.to_bytes())))["outcome"] == "activated"
-    outcome = await made.inside.front.take(Pieces(new.to_bytes()))
+    assert (await made.inside.front.take(BodyStream(head.to_bytes())))["outcome"] == "activated"
+    outcome = await made.inside.front.take(BodyStream(new.to_bytes()))
     assert outcome == {"outcome": "activated", "scope": ROUTES, "authority_epoch": 1, "config_version": 2}
-    assert (await made.inside.front.take(Pieces(new.to_bytes())))["outcome"] == "already_applied"
+    assert (await made.inside.front.take(BodyStream(new.to_bytes())))["outcome"] == "already_applied"
     assert made.node.learnt.origins[ROUTES].source == "import"
 
 
@@ -89,17 +89,17 @@ async def test_what_is_no_document_is_refused(made, mock_clock):
     await made.take(made.server.cluster.published["head"])
     for data in (b"", b"nonsense", new.to_bytes()[:40]):
         with pytest.raises(Rejected) as caught:
-            await made.inside.front.take(Pieces(data))
+            await made.inside.front.take(BodyStream(data))
         assert caught.value.reason is Reason.BAD_CONTAINER
     with pytest.raises(Rejected) as caught:
-        await made.inside.front.take(Pieces(flipped(new.to_bytes(), 8 * (len(new.to_bytes()) - 2))))
+        await made.inside.front.take(BodyStream(flipped(new.to_bytes(), 8 * (len(new.to_bytes()) - 2))))
     assert caught.value.reason is Reason.CONTENT_MISMATCH
     assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 1
-    assert (await made.inside.front.take(Pieces(new.to_bytes())))["outcome"] == "activated"
+    assert (await made.inside.front.take(BodyStream(new.to_bytes())))["outcome"] == "activated"
 
 
 async def test_before_the_agent_speaks_to_anybody_it_takes_nothing(made, mock_clock):
     """rules A10"""
     with pytest.raises(HttpError) as caught:
-        await Front(made.node, made.inside.front.decisions, made.inside.front.running).take(Pieces(b"x"))
+        await Front(made.node, made.inside.front.decisions, made.inside.front.running).take(BodyStream(b"x"))
     assert (caught.value.status, caught.value.code) == (503, "not_ready")

@@ -8,7 +8,7 @@ from snapshot import degraded
 from snapshot.degraded import Question
 from snapshot.identifiers import HEAD
 from store.base.errors import StoreError, StoreFault
-from store.base.records import digest_named
+from store.base.records import digest_from_name
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import ROUTES
@@ -73,7 +73,7 @@ async def test_now_is_never_behind_what_was_signed(made, mock_clock):
     assert node.now() >= node.store.time_floor.time
     assert node.now() > before - HOUR
     assert node.facts().clock_regressed
-    await node.checked_in()
+    await node.note_check_in()
     assert node.learnt.checked_in
     assert not node.facts().clock_regressed
     made.lab.clock.wall_offset_s -= SKEW_S + 60
@@ -85,7 +85,7 @@ async def test_an_unsigned_revocation_is_noted_and_stops_nothing(made, mock_cloc
     node = made.node
     assert [node.note_revocation_claim("here"), node.note_revocation_claim("there")] == [True, False]
     assert (node.standing().state, node.counters.of("revocation_claims")) == ("active", 2)
-    await node.checked_in()
+    await node.note_check_in()
     assert node.note_revocation_claim("here")
 
 
@@ -136,4 +136,4 @@ async def test_damage_that_is_met_while_reading_is_taken_out(made, mock_clock):
 def damage(store, name):
     """The bytes under that name are others."""
     with store._environment.write() as transaction:
-        transaction.put("sections", digest_named(name), b"other bytes")
+        transaction.put("sections", digest_from_name(name), b"other bytes")

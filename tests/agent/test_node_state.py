@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state import node_state
-from agent.state.node_state import CLOSED, NodeFacts, State, assess, changes_at, degraded_since, gate_facts
+from agent.state.node_state import CLOSED, NodeFacts, State, assess, changes_at, degradation_start, gate_facts
 from snapshot import degraded
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, Policy
@@ -109,7 +109,7 @@ def test_the_first_that_applies_is_the_state(given_flags, gate, behind):
         (State.ACTIVE, True),
     ]
     assert assess(facts, NOW).state == next(state for state, holds in order if holds)
-    assert gate_facts(facts, NOW).cause == (assess(facts, NOW).cause if assess(facts, NOW).closed else None)
+    assert gate_facts(facts, NOW).cause == (assess(facts, NOW).cause if assess(facts, NOW).is_closed else None)
 
 
 def test_nothing_new_is_authorised_in_a_closed_state():
@@ -139,8 +139,8 @@ def test_time_alone_changes_the_state_at_the_expiry_of_the_head():
 
 
 def test_degraded_since_is_when_the_head_expired():
-    assert degraded_since(MEMBER, NOW) is None
-    assert degraded_since(replace(MEMBER, gate=STALE), NOW) == NOW - 10
+    assert degradation_start(MEMBER, NOW) is None
+    assert degradation_start(replace(MEMBER, gate=STALE), NOW) == NOW - 10
 
 
 def test_every_row_has_its_state():

@@ -45,7 +45,7 @@ async def test_who_has_an_address_and_a_pin(made, mock_clock):
     await hold(
         made, {"peers": {"node-b": entry("node-b", B, C), **bad, **own}, "peers.more": {"node-c": entry("c", C)}}
     )
-    found = Peers(made.node).listed()
+    found = Peers(made.node).listed_peers()
     assert [(peer.node_id, peer.endpoint.host) for peer in found] == [
         ("node-b", "node-b.example"),
         ("node-c", "c.example"),
@@ -71,7 +71,7 @@ async def test_revoked_expired_or_not_allowed_is_nobody(made, mock_clock):
     await made.take(made.server.snapshot({"policy": policy}, "degraded_mode_policy"))
     assert [peer.node_id for peer in peers.usable()] == ["node-b"]
     made.lab.clock.base += HOUR
-    assert peers.listed() == ()
+    assert peers.listed_peers() == ()
 
 
 async def test_a_pin_that_was_taken_away_is_forgotten_with_its_connections(made, mock_clock):

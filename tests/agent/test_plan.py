@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state.held_state import Holdings
-from agent.state.plan import FIRST, WantedScope, plan
+from agent.state.plan import FIRST, MOST_BEYOND, WantedScope, plan
 from agent.state.view import View
-from snapshot.holder import Holder, Mark
 from snapshot.manifest import Head, Revocations, ScopeVersion
+from snapshot.verifier_state import Mark, VerifierState
 from store.store import HolderState
 
 HASHES = {version: "sha256:" + f"{version:064x}" for version in range(20)}
@@ -24,11 +24,13 @@ def document(version, epoch=1):
     return SimpleNamespace(version=(epoch, version), content_hash=HASHES[version])
 
 
-def holdings(listing, active=(), marks=None, lost=(), *, returned=None, floor_lost=False, bundle=None):
+def holdings(listing, active=(), marks=None, lost=(), *, returned=None, floor_lost=False, bundle=None, beyond=0):
     active = dict(active)
     found = {name: Mark(*one.version, one.content_hash) for name, one in active.items()} | (marks or {})
     kept = HolderState(1, found, active, (), frozenset(), frozenset(lost), returned or {})
-    holder = Holder("c", "n", bundle=SimpleNamespace(version=bundle) if bundle else None)
+    holder = VerifierState(
+        "c", "n", bundle=SimpleNamespace(version=bundle, passed_over=("/delegations",) * beyond) if bundle else None
+    )
     head = None if listing is None else Head(1, 15, Revocations(), dict(listing))
     scopes = dict.fromkeys(active)
     return Holdings(View(1, {}, None), kept, holder, head, scopes=scopes, floor_lost=floor_lost)
@@ -93,6 +95,15 @@ def test_unknown_types_are_passed_over():
     found = plan(holdings({"weather_policy/a": listed(1), "route_policy": listed(1)}))
     assert found.passed_over == ("weather_policy/a",)
     assert [one.scope for one in found.wanted] == ["route_policy"]
+
+
+def test_what_head_and_bundle_say_beyond_this_release_is_reported():
+    """format.md 1: passed over, and told; a bounded number of each."""
+    kept = holdings({"route_policy": listed(1)}, bundle=2, beyond=100)
+    head = replace(kept.head, passed_over=tuple(f"/later-{number}" for number in range(100)))
+    found = plan(replace(kept, head=head)).passed_over
+    assert len(found) == 2 * MOST_BEYOND
+    assert {"/later-0", "/delegations"} <= set(found)
 
 
 def test_newer_trust_comes_first():

@@ -32,9 +32,9 @@ async def test_a_taken_port_is_said_once_tried_with_a_floor_and_a_cap_and_had_wh
     tries: list[float] = []
 
     class Counted(BackOff):
-        def failed(self, retry_after_s: float | None = None) -> float:
+        def note_failure(self, retry_after_s: float | None = None) -> float:
             tries.append(trio.current_time())
-            return super().failed(retry_after_s)
+            return super().note_failure(retry_after_s)
 
     taken = held_port()
     taken.listen()
@@ -58,7 +58,7 @@ async def test_a_taken_port_is_said_once_tried_with_a_floor_and_a_cap_and_had_wh
 async def test_it_is_never_asked_faster_than_its_floor() -> None:
     """Whatever chance draws."""
     back_off = BackOff(partial(random.Random(1).uniform), 5.0, CAP_S)
-    assert all(back_off.failed(FLOOR_S) >= FLOOR_S for _ in range(1000))
+    assert all(back_off.note_failure(FLOOR_S) >= FLOOR_S for _ in range(1000))
 
 
 async def test_without_an_address_there_is_nothing_to_serve() -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
@@ -18,9 +18,11 @@ from structlog.testing import capture_logs
 from agent.access.access import Access, AccessRule
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
-from agent.files.projection import ProjectedScope, Projection, folder_of
+from agent.files.layout import ProjectedScope, folder_of
+from agent.files.projection import Projection
 from snapshot.manifest import SectionEntry
 from tests.citations import ROOT
+from tests.examples import examples
 
 NOW = 1_900_000_000
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")
@@ -64,6 +66,7 @@ def test_the_layout(tmp_path):
         "route_policy/routes.json": b'{"a":1}',
         "route_policy/routes.2.json": b"{}",
         "qos_policy@amber,sable/policies.json": b"[]",
+        "routes.json": b'{"a":1}',
     }
     assert (tmp_path / "active/node_runtime").is_dir()
     assert index["generation"] == 7
@@ -127,7 +130,8 @@ def test_a_new_process_does_not_trust_what_it_finds(tmp_path):
     (place / "elsewhere").symlink_to("/etc")
     assert projection(tmp_path).project(1, scopes, 0.0)
     assert {name: data for name, data in tree(tmp_path).items() if name != "index.json"} == {
-        f"route_policy/{name}.json": b"good" for name in "abcd"
+        "routes.json": b"{}",
+        **{f"route_policy/{name}.json": b"good" for name in "abcd"},
     }
     assert not place.joinpath("c.json").is_symlink()
     assert stat.S_IMODE((place / "b.json").stat().st_mode) == 0o640
@@ -173,7 +177,7 @@ def test_a_restart_for_other_readers_leaves_nothing_open_to_the_former_ones(tmp_
     made = projection(tmp_path)
     for generation in range(1, 4):
         made.project(generation, scopes, 0.0)
-    whose = FileAccess.configured(said, Permissions(), READERS)
+    whose = FileAccess.from_configuration(said, Permissions(), READERS)
     made = Projection(Generations(tmp_path, "active", whose.top), whose)
     assert made.project(3, scopes, 1.0)
     assert len(made.generations.labels()) == 1
@@ -185,7 +189,7 @@ def test_a_restart_for_other_readers_leaves_nothing_open_to_the_former_ones(tmp_
 
 
 def test_a_scope_that_expires_is_closed_and_opened_again_when_it_is_renewed(tmp_path):
-    whose = FileAccess.configured("scope", Permissions(), READERS)
+    whose = FileAccess.from_configuration("scope", Permissions(), READERS)
     made = Projection(Generations(tmp_path, "active", whose.top), whose)
     modes = []
     for generation, grade in enumerate(("fresh", "expired", "fresh")):
@@ -205,7 +209,7 @@ from tests.agent.test_projection import READERS, FileAccess, FilesError, Generat
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "ramfs", "-o", "mode=0755", "none", folder], check=True)
 for said in ("scope", "owner"):
-    whose = FileAccess.configured(said, Permissions(), READERS)
+    whose = FileAccess.from_configuration(said, Permissions(), READERS)
     made = Projection(Generations(folder, "active", whose.top), whose)
     try:
         print(made.project(1, [scope("route_policy", {"a": b"1"})], 1.0))
@@ -512,10 +516,11 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_whole(tmp_path):
         seen.add(generation)
         if generation == 3:
             old = {"route_policy/a.json": b"old", "route_policy/b.json": b"same", "qos_policy/p.json": b"old"}
-            assert found == {**old, "node_runtime/n.json": b"3"}
+            assert found == {**old, "node_runtime/n.json": b"3", "routes.json": b"{}"}
         else:
             assert generation == 9
-            assert found == {f"route_policy/{name}.json": data for name, data in NEW_FILES.items()}
+            new = {f"route_policy/{name}.json": data for name, data in NEW_FILES.items()}
+            assert found == {**new, "routes.json": b"{}"}
         again = projection(place)
         again.project(10, [scope("route_policy", {"a": b"after"})], 0.0)
         assert tree(place)["route_policy/a.json"] == b"after"
@@ -592,6 +597,7 @@ class ProjectionModel(RuleBasedStateMachine):
         assert {name: entry["grade"] for name, entry in index["scopes"].items()} == {
             name: grade for name, (_, grade) in self.model.items()
         }
+        assert found.pop("routes.json", None) == (b"{}" if "route_policy" in self.model else None)
         assert found == {
             f"{folder_of(name)}/{section}.json": data
             for name, (sections, _) in self.model.items()
@@ -607,9 +613,7 @@ class ProjectionModel(RuleBasedStateMachine):
 def test_against_a_model(tmp_path):
     machine = type("Machine", (ProjectionModel,), {"base": str(tmp_path)})
     case = machine.TestCase
-    case.settings = settings(
-        max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    case.settings = examples(60, stateful_step_count=25, suppress_health_check=list(HealthCheck))
     case().runTest()
 
 

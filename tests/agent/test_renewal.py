@@ -7,7 +7,7 @@ import pytest
 from agent.enrolment.identity import renew_at
 from tests.agent.bench import bench
 from tests.journeys.lab import ROUTES, Lab
-from wire import contexts
+from wire import tls_contexts
 from wire.client import ClientError
 
 
@@ -50,13 +50,13 @@ async def test_a_refusal_leaves_the_old_one_and_is_tried_with_the_same(made, moc
 def contexts_made(monkeypatch):
     """The TLS contexts that clients have made, as they are made."""
     seen = []
-    make = contexts._client_context
+    make = tls_contexts._client_context
 
     def watched(identity):
         seen.append(make(identity))
         return seen[-1]
 
-    monkeypatch.setattr(contexts, "_client_context", watched)
+    monkeypatch.setattr(tls_contexts, "_client_context", watched)
     return seen
 
 

@@ -4,13 +4,13 @@ second, whatever is asked, refused, cleared or listed in between.
 
 import math
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.state.plan import WantedScope
 from agent.update.retry_schedule import AGAIN_S, HOUR_S, MOST_EACH, PACE, PutOffs, RetryKey, Why
 from snapshot.manifest import ScopeVersion
+from tests.examples import examples
 from tests.fakes.cluster import Cluster
 from wire.backoff import LEAST_S
 
@@ -207,4 +207,4 @@ class Schedule(RuleBasedStateMachine):
 
 
 TestSchedule = Schedule.TestCase
-TestSchedule.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestSchedule.settings = examples(60, stateful_step_count=60)

@@ -15,7 +15,7 @@ from agent.state.root_pinning import (
     RootsNotPinnedError,
     check_pinned,
     enrolment,
-    peeked,
+    peek_envelope,
     roots_for,
     roots_in,
     roots_of,
@@ -127,6 +127,6 @@ def test_a_grant_is_split_by_what_its_documents_say(cluster):
 
 
 def test_a_glance_says_the_kind_or_nothing(cluster):
-    assert peeked(cluster.head().to_bytes(), LIMITS).kind == "head"
-    assert peeked(b"\x94\xc4", LIMITS) is None
-    assert peeked(b"{}", LIMITS) is None
+    assert peek_envelope(cluster.head().to_bytes(), LIMITS).kind == "head"
+    assert peek_envelope(b"\x94\xc4", LIMITS) is None
+    assert peek_envelope(b"{}", LIMITS) is None

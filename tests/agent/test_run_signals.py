@@ -16,7 +16,7 @@ CHILD = "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"
 PARENT = f"""
 import signal, subprocess, sys
 from agent import run
-signal.signal(signal.SIGHUP, run._heard)
+signal.signal(signal.SIGHUP, run._ignore_hangup)
 print(subprocess.run([sys.executable, "-c", {CHILD!r}]).returncode)
 """
 

@@ -176,9 +176,9 @@ async def watched(one, states):
 async def reason(made, running, resource="web"):
     question = Question("continue_services", None, resource)
     facts = made.node.gate_facts()
-    facts = replace(facts, running=await running.known(question, facts))
+    facts = replace(facts, running=await running.known_running(question, facts))
     found = may(question, facts, made.node.now())
-    running.answered(question, found, made.node.now())
+    running.note_answer(question, found, made.node.now())
     return str(found.reason)
 
 
@@ -252,14 +252,14 @@ async def test_what_systemd_does_not_say_is_no_and_is_not_asked_again_at_once(as
 
 async def test_a_command_that_tells_it_well_shows_it(assigned, mock_clock):
     async with watched(assigned, {"web.service": UnitState(False)}) as (made, running, _):
-        running.told("db")
-        running.told("web")  # a unit's: systemd says
-        running.told("elsewhere")  # not assigned
+        running.note_command("db")
+        running.note_command("web")  # a unit's: systemd says
+        running.note_command("elsewhere")  # not assigned
         await running.look()
         assert made.node.learnt.sights.keys() == {"db"}
         await trio.sleep(HOUR)
         assert await reason(made, running, "db") == "ok"
-        running.told("web")
+        running.note_command("web")
         await running.look()
         assert made.node.learnt.sights.keys() == {"db"}, "in an outage nothing is shown"
 
@@ -280,7 +280,7 @@ async def test_so_many_and_no_more(assigned, mock_clock):
         now = made.node.now()
         yes = may(Question("continue_services", None, "db"), made.node.gate_facts(), now)
         for name in (*(f"s{number}" for number in range(MOST + 5)), "no id", "x" * 200):
-            running.answered(Question("continue_services", None, name), yes, now)
+            running.note_answer(Question("continue_services", None, name), yes, now)
         assert len(made.node.learnt.sights) == MOST
         assert made.node.counters.of("services_not_noted") == 5
         await running.look()
@@ -290,8 +290,8 @@ async def test_so_many_and_no_more(assigned, mock_clock):
 async def test_a_minute_later_nothing_is_written_again(assigned, mock_clock):
     async with watched(assigned, {"web.service": UnitState(True, 5.0)}) as (made, running, _):
         await running.look()
-        before = made.node.store.committed
+        before = made.node.store.commit_number
         for _ in range(5):
             await trio.sleep(60)
             await running.look()
-        assert made.node.store.committed == before
+        assert made.node.store.commit_number == before

@@ -15,7 +15,7 @@ from agent.access.access import Access, AccessRule
 from agent.access.sight import CallerSight
 from agent.files.file_access import FileAccess, FilesFor
 from agent.files.generations import Permissions
-from agent.files.projection import folder_of
+from agent.files.layout import folder_of
 from agent.services.notifiers import NotifierWatch
 from agent.services.services import LocalService, Notified
 from snapshot.manifest import ScopeVersion
@@ -233,7 +233,7 @@ def test_nobody_in_particular_sees_nothing():
     ],
 )
 def test_files_are_the_owners_alone_as_soon_as_there_is_an_access_table(said, access, modes):
-    whose = FileAccess.configured(said, Permissions(gid=4321), access)
+    whose = FileAccess.from_configuration(said, Permissions(gid=4321), access)
     for permissions in (whose.top, whose.index, whose.of(ROUTES, expired=False)):
         assert (permissions.file_mode, permissions.folder_mode) == modes
         assert permissions.readers is None

@@ -2,16 +2,16 @@
 
 from dataclasses import asdict
 
-from agent.state.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, SeenRunning, from_rows, seen_again
+from agent.state.sights import KEPT_S, PREFIX, WRITTEN_EVERY_S, SeenRunning, from_rows, next_sight
 
 NOW = 1_900_000_000.0
 
 
 def test_it_is_seen_again_and_since_when_stays():
-    first = seen_again(None, NOW)
+    first = next_sight(None, NOW)
     assert first == SeenRunning(NOW, NOW)
-    assert seen_again(first, NOW + 60, "node_runtime") == SeenRunning(NOW, NOW + 60, "node_runtime")
-    assert seen_again(first, NOW + KEPT_S + 1).since == NOW + KEPT_S + 1, "after a long gap it begins anew"
+    assert next_sight(first, NOW + 60, "node_runtime") == SeenRunning(NOW, NOW + 60, "node_runtime")
+    assert next_sight(first, NOW + KEPT_S + 1).since == NOW + KEPT_S + 1, "after a long gap it begins anew"
 
 
 def test_not_every_minute_is_written():

@@ -12,7 +12,7 @@ from tests.journeys.lab import POLICY, lab
 from wire.backoff import LEAST_S
 from wire.certificate import make_identity
 from wire.client import ClientError, ClientFault
-from wire.contexts import TlsIdentity
+from wire.tls_contexts import TlsIdentity
 
 STORAGE, PEERS = "storage_directory", "peer_directory"
 ENDPOINTS = {"s1": {"url": "https://storage-1.example:8443"}, "s2": {"url": "https://storage-2.example:8443"}}
@@ -99,19 +99,19 @@ async def test_a_failing_source_rests_ever_longer_and_a_hint_wakes_it(one, mock_
         here = sources(one)
         (source,) = here.coordinators()
         for seconds in (2, 3, 5, 9):
-            source.failed(ClientError(ClientFault.CONNECT_FAILED, "no"))
+            source.note_failure(ClientError(ClientFault.CONNECT_FAILED, "no"))
             assert source.not_before == pytest.approx(trio.current_time() + seconds)
         assert not source.is_rested
         assert source in here.coordinators()
-        assert source not in list(here.rested())
+        assert source not in list(here.rested_sources())
         for _ in range(100):
             here.wake()
             assert not source.is_rested, "whoever asks in a loop gets one attempt a second"
         await trio.sleep(LEAST_S)
         assert source.is_rested
-        source.failed(ClientError(ClientFault.REFUSED, "busy", retry_after_s=120))
+        source.note_failure(ClientError(ClientFault.REFUSED, "busy", retry_after_s=120))
         assert source.not_before >= trio.current_time() + 120
-        source.worked()
+        source.note_success()
         assert source.is_rested
         assert source.back_off.failures == 0
 
@@ -124,9 +124,9 @@ async def test_between_two_polls_a_source_gives_documents(one, mock_clock):
         source.poll_in(600)
         assert source.is_rested
         assert not source.may_be_polled
-        source.worked()
+        source.note_success()
         assert not source.may_be_polled
-        source.failed("no")
+        source.note_failure("no")
         assert not source.is_rested
         source.wake()
         assert not source.may_be_polled

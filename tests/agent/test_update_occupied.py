@@ -131,6 +131,6 @@ async def test_a_start_ends_no_round_of_the_same_epoch(tmp_path, mock_clock):
         await one.settle()
         before = one.outside.update
         begun_anew = Update(before.node, before.sources, before.admission, before.trust, before.validators)
-        with begun_anew._asked() as asked:
+        with begun_anew._within_epoch() as asked:
             begun_anew.give_up_before()
             assert not asked.cancel_called

@@ -5,15 +5,15 @@ import sys
 import pytest
 
 from agent.base.threads import Threads
-from agent.services.validators import VALIDATOR_REFUSED, Validator, Validators
+from agent.services.validators import VALIDATOR_REFUSED, Validator, ValidatorCommand, Validators
 from tests.agent.test_projection import scope
 
 LIST = "import os; print(sorted(os.path.join(d, f)[2:] for d, _, fs in os.walk('.') for f in fs))"
 
 
 def validators(tmp_path, code: str, scopes=("route_policy/*",), timeout_s: float = 20.0) -> Validators:
-    asked = Validator("web", tuple(scopes), (sys.executable, "-c", code), timeout_s)
-    made = Validators([asked], tmp_path / "staged", Threads())
+    command = ValidatorCommand((sys.executable, "-c", code), timeout_s, tmp_path / "staged")
+    made = Validators([Validator("web", tuple(scopes), command)], Threads())
     made.start()
     return made
 
@@ -47,7 +47,8 @@ async def test_the_time_limit_refuses(tmp_path):
 
 
 async def test_a_command_that_is_not_there_refuses(tmp_path):
-    made = Validators([Validator("web", ("*",), (str(tmp_path / "none"),), 5)], tmp_path / "staged", Threads())
+    command = ValidatorCommand((str(tmp_path / "none"),), 5, tmp_path / "staged")
+    made = Validators([Validator("web", ("*",), command)], Threads())
     made.start()
     assert "No such file" in (await made.refusal([CANDIDATE], ACTIVE, 5)).detail
 
@@ -55,7 +56,7 @@ async def test_a_command_that_is_not_there_refuses(tmp_path):
 async def test_it_sees_all_its_scopes_as_they_would_be(tmp_path):
     code = LIST + "; raise SystemExit(1)"
     refused = await validators(tmp_path, code, ("route_policy/*", "qos_policy")).refusal([CANDIDATE], ACTIVE, 5)
-    assert "['index.json', 'qos_policy/policies.json', 'route_policy/routes.json']" in refused.detail
+    assert "['index.json', 'qos_policy/policies.json', 'route_policy/routes.json', 'routes.json']" in refused.detail
 
 
 async def test_who_is_not_concerned_is_not_asked(tmp_path):
@@ -65,6 +66,15 @@ async def test_who_is_not_concerned_is_not_asked(tmp_path):
 
 async def test_leftovers_of_a_crash_are_gone_at_the_start(tmp_path):
     (tmp_path / "staged/left/over").mkdir(parents=True)
+    validators(tmp_path, "pass")
+    assert list((tmp_path / "staged").iterdir()) == []
+    assert (tmp_path / "staged").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_candidate_that_cannot_be_laid_out_is_no_judgement(tmp_path):
     made = validators(tmp_path, "pass")
-    assert list(made.folder.iterdir()) == []
-    assert made.folder.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "staged").rmdir()
+    refused = await made.refusal([CANDIDATE], ACTIVE, 5)
+    assert (refused.judged, "No such file" in refused.detail) == (False, True)
+    (tmp_path / "staged").mkdir()
+    assert await made.refusal([CANDIDATE], ACTIVE, 5) is None

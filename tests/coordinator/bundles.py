@@ -9,7 +9,7 @@ from snapshot import bundle as bundles
 from snapshot import envelope, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT
 from snapshot.container import ChunkParts
-from snapshot.holder import Roots
+from snapshot.verifier_state import Roots
 from tests.coordinator.candidates import CLUSTER, NOW
 
 DAY = 86_400

@@ -18,11 +18,11 @@ from coordinator.database.database import Database
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys import certificates, nonces, tokens
 from coordinator.membership import admission, membership
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.membership.membership import Grant
 from coordinator.membership.proof import ProvenRequest, Verifier
 from snapshot import canonical
 from snapshot.signature import pae
+from wire.operators.operator_answers import AllowlistEntry
 
 NOW = 1_800_000_000.0
 CLUSTER = "prod"
@@ -103,7 +103,7 @@ class Candidate:
     ) -> ProvenRequest:
         verifier = verifier or Verifier(NONCE_KEY, frozenset({SERVER}))
         body = self.body(nonces.issue(verifier.nonce_key, now, 60), token, **other)
-        return ProvenRequest.authenticated(
+        return ProvenRequest.from_proof(
             body, self.proof(body), verifier=verifier, now=now, token=token, connection_certificate=connection
         )
 

@@ -11,7 +11,7 @@ from coordinator.trust.ceremony import CeremonyMoment, PublicKey, Wish
 from coordinator.trust.signing_requests import Lifetime, SigningRequest
 from snapshot.bundle import CONFIG, ROOT, parse_keys
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder, Mark, Roots
+from snapshot.verifier_state import Mark, Roots, VerifierState
 from snapshot.verify import Verified, follow, verify
 from tests.fakes.cluster import DAY, NOW, key
 
@@ -74,7 +74,7 @@ class Ceremonies:
         for key_id in listed:
             if request.is_complete():
                 break
-            request = request.signed(self.keys[key_id])
+            request = request.with_signature(self.keys[key_id])
         self.accept(request)
         return request
 
@@ -98,33 +98,37 @@ class Ceremonies:
 
     # nodes
 
-    def joined(self) -> Holder:
+    def joined(self) -> VerifierState:
         """A node that has taken bundle 1, judged by the pinned roots."""
         first = signing_requests.bundle_of(self.containers[0])
         records = Trust.of(first).sections()["keys"]
         roots = {name: one for name, one in parse_keys(records).items() if one.purpose == ROOT}
-        holder = Holder(CLUSTER, "n1", roles=frozenset({"core_mesh"}), roots=Roots(roots, first.thresholds[ROOT]))
+        holder = VerifierState(
+            CLUSTER, "n1", roles=frozenset({"core_mesh"}), roots=Roots(roots, first.thresholds[ROOT])
+        )
         verdict = verify(ChunkParts([self.containers[0]]), holder, kind="snapshot", now=NOW)
         assert isinstance(verdict, Verified)
-        return Holder(CLUSTER, "n1", roles=holder.roles, bundle=verdict.bundle, marks={"trust_bundle": verdict.mark})
+        return VerifierState(
+            CLUSTER, "n1", roles=holder.roles, bundle=verdict.bundle, marks={"trust_bundle": verdict.mark}
+        )
 
-    def node_at(self, version: int) -> Holder:
+    def node_at(self, version: int) -> VerifierState:
         """A node that has followed to this bundle and then went away."""
         holder = self.joined()
         for container in self.containers[1:version]:
             bundle = signing_requests.bundle_of(container)
             mark = Mark(bundle.epoch, bundle.version, _content_hash(container))
-            holder = Holder(CLUSTER, "n1", roles=holder.roles, bundle=bundle, marks={"trust_bundle": mark})
+            holder = VerifierState(CLUSTER, "n1", roles=holder.roles, bundle=bundle, marks={"trust_bundle": mark})
         return holder
 
-    def followed(self, holder: Holder) -> Holder:
+    def followed(self, holder: VerifierState) -> VerifierState:
         """The node after it has walked to the last bundle, by the verifier's own judgement, now."""
         held = holder.bundle.version
         run = [ChunkParts([data]) for data in self.containers[held:]]
         for verdict in follow(run, holder, now=self.now):
             assert isinstance(verdict, Verified), verdict
             marks = {"trust_bundle": verdict.mark}
-            holder = Holder(CLUSTER, "n1", roles=holder.roles, bundle=verdict.bundle, marks=marks)
+            holder = VerifierState(CLUSTER, "n1", roles=holder.roles, bundle=verdict.bundle, marks=marks)
         return holder
 
     def snapshot(self, *key_ids: str, version: int = 1, epoch: int | None = None) -> SignedDocument:
@@ -138,4 +142,4 @@ class Ceremonies:
 
 
 def _content_hash(container: bytes) -> str:
-    return signing_requests._opened(container).content_hash
+    return signing_requests._open(container).content_hash

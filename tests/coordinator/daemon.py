@@ -15,17 +15,17 @@ from coordinator import run
 from coordinator.run import Daemon
 from coordinator.setup.ports import Ports
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder
 from snapshot.manifest import ScopeVersion
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator.bundles import roots_of
 from tests.coordinator.founding import CLUSTER, Founded
 from tests.fakes.node import accepted
 from wire.certificate import KeyPair, fingerprint, make_identity, prove
 from wire.client import Call, ClientError, Deadlines, HttpClient, HttpsConnector, Reply, UnixConnector
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
 from wire.messages import JoinGrant, JoinNonce, JoinRequest, TrustList
+from wire.tls_contexts import TlsIdentity
 
 # What a client gives up on is told of it in tests/wire; here nobody does because the machine is busy.
 PATIENT = Deadlines(connect_s=60, first_byte_s=60, silence_s=120, rate_from_s=120)
@@ -167,7 +167,7 @@ class Follower:
 
     def __init__(self, node: TlsNode) -> None:
         self.node = node
-        self.holder = Holder(CLUSTER, node.node_id, roots=roots_of(node.grant.documents[0]))
+        self.holder = VerifierState(CLUSTER, node.node_id, roots=roots_of(node.grant.documents[0]))
         self.fetched: list[tuple[str, str]] = []  # (kind, scope) of what was taken
         for bundle in node.grant.documents[:-1]:
             self.take(bundle, "snapshot")

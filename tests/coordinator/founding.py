@@ -16,6 +16,7 @@ from coordinator.setup import configuration
 from coordinator.setup.configuration import Configuration
 from coordinator.trust import trust_import
 from snapshot.bundle import CONFIG
+from tests.coordinator import migrated
 from tests.coordinator.bundles import Bundles
 from wire.certificate import KeyPair, issue_server, make_authority
 
@@ -24,7 +25,10 @@ CLUSTER = "prod"
 
 @dataclass
 class Founded:
-    """The files of one coordinator under `folder`; `bundles` makes what root keys sign."""
+    """The files of one coordinator under `folder`; `bundles` makes what root keys sign.
+
+    `url`: of a database that is migrated, or that may be: PostgreSQL's, or of a file that is not there yet.
+    """
 
     folder: Path
     url: str
@@ -43,14 +47,21 @@ class Founded:
         keystore.keep(self.folder / "keys", CONFIG, self.config)
         token_key = SigningKey.generate()
         signing_key.write_file(self.folder / "token.pem", token_key)
-        database = Database(self.url)
-        database.migrate()
+        database = self._database()
         public = load_der_public_key(token_key.public_key)
         fingerprint = signer.content_hash(self.certificate.der)
         founding = Founding(CLUSTER, self.coordinator_id, "https://localhost:7443", fingerprint, tokens.spki(public))
         cluster_state.initialise(database, founding, actor="root", now=self.now)
         trust_import.add_trust_bundle(database, self.bundles.next(), actor="root", now=self.now)
         database.close()
+
+    def _database(self) -> Database:
+        database = Database(self.url)
+        if not database.is_sqlite:
+            database.migrate()
+        elif not (file := Path(database.url.database or "")).exists():
+            migrated.at(file)
+        return database
 
     @property
     def socket(self) -> Path:

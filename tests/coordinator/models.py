@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 from coordinator.declared.kinds import (
     ALLOWABLE,
     Cluster,
+    Config,
+    ConfigFile,
     DegradedModePolicy,
+    EntryPolicy,
+    FileContent,
     Node,
     Organization,
     PeerPolicy,
@@ -55,6 +59,11 @@ def _named(of, names, **fields):
 endpoints = st.builds(
     ServiceEndpoint, st.just("web"), st.just("http"), st.just("h"), st.integers(1, 3), exposed=st.booleans()
 )
+files = st.builds(
+    lambda digit, names: ConfigFile(content=FileContent(1, (digit * 64,), names), template=bool(names)),
+    st.sampled_from("ab"),
+    st.sampled_from([(), ("node.id",), ("node.labels.rack",), ("node.labels.zone", "node.site"), ("cluster.id",)]),
+)
 resources = st.one_of(
     _named(Cluster, ["prod"], coordinators=subsets(["https://a:1", "https://b:1"])),
     _named(Site, ["default", "east"], description=st.sampled_from(["", "x"])),
@@ -72,6 +81,10 @@ resources = st.one_of(
         enters_at=selectors, match=st.builds(RouteMatch, port=few), qos=st.sampled_from(["", "q0"]),
     ),
     _named(
+        EntryPolicy, ["e0", "e1"], organization=one_organization, enters_at=selectors,
+        services=subsets(["s0", "s1"]), networks=subsets(["192.0.2.0/24", "2001:db8::/32"]),
+    ),
+    _named(
         QosPolicy, ["q0", "q1"], classes=st.fixed_dictionaries({"c": st.builds(QosClass, few)}),
         organization=st.sampled_from(["", *ORGANIZATIONS]),
     ),
@@ -82,6 +95,11 @@ resources = st.one_of(
     _named(
         DegradedModePolicy, ["d0", "d1"], applies_to=selectors, priority=few, allow=subsets(list(ALLOWABLE)),
         max_duration_s=few,
+    ),
+    _named(
+        Config, ["c0", "c1"], to=selectors.filter(lambda each: not each.is_empty),
+        files=st.dictionaries(st.sampled_from(["a", "b"]), files, min_size=1),
+        organization=st.sampled_from(["", *ORGANIZATIONS]),
     ),
     _named(PeerPolicy, ["p0", "p1"], applies_to=selectors, priority=few, peers=selectors, most=st.integers(1, 4)),
 )  # fmt: skip

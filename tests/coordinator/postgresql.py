@@ -17,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory import memory_folder
+
 _AS_OTHERS = ("postgres", "nobody")
+# No data outlives the test run, so nothing of it is brought to a disk.
+_SETTINGS = (
+    "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 "
+    "-c autovacuum=off -c jit=off -c max_connections=60 -c shared_buffers=64MB"
+)
 
 
 class Unavailable(Exception):
@@ -50,7 +57,7 @@ class Server:
         return f"postgresql+psycopg://holdfast@/{{}}?host={self.base}"
 
     def start(self) -> None:
-        options = f"-k {self.base} -c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=64MB"
+        options = f"-k {self.base} -c listen_addresses='' {_SETTINGS}"
         log = self.base / "log"
         _run(self.user, self.control, "start", "-w", "-D", self.base / "data", "-l", log, "-o", options)
 
@@ -72,7 +79,7 @@ def stoppable(directory: Path, name: str) -> Iterator[Server]:
     bin_directory = programs()
     user = _runner()
     base = _base(directory, user, name)
-    data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+    data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
     _run(user, bin_directory / "initdb", *data)
     started = Server(user, base, bin_directory / "pg_ctl")
     started.start()
@@ -114,7 +121,7 @@ def _runner() -> str | None:
 def _base(directory: Path, user: str | None, name: str) -> Path:
     """A short path (a socket's may have 107 bytes) that the server's user can reach."""
     if user:
-        base = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir="/tmp"))
+        base = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=memory_folder() or "/tmp"))
         shutil.chown(base, user)
         return base
     base = directory / name

@@ -13,7 +13,7 @@ from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.publisher import container_of
 from coordinator.trust import trust_import
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator import candidates
 from tests.coordinator.bundles import Bundles, roots_of
@@ -99,7 +99,7 @@ class Press:
         )
         assert refused == {}
         for each in batch.drafts:
-            self.kept.done(each.publication.node_id)
+            self.kept.note_published(each.publication.node_id)
         return batch
 
     def listing(self, node_id: str = "node-a") -> dict[str, HeadEntry]:
@@ -118,7 +118,7 @@ class Reader:
 
     def __init__(self, press: Press, node_id: str) -> None:
         self.press = press
-        self.holder = Holder(CLUSTER, node_id, roots=roots_of(press.bundles.first))
+        self.holder = VerifierState(CLUSTER, node_id, roots=roots_of(press.bundles.first))
         self.taken: list[tuple[str, str]] = []  # (kind, scope), of the last following
 
     def take(self, document: Document, kind: str | None = None) -> Verified:

@@ -22,6 +22,10 @@ def scope(active: dict[str, object] | None) -> dict[str, object]:
     return {"active": active, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
 
 
+def rejected(version: int | None, reason: str = "raw_secret", at: str = "2099-01-01T00:00:00Z") -> dict[str, object]:
+    return {"config_version": version, "snapshot_id": None, "reason": reason, "step": 12, "at": at}
+
+
 def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **other: object) -> dict[str, object]:
     scopes = {name: scope(mark(version)) for name, version in (versions or {"route_policy": 3}).items()}
     return {
@@ -31,14 +35,15 @@ def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **oth
         "boot_id": "9d1f3f6e-boot",
         "agent_version": "0.1.0",
         "sent_at": "2027-01-15T08:00:00Z",
-        "uptime_s": 12.5,
+        "uptime_s": 12,
         "state": "active",
         "mode": "normal",
         "degraded_since": None,
-        "clock": {"synchronised": True, "offset_floor_s": 0.25},
-        "head": {"generation": 2, "authority_epoch": 1, "age_s": 3.5, "grade": "fresh"},
+        "clock": {"synchronised": True, "offset_floor_s": 0},
+        "head": {"generation": 2, "authority_epoch": 1, "age_s": 3, "grade": "fresh"},
         "scopes": scopes,
         "trust_bundle_version": 1,
+        "features": ["candidates", "config"],
         "counters": {"rejections": 0},
         "journal": [],
         **other,
@@ -54,4 +59,8 @@ def heartbeat(*arguments: object, **other: object) -> ReceivedHeartbeat:
 
 
 def events(*sequences: int) -> list[dict[str, object]]:
-    return [{"sequence": number, "kind": "activated", "at": "2027-01-15T08:00:00Z"} for number in sequences]
+    return [event(number) for number in sequences]
+
+
+def event(sequence: int, name: str = "activated", detail: str = "", scope: str = "") -> dict[str, object]:
+    return {"sequence": sequence, "at": "2027-01-15T08:00:00Z", "event": name, "scope": scope, "detail": detail}

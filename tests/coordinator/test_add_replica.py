@@ -2,12 +2,9 @@
 
 import multiprocessing
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
-import psycopg
 import pytest
 from sqlalchemy import delete
 
@@ -22,20 +19,15 @@ from coordinator.setup.add_replica import ReplicaRequest
 from tests.coordinator.test_initialise import DIED, NOW, dies_at, tree
 from tests.coordinator.test_initialise import wanted as first_wanted
 from wire.certificate import Certificate, fingerprint, pem_to_der
-
-_numbers = count()
+from wire.operators.operator_answers import Replica
 
 
 @pytest.fixture
-def shared(tmp_path: Path, postgresql_url: str) -> Iterator[initialise.ClusterRequest]:
+def shared(tmp_path: Path, postgresql_url: str) -> initialise.ClusterRequest:
     """A cluster of one coordinator on PostgreSQL."""
-    name = f"further{next(_numbers)}"
-    with psycopg.connect(postgresql_url.format("template1").replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE postgres")
-        given = first_wanted(tmp_path, database_url=postgresql_url.format(name))
-        initialise.initialise(given, actor="uid:0", now=NOW)
-        yield given
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    given = first_wanted(tmp_path, database_url=postgresql_url)
+    initialise.initialise(given, actor="uid:0", now=NOW)
+    return given
 
 
 @pytest.fixture
@@ -58,10 +50,10 @@ def refused(given: ReplicaRequest) -> Refused:
     return caught.value
 
 
-def known(given: ReplicaRequest) -> list[replicas.Replica]:
+def known(given: ReplicaRequest) -> list[Replica]:
     database = Database(given.database_url)
     try:
-        return replicas.listed(database)
+        return replicas.list_replicas(database)
     finally:
         database.close()
 
@@ -141,7 +133,7 @@ def test_the_cas_key_is_kept_where_it_was(wanted: ReplicaRequest, tmp_path: Path
     copy = tmp_path / "copy"
     shutil.copytree(wanted.source, copy)
     key = copy / "tls/ca-key.pem"
-    key.write_bytes(server_certificate.encrypted(key.read_bytes(), b"four words"))
+    key.write_bytes(server_certificate.encrypt(key.read_bytes(), b"four words"))
     assert "--passphrase-file" in refused(replace(wanted, source=copy)).remedy
     add(replace(wanted, source=copy, passphrase=b"four words"))
     assert (wanted.state / "tls/ca-key.pem").read_bytes() == key.read_bytes()

@@ -17,6 +17,8 @@ from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded, set_restored
 from wire.client import ClientError
+from wire.operators.fleet_answers import NodeNamed
+from wire.operators.operator_messages import ApplyRequest
 from wire.peer import AnonymousPeer, UnixPeer
 from wire.request import HttpError, Request
 from wire.target import Target
@@ -104,6 +106,22 @@ async def test_reading_files_holds_up_no_report(founded: Founded, monkeypatch: p
             go_on.set()
 
 
+async def test_a_large_body_is_read_beside_everybody_else(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed on the loop it would hold up every node for as long as it takes."""
+    where: list[bool] = []
+    parse = ApplyRequest.parse
+
+    def watched(data: bytes, most: int) -> ApplyRequest:
+        where.append(threading.current_thread() is threading.main_thread())
+        return parse(data, most)
+
+    monkeypatch.setattr(ApplyRequest, "parse", watched)
+    async with running(founded) as at:
+        await at.apply(GOOD)
+        await at.apply(GOOD + "# " + "x" * operator_route.AT_ONCE_BYTES)
+    assert where == [True, False]
+
+
 async def test_what_is_wrong_in_a_file_is_named_with_its_line_and_remedy(founded: Founded) -> None:
     """rules S69, S78: everything at once, and no secret in any answer."""
     async with running(founded) as at:
@@ -142,13 +160,13 @@ async def test_text_that_utf_8_cannot_spell_is_refused(founded: Founded, text: s
         assert (await at.apply(GOOD))["outcome"] == "applied"
 
 
-async def refused_apply(at: Running, text: str) -> dict:
+async def refused_apply(at: Running, text: str, **more: object) -> dict:
     """The whole body of the refusal, as it is on the wire."""
-    return await refused_files(at, {"state.yaml": text}, 422)
+    return await refused_files(at, {"state.yaml": text}, 422, **more)
 
 
-async def refused_files(at: Running, files: dict[str, str], status: int) -> dict:
-    data = json.dumps({"files": files}).encode()
+async def refused_files(at: Running, files: dict[str, str], status: int, **more: object) -> dict:
+    data = json.dumps({"files": files, **more}).encode()
     head = f"POST /v1/apply HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
     async with await trio.open_unix_socket(at.founded.socket) as stream:
         await stream.send_all(head.encode() + data)
@@ -171,8 +189,8 @@ async def test_the_own_client_reads_code_and_remedy_of_a_refusal(founded: Founde
 async def test_only_root_and_the_services_own_user_may_ask() -> None:
     """rules K51; threats U01: by what the kernel says."""
 
-    async def answering(_request: Request) -> object:
-        return {"ok": True}
+    async def answering(_request: Request) -> NodeNamed:
+        return NodeNamed("n1")
 
     handler = operator_route.for_operators(answering)
 

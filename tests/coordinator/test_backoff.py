@@ -17,7 +17,7 @@ def test_it_rests_ever_longer_up_to_a_bound() -> None:
     resting = Resting(clock)
     rests = []
     for _ in range(9):
-        resting.failed("a")
+        resting.note_failure("a")
         start = clock.now
         while resting.ready(["a"]) != ["a"]:
             clock.now += LEAST_S
@@ -29,11 +29,11 @@ def test_who_has_not_failed_goes_first() -> None:
     clock = Clock()
     resting = Resting(clock)
     for node_id in ("a", "a", "b"):
-        resting.failed(node_id)
+        resting.note_failure(node_id)
     assert (resting.ready(["a", "b", "c", "d"]), len(resting)) == (["c", "d"], 2)
     clock.now += MOST_S
     assert resting.ready(["a", "b", "c", "d"]) == ["c", "d", "b", "a"]
-    resting.succeeded("a")
+    resting.note_success("a")
     assert resting.ready(["a", "b", "c", "d"]) == ["a", "c", "d", "b"]
 
 
@@ -51,9 +51,9 @@ def test_who_was_outrun_rests_least_and_stays_in_its_place() -> None:
 def test_what_is_due_no_more_or_may_be_mended_is_forgotten() -> None:
     clock = Clock()
     resting = Resting(clock)
-    resting.failed("a")
+    resting.note_failure("a")
     assert resting.ready(["b"]) == ["b"]
     assert (resting.has_failed("a"), resting.ready(["a"])) == (False, ["a"])
-    resting.failed("a")
+    resting.note_failure("a")
     resting.clear()
     assert resting.ready(["a"]) == ["a"]

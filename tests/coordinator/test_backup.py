@@ -19,6 +19,7 @@ from coordinator.database import backup_record, database_copy, schema
 from coordinator.database.database import Database
 from coordinator.run import build
 from coordinator.setup import backup
+from coordinator.setup import restore as restores
 from coordinator.setup.backup import BackupRequest
 from coordinator.setup.backup_archive import MANIFEST
 from tests.coordinator.founding import Founded
@@ -220,6 +221,30 @@ def test_damage_is_found_before_anything_is_believed(founded: Founded, to: Path)
     assert "missing" in refusal(lambda: backup.verify(changed(good, "keys/token.pem", None))).detail
     assert "twice" in refusal(lambda: backup.verify(changed(good, "tls/ca.pem", b"", again=True))).detail
     assert "newer program" in refusal(lambda: backup.verify(changed(good, MANIFEST, b"{}"))).detail
+    assert backup.verify(good)
+
+
+def _unpacked_without_room(call: Callable[[], object], outcome: "multiprocessing.Queue[tuple[str, str]]") -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+    refused = refusal(call)
+    outcome.put((refused.code.value, f"{refused.detail} ({refused.remedy})"))
+
+
+def test_a_full_disk_beside_a_good_backup_is_no_damage(founded: Founded, to: Path, tmp_path: Path):
+    """Neither to who looks at it nor to who restores it; nothing is there afterwards, and with room it goes well"""
+    good = made(founded, to).file
+    new = tmp_path / "other"
+    new.mkdir()
+    configuration = new / "coordinator.toml"
+    context = multiprocessing.get_context("fork")
+    for call in (lambda: backup.verify(good), lambda: restores.restore(good, configuration)):
+        outcome: multiprocessing.Queue[tuple[str, str]] = context.Queue()
+        process = context.Process(target=_unpacked_without_room, args=(call, outcome))
+        process.start()
+        code, said = outcome.get(timeout=60)
+        process.join(60)
+        assert (code, "nothing was changed" in said, "TMPDIR" in said) == ("store_full", True, True), said
+        assert names(new) == []
     assert backup.verify(good)
 
 

@@ -167,9 +167,9 @@ def test_signatures_of_retired_roots_do_not_count_for_the_bundle_that_retires_th
     first, second, third = cluster.of(ROOT)
     made = cluster.new_key()
     request = cluster.request(Add(public(made), ROOT, cluster.now + YEARS), Retire(first))
-    request = request.signed(cluster.keys[first]).signed(cluster.keys[second])
+    request = request.with_signature(cluster.keys[first]).with_signature(cluster.keys[second])
     assert request.missing() == ceremony.Missing(of_present=0, of_next=1)
-    cluster.accept(request.signed(cluster.keys[third]))
+    cluster.accept(request.with_signature(cluster.keys[third]))
     cluster.now += 2 * ROLLOUT_S
     cluster.lead()
     assert cluster.followed(cluster.joined()).bundle.version == 3

@@ -78,18 +78,18 @@ def test_no_state_a_stale_one_and_what_follows_are_told_apart(database: Database
     with database.read() as transaction:
         assert code(cluster_state.standing, transaction) is Code.NO_STATE
     known = initialise(database)
-    assert cluster_state.went_back(known, None) == cluster_state.went_back(known, known) == ""
+    assert cluster_state.regression(known, None) == cluster_state.regression(known, known) == ""
     with database.change(actor="x", now=NOW) as transaction:
         cluster_state.raise_revision(transaction)
         transaction.audit("x", "x")
         later = cluster_state.standing(transaction)
-    assert cluster_state.went_back(later, known) == ""
-    assert "epoch raise" in cluster_state.went_back(known, later)
-    assert cluster_state.went_back(replace(known, authority_epoch=2), later) == ""
+    assert cluster_state.regression(later, known) == ""
+    assert "epoch raise" in cluster_state.regression(known, later)
+    assert cluster_state.regression(replace(known, authority_epoch=2), later) == ""
     grown = replace(known, revision=later.revision + 1, state_id="grown")
-    assert cluster_state.went_back(grown, later) == ""
-    assert cluster_state.went_back(grown, later, is_behind=True) != ""
-    assert cluster_state.went_back(later, later, is_behind=True) == ""
+    assert cluster_state.regression(grown, later) == ""
+    assert cluster_state.regression(grown, later, is_behind=True) != ""
+    assert cluster_state.regression(later, later, is_behind=True) == ""
 
 
 def test_issue_times_never_go_back(database: Database) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from coordinator.database import schema
 from coordinator.database.database import Database
-from coordinator.database.database_fault import is_full, told
+from coordinator.database.database_fault import is_full, line_of
 
 
 def test_a_full_disk_has_a_code_of_its_own(tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_a_full_disk_has_a_code_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(SQLAlchemyError) as found, database.record() as transaction:
         transaction.connection.exec_driver_sql("PRAGMA max_page_count = 1")
         transaction.run(insert(schema.events), [row])
-    assert told(found.value) == "store_full: OperationalError: database or disk is full"
-    assert database.write_fault == told(found.value)
+    assert line_of(found.value) == "store_full: OperationalError: database or disk is full"
+    assert database.write_fault == line_of(found.value)
     database.engine.dispose()
     with database.record() as transaction:
         transaction.run(insert(schema.events), [row])
@@ -33,7 +33,7 @@ def test_a_full_disk_has_a_code_of_its_own(tmp_path: Path) -> None:
 def test_postgresql_says_it_by_its_number() -> None:
     """53100 of its table of codes"""
     error = OperationalError("INSERT", {}, psycopg.errors.DiskFull("could not extend file: No space left on device"))
-    assert told(error).startswith("store_full: OperationalError: could not extend file")
+    assert line_of(error).startswith("store_full: OperationalError: could not extend file")
 
 
 @pytest.mark.parametrize(

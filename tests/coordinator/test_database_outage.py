@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.database import database as databases
 from coordinator.database.database import Database
-from coordinator.database.database_fault import told
+from coordinator.database.database_fault import line_of
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
 from tests.coordinator.founding import Founded
@@ -82,13 +82,16 @@ async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgre
         assert (await at.admit("node-b")).grant.outcome == "admitted"
 
 
+PADDING = [reports.event(number, detail="x" * 256) for number in range(1, 200)]
+
+
 async def test_a_full_disk_is_no_verdict(founded: Founded) -> None:
     """rules P23: what is read goes on, and what could not be written is written once there is room."""
     founded.settings = SELDOM
     async with running(founded) as at:
         node = await at.admit("node-a")
         limit = Pragma(at.daemon.coordinator.database, "max_page_count = 1")
-        long = reports.body("node-a", {}, counters={"padding": "x" * 50_000})
+        long = reports.body("node-a", {}, journal=PADDING)
         await unavailable(node.report(long))
         assert (await node.head(wait=10)).status == 200
         assert await faults(at) == 1
@@ -102,15 +105,14 @@ async def test_a_full_disk_is_called_by_its_name(founded: Founded) -> None:
     async with running(founded) as at:
         node = await at.admit("node-a")
         limit = Pragma(at.daemon.coordinator.database, "max_page_count = 1")
-        padding = "x" * 50_000
         with structlog.testing.capture_logs() as logs:
-            await unavailable(node.report(reports.body("node-a", {}, counters={"padding": padding})))
+            await unavailable(node.report(reports.body("node-a", {}, journal=PADDING)))
             with pytest.raises(ClientError, match="database or disk is full") as refused:
                 await at.apply("\n---\n".join(f"{{kind: Organization, id: a{number}}}" for number in range(2_000)))
         assert (refused.value.status, refused.value.code) == (503, "store_full")
         told = [line.get("reason", "") for line in logs if line["log_level"] == "error"]
         assert told and "OperationalError: database or disk is full" in told[-1]
-        assert padding not in str(logs)
+        assert "x" * 200 not in str(logs)
         status, said = await at.probe("/probe/readiness")
         assert status == 503 and b"store_full" in said and b"disk is full" in said
         limit.lift()
@@ -131,7 +133,7 @@ def test_what_a_statement_holds_is_not_repeated(database: Database) -> None:
     """threats D-55: the driver quotes a value that does not fit"""
     with pytest.raises(SQLAlchemyError) as found, database.read() as transaction:
         transaction.row(text("SELECT CAST('swordfish' AS integer) / 0, json_extract('swordfish', '$')"))
-    assert "swordfish" not in told(found.value)
+    assert "swordfish" not in line_of(found.value)
 
 
 async def test_a_database_that_somebody_holds_locked_is_no_verdict(founded: Founded) -> None:

@@ -7,10 +7,10 @@ from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared.resources import InvalidResources
 from coordinator.membership import admission
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from snapshot.identifiers import Scope
 from tests.coordinator.candidates import NOW, admit, contents
+from wire.operators.operator_answers import AllowlistEntry
 
 HOW = {"actor": "alice", "now": NOW}
 BASE = "kind: Organization\nid: acme\n---\nkind: Node\nid: node-a\nspec: {roles: [core_mesh], organizations: [acme]}\n"

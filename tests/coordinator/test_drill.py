@@ -5,11 +5,11 @@ import pytest
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.database import Database
 from coordinator.fleet import drill
-from coordinator.fleet.drill import NodeOutage
 from coordinator.membership import revocation
 from snapshot.outage import Outage
 from tests.coordinator.candidates import admit
 from tests.coordinator.publishing import DAY, HOUR, Press
+from wire.operators.fleet_answers import NodeOutage
 
 MINUTE = 60
 

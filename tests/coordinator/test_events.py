@@ -1,9 +1,13 @@
 """The journals of nodes, as an operator reads them (protocol 3; rules A13, S55)."""
 
 import pytest
+from sqlalchemy import insert
 
+from coordinator.base.refusal import Refused
+from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.reports import events, heartbeats
+from snapshot import canonical
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.reports import heartbeat
 
@@ -47,17 +51,32 @@ def test_each_node_has_its_own_and_what_is_told_twice_is_there_once(cluster: Dat
     assert events.read(cluster, "node-z") == []
 
 
-def test_members_that_are_missing_are_empty(cluster: Database) -> None:
-    report(cluster, "node-a", {"sequence": 1})
-    assert (events.read(cluster, "node-a")[0].event, events.read(cluster, "node-a")[0].at) == ("", "")
+@pytest.mark.parametrize(
+    "other",
+    [{"event": "x" * 65}, {"detail": {"deep": ["y"]}}, {"detail": "a\u202eb"}, {"kind": "state"}, {"at": "now"}],
+)
+def test_what_no_agent_of_ours_writes_is_refused(cluster: Database, other: dict[str, object]) -> None:
+    """rules K53, threats D-59"""
+    with pytest.raises(Refused):
+        report(cluster, "node-a", told(1), {**told(2), **other})
+    assert events.read(cluster, "node-a") == []
 
 
-def test_what_a_hostile_member_told_is_bounded_and_safe_to_show(cluster: Database) -> None:
+def test_what_an_earlier_version_took_is_bounded_and_safe_to_show(cluster: Database) -> None:
     """threats D-59: neither the coordinator nor a terminal suffers from texts that no agent of ours writes."""
-    report(cluster, "node-a", told(1, "x" * 50_000, {"deep": ["y" * 10_000]}), told(2, detail="a\u202eb\u2028c"))
-    honest = "route_policy/" + ",".join(f"{number:04}" + "z" * 60 for number in range(64))
-    report(cluster, "node-a", {**told(3), "scope": honest}, now=NOW + 1)
-    newest, strange, long = events.read(cluster, "node-a")
-    assert newest.scope == honest
+    said = [{"sequence": 1}, {"event": "x" * 50_000, "detail": {"deep": ["y" * 10_000]}}, {"detail": "a\u202eb\u2028c"}]
+    with cluster.record(now=NOW) as transaction:
+        for number, event in enumerate(said, 1):
+            body = canonical.dumps(event).decode()
+            row = {"node_id": "node-a", "incarnation": "i", "sequence": number, "received_at": NOW, "body": body}
+            transaction.run(insert(schema.events).values(row))
+    strange, long, empty = events.read(cluster, "node-a")
+    assert (empty.event, empty.at) == ("", "")
     assert strange.detail == "a\\u202eb\\u2028c"
     assert len(long.event) <= 256 and len(long.detail) <= 1_024
+
+
+def test_the_longest_scope_is_shown(cluster: Database) -> None:
+    honest = "route_policy/" + ",".join(f"{number:04}" + "z" * 60 for number in range(64))
+    report(cluster, "node-a", {**told(3), "scope": honest})
+    assert events.read(cluster, "node-a")[0].scope == honest

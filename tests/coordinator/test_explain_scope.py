@@ -6,9 +6,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import documents
 from coordinator.database.database import Database
-from coordinator.declared.explain_sources import DeclaredSource
 from coordinator.fleet import explain
-from coordinator.fleet.explain_scope import VALUE_BYTES, ScopeExplanation, explain_scope
+from coordinator.fleet.explain_scope import VALUE_BYTES, explain_scope
 from coordinator.membership import revocation
 from coordinator.reports import heartbeat_form, heartbeats
 from coordinator.trust import trust_import
@@ -16,6 +15,7 @@ from snapshot import canonical
 from tests.coordinator import reports
 from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.test_trust_import import GOOD, given_up, recovery
+from wire.operators.fleet_answers import DeclaredSource, ScopeExplanation
 
 MANY = "\n---\n".join(
     f"{{kind: Route, id: r{number}, spec: {{organization: acme, service: web, match: {{hosts: [h{number}.example]}}}}}}"

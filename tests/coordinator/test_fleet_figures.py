@@ -125,8 +125,11 @@ async def test_many_scrapes_are_one_look(members: Database) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_while_the_database_does_not_answer_the_last_look_stands(members: Database, tmp_path) -> None:
+async def test_while_the_database_does_not_answer_the_last_look_stands(
+    members: Database, tmp_path, monkeypatch
+) -> None:
     """And a scrape before the first is told nothing of the fleet, in time."""
+    monkeypatch.setattr(fleet_figures, "FIRST_S", 0.1)
     away = Standing(Database(f"sqlite:///{tmp_path}/nothing/here.db"))
     lately = Lately(away)
     async with trio.open_nursery() as nursery:
@@ -134,6 +137,7 @@ async def test_while_the_database_does_not_answer_the_last_look_stands(members: 
         assert await lately.look() is None
         nursery.cancel_scope.cancel()
     async with trio.open_nursery() as nursery:
+        monkeypatch.undo()
         back = Lately(Standing(members))
         nursery.start_soon(back.run)
         assert await back.look() is not None

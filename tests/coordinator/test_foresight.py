@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.base.settings import DAY, CoordinatorSettings
-from coordinator.declared.foresight import of_declared, warnings
+from coordinator.declared.foresight import foresee_node, warnings
 from coordinator.declared.kinds import (
     DegradedModePolicy,
     Node,
@@ -42,7 +42,7 @@ def policy(id_="all", **members):
 
 
 def stops(node_id, *resources, **how):
-    found = of_declared(model(*FABRIC, *resources), node_id, Outage(0, 30 * DAY, **how), SETTINGS)
+    found = foresee_node(model(*FABRIC, *resources), node_id, Outage(0, 30 * DAY, **how), SETTINGS)
     return {(stop.what, *stop.names): (stop.after_s, stop.reason) for stop in found.stops}
 
 
@@ -53,7 +53,7 @@ def test_one_node_as_if_it_were_published_now():
     assert found["services", "web"] == (head + 2 * DAY, "degraded_limit")
     assert found["routes", "front"] == (head + HOUR, "degraded_limit")
     assert found["sessions", "web"] == (head + 900, "degraded_limit")
-    alone = of_declared(model(*FABRIC, members={}), "egress", Outage(0, DAY), SETTINGS)
+    alone = foresee_node(model(*FABRIC, members={}), "egress", Outage(0, DAY), SETTINGS)
     assert {stop.reason for stop in alone.stops} == {"no_degraded_policy"}
 
 

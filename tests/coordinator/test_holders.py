@@ -3,14 +3,15 @@
 import pytest
 
 from coordinator.database.database import Database
-from coordinator.fleet.holders import MOST_NAMED, Holders, holders
+from coordinator.fleet.holders import MOST_NAMED, holders
 from coordinator.membership import revocation
 from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publications import basis, document, entry, publication, publish
+from wire.operators.fleet_answers import Holders
 
-SCOPE = "route_policy"
+SCOPE = "service_assignment/web"
 NODES = ("node-a", "node-b", "node-c")
 
 
@@ -74,19 +75,10 @@ def test_a_node_that_is_behind(shared: Database) -> None:
 
 
 def test_what_was_refused_and_what_waits_is_told(shared: Database) -> None:
-    refused = {"reason": "bad_signature", "config_version": 2}
-    tell(shared, "node-a", mark(), last_rejected=refused, pending={"config_version": 3})
+    held = {"authority_epoch": 1, "config_version": 3, "content_hash": CONTENT, "snapshot_id": "s-3"}
+    tell(shared, "node-a", mark(), last_rejected=reports.rejected(2, "bad_signature"), pending=held)
     told = who(shared).reported
     assert (told.last_refused, told.pending, told.state, told.at) == ("bad_signature", 3, "active", NOW)
-
-
-@pytest.mark.parametrize("odd", [{"reason": ["x"], "config_version": {}}, {}, {"reason": "x" * 9_000}])
-def test_words_of_a_node_are_bounded_and_odd_ones_are_nothing(shared: Database, odd) -> None:
-    """rules S70"""
-    tell(shared, "node-a", mark(), last_rejected=odd, pending={"config_version": "many"})
-    told = who(shared).reported
-    assert told.pending is None
-    assert told.last_refused in (None, "x" * 128)
 
 
 def test_without_a_publication_there_is_nothing_to_compare(shared: Database) -> None:

@@ -60,7 +60,7 @@ def test_the_cas_key_is_put_where_it_can_be_taken_away(tmp_path: Path) -> None:
     tls = given.state / "tls"
     assert {path.name for path in tls.iterdir()} == {"ca.pem", "server.pem", "server-key.pem"}
     ca = server_certificate.authority_in(made.ca_key.parent, b"four words", beside=tls)
-    assert server_certificate.issued(ca, ["coord.example"], NOW)
+    assert server_certificate.issue(ca, ["coord.example"], NOW)
 
 
 def test_everything_is_there_afterwards(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.fleet import fleet
 from coordinator.membership import revocation
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.reports import heartbeats
 from coordinator.reports import last_seen as seen
 from coordinator.reports.last_seen import WRITE_S, Seen
@@ -22,6 +21,7 @@ from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.reports import heartbeat
+from wire.operators.operator_answers import AllowlistEntry
 
 
 def last_seen(database: Database) -> dict[str, float | None]:
@@ -102,7 +102,7 @@ async def test_many_requests_are_one_write_a_minute(database: Database, autojump
         nursery.start_soon(kept.run)
         for number in range(500):
             kept.note(f"node-{number % 5}")
-        kept.reported("node-3")
+        kept.forget("node-3")
         await trio.sleep(WRITE_S * 3.5)
         nursery.cancel_scope.cancel()
     assert counted.commits == 1

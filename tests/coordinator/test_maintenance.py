@@ -21,7 +21,7 @@ from tests.coordinator.test_restored_backup import is_ready, raise_epoch
 
 async def test_an_older_look_is_not_the_last_word(founded: Founded, monkeypatch: pytest.MonkeyPatch) -> None:
     """rules K41: an epoch that was raised while the database was looked at is raised, whatever that look has found."""
-    looked, read, go_on = maintenance._looked, threading.Event(), threading.Event()
+    looked, read, go_on = maintenance._look_at_keys, threading.Event(), threading.Event()
 
     def slow(*arguments: object) -> object:
         found = looked(*arguments)
@@ -34,7 +34,7 @@ async def test_an_older_look_is_not_the_last_word(founded: Founded, monkeypatch:
         set_restored(database, 1)
         await at.daemon.keeper.look()
         assert not await is_ready(at)
-        monkeypatch.setattr(maintenance, "_looked", slow)
+        monkeypatch.setattr(maintenance, "_look_at_keys", slow)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(at.daemon.keeper.look)
             await trio.to_thread.run_sync(read.wait)

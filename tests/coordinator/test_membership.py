@@ -10,8 +10,8 @@ import pytest
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, schema
 from coordinator.database.database import Database
+from coordinator.declared import change_impact, peers, views
 from coordinator.membership import admission, membership, revocation
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
 from tests.coordinator.candidates import (
@@ -24,9 +24,11 @@ from tests.coordinator.candidates import (
     join,
     token_for,
 )
+from tests.coordinator.profiling import entered_files
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.refusals import refused
 from tests.coordinator.reports import events, heartbeat
+from wire.operators.operator_answers import AllowlistEntry
 
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "cluster", "sites", "revocations")
 
@@ -192,6 +194,42 @@ def test_a_nonce_works_once(cluster: Database, second: Database) -> None:
     assert refused(membership.join, second, request, now=NOW).code is Code.BAD_PROOF
 
 
+FABRIC = "kind: Organization\nid: acme\n" + "".join(
+    f"---\nkind: Node\nid: n{number}\nspec: {{roles: [core_mesh], organizations: [acme]}}\n" for number in range(6)
+)
+
+
+def test_what_a_join_touches_is_not_worked_out_under_the_lock(cluster: Database) -> None:
+    members = [admit(cluster, f"n{number}") for number in range(6)]
+    declarations.apply(cluster, {"a.yaml": FABRIC}, actor="alice", now=NOW)
+    request = members[0].renewed().request(None, verifier=membership.verifier(cluster), connection=members[0].pin)
+    foreseen = membership.foresee(cluster, request, now=NOW)
+    grants = []
+    entered = entered_files(lambda: grants.append(membership.join(cluster, request, foreseen, now=NOW)))
+    assert not entered & {peers.__file__, views.__file__}
+    assert change_impact.__file__ in entered, "what was found is handed on, so it is asked"
+    assert grants[0].touched == {f"n{number}" for number in range(6)}
+
+
+def test_what_was_foreseen_before_another_change_does_not_count(cluster: Database, second: Database) -> None:
+    members = [admit(cluster, f"n{number}") for number in range(6)]
+    request = members[0].renewed().request(None, verifier=membership.verifier(cluster), connection=members[0].pin)
+    foreseen = membership.foresee(cluster, request, now=NOW)
+    declarations.apply(second, {"a.yaml": FABRIC}, actor="alice", now=NOW)
+    touched = membership.join(cluster, request, foreseen, now=NOW).touched
+    assert touched == {f"n{number}" for number in range(6)}
+    with cluster.read() as transaction:
+        assert len(catalog.load(transaction).resources) == 7
+
+
+def test_nothing_is_foreseen_of_who_is_refused_or_changes_nothing(cluster: Database) -> None:
+    member = admit(cluster, "node-a")
+    again = member.request(None, verifier=membership.verifier(cluster), connection=member.pin)
+    assert membership.foresee(cluster, again, now=NOW) is None
+    stranger = Candidate("node-b").request(token_for(cluster), verifier=membership.verifier(cluster))
+    assert membership.foresee(cluster, stranger, now=NOW) is None
+
+
 def test_a_renewed_certificate_is_one_of_two_until_it_is_used(cluster: Database) -> None:
     """rules X8, J3, K18"""
     admit(cluster, "node-b")
@@ -295,7 +333,7 @@ def test_the_allowlist_never_contradicts_the_catalog(cluster: Database) -> None:
     admit(cluster, "node-a")
     entry = AllowlistEntry("node-a", "witness")
     assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is Code.CONTRADICTION
-    assert admission.allowed(cluster) == [AllowlistEntry("node-a", "data")]
+    assert admission.allowlist_entries(cluster) == [AllowlistEntry("node-a", "data")]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +348,7 @@ def test_the_allowlist_never_contradicts_the_catalog(cluster: Database) -> None:
 def test_an_entry_out_of_form_is_refused(cluster: Database, entry: AllowlistEntry, code: Code) -> None:
     """rules K12, J27"""
     assert refused(admission.allow, cluster, entry, actor="root", now=NOW).code is code
-    assert admission.allowed(cluster) == []
+    assert admission.allowlist_entries(cluster) == []
 
 
 def test_nobody_is_admitted_without_a_state(database: Database) -> None:

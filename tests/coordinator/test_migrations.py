@@ -8,7 +8,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, text
 
-from coordinator.database import catalog, cluster_state, schema
+from coordinator.database import catalog, cluster_state, schema, scope_versions
 from coordinator.database.database import Database
 from coordinator.membership import operators
 from coordinator.reports import last_seen
@@ -53,7 +53,7 @@ def fill(connection: Connection) -> None:
 
 def test_the_first_schema_becomes_the_present_one(first: Database) -> None:
     """rules S1: the same on both databases, whichever revision it began with."""
-    assert first.migrate() == first.migrate() == "m0006"
+    assert first.migrate() == first.migrate() == "m0010"
     with first.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
 
@@ -69,10 +69,28 @@ def test_what_was_in_it_stays_and_is_sound(first: Database) -> None:
     assert (entry.node_id, entry.generation, entry.first_seen, entry.last_seen) == ("node-a", 9, 2.5, None)
 
 
+def test_shared_documents_are_numbered_above_all_that_any_node_had(first: Database) -> None:
+    """Also of one that has left, and of an epoch before; a service has a line of versions for each node."""
+    rows = [("node-a", "route_policy", 2, 4), ("node-b", "route_policy", 1, 9), ("gone", "config/edge", 3, 7)]
+    rows += [
+        ("node-a", "node_runtime", 3, 5),
+        ("node-a", "service_assignment/web", 3, 6),
+        ("node-a", "trust_bundle", 1, 8),
+    ]
+    line = "INSERT INTO published VALUES (:node, :scope, :epoch, :version, 'sha256:0', 's', 1.5)"
+    with first.engine.begin() as connection:
+        for node, scope, epoch, version in rows:
+            connection.execute(text(line), {"node": node, "scope": scope, "epoch": epoch, "version": version})
+    first.migrate()
+    with first.read() as transaction:
+        found = scope_versions.read(transaction, [scope for _, scope, _, _ in rows])
+    assert found == {"route_policy": 9, "config/edge": 7}
+
+
 def test_what_came_later_works_in_it(first: Database) -> None:
     """rules K18: operators, and who asked for a head."""
     first.migrate()
     operators.add(first, "alice", make_identity("alice", NOW).der, actor="uid:0", now=NOW)
     last_seen.record(first, {"node-a": NOW})
-    assert [each.name for each in operators.listed(first)] == ["alice"]
+    assert [each.name for each in operators.list_operators(first)] == ["alice"]
     assert [entry.last_seen for entry in catalog.nodes(first)] == [NOW]

@@ -7,7 +7,6 @@ from coordinator.base.refusal import Code
 from coordinator.database.database import Database
 from coordinator.keys import certificates
 from coordinator.membership import admission, operators, revocation
-from coordinator.membership.admission import AllowlistEntry
 from tests.coordinator.candidates import (
     NOW,
     Candidate,
@@ -20,6 +19,7 @@ from tests.coordinator.candidates import (
 )
 from tests.coordinator.refusals import refused
 from wire.certificate import Certificate, make_identity
+from wire.operators.operator_answers import AllowlistEntry
 
 HOW = {"actor": "uid:0", "now": NOW}
 ALICE = make_identity("alice", NOW).der
@@ -27,13 +27,13 @@ ALICE = make_identity("alice", NOW).der
 
 def test_an_operator_is_added_and_removed(cluster: Database) -> None:
     added = operators.add(cluster, "alice", ALICE, **HOW)
-    assert operators.listed(cluster) == [added]
+    assert operators.list_operators(cluster) == [added]
     assert added.certificate_sha256 == certificates.fingerprint(ALICE) and added.added_by == "uid:0"
     assert added.expires_at == Certificate.read(ALICE).not_after
-    assert operators.pinned(cluster) == {ALICE: "alice"}
+    assert operators.names_by_certificate(cluster) == {ALICE: "alice"}
     operators.check(cluster, "alice", added.certificate_sha256, NOW)
     operators.remove(cluster, "alice", **HOW)
-    assert operators.listed(cluster) == []
+    assert operators.list_operators(cluster) == []
     assert refused(operators.check, cluster, "alice", added.certificate_sha256, NOW).code is Code.PERMISSION_DENIED
     assert refused(operators.remove, cluster, "alice", **HOW).code is Code.NOT_FOUND
     assert operators.add(cluster, "alice", ALICE, **HOW) == added
@@ -76,7 +76,7 @@ def test_a_name_and_a_certificate_are_one_operators(cluster: Database) -> None:
     operators.add(cluster, "alice", ALICE, **HOW)
     assert refused(operators.add, cluster, "bob", ALICE, **HOW).code is Code.CONFLICT
     assert refused(operators.add, cluster, "alice", make_identity("alice", NOW).der, **HOW).code is Code.CONFLICT
-    assert list(operators.pinned(cluster).values()) == ["alice"]
+    assert list(operators.names_by_certificate(cluster).values()) == ["alice"]
 
 
 def test_a_nodes_certificate_is_no_operators(cluster: Database) -> None:
@@ -86,7 +86,7 @@ def test_a_nodes_certificate_is_no_operators(cluster: Database) -> None:
     allow(cluster, expected, certificate_sha256=expected.pin)
     for node in (member, gone, expected):
         assert refused(operators.add, cluster, "alice", node.der, **HOW).code is Code.CONFLICT
-    assert operators.listed(cluster) == []
+    assert operators.list_operators(cluster) == []
 
 
 def test_an_operators_certificate_is_no_nodes(cluster: Database) -> None:

@@ -5,11 +5,11 @@ import trio.testing
 
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.membership.pin_sync import Pinned, PinSync
 from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
 from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
+from wire.operators.operator_answers import AllowlistEntry
 from wire.peer import PinState
 from wire.pins import PinTable
 
@@ -81,7 +81,7 @@ async def test_an_older_reading_is_not_the_last_word(database: Database, second:
     one = candidate(database, "one")
     pins = PinSync(database, PinTable())
     async with trio.open_nursery() as nursery:
-        with held_reading(database) as reading:
+        with held_reading(database, "nodes") as reading:
             nursery.start_soon(pins.load)
             await trio.to_thread.run_sync(reading.wait)
             revocation.revoke_node(second, "one", reason="x", actor="root", now=NOW)

@@ -5,11 +5,14 @@ import json
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import nonces
 from coordinator.membership.proof import ProvenRequest, Verifier
 from tests.coordinator.candidates import NONCE_KEY, NOW, SERVER, Candidate, make_certificate
+from wire.messages import BadMessageError, JoinRequest
 
 VERIFIER = Verifier(NONCE_KEY, frozenset({SERVER}))
 NODE = Candidate("node-a", direct_url="https://node-a.example:7444")
@@ -21,7 +24,7 @@ def nonce() -> str:
 
 def read(body: bytes, proof: str | None = None, node: Candidate = NODE, **options) -> ProvenRequest:
     shown = node.proof(body) if proof is None else proof
-    return ProvenRequest.authenticated(body, shown, verifier=VERIFIER, now=options.pop("now", NOW), **options)
+    return ProvenRequest.from_proof(body, shown, verifier=VERIFIER, now=options.pop("now", NOW), **options)
 
 
 def is_bad(*arguments, **options) -> bool:
@@ -107,6 +110,28 @@ def test_an_id_is_never_trimmed(node_id: str) -> None:
 def test_another_form_of_cluster_id_is_another_cluster() -> None:
     """rules J25, J7: it is for the decision to refuse, as any other cluster."""
     assert read(NODE.body(nonce(), cluster_id="PROD")).cluster_id == "PROD"
+
+
+@given(st.sampled_from(sorted(JoinRequest.__dataclass_fields__)), st.data())
+def test_any_body_gets_the_verdict_of_the_message(name: str, data: st.DataObject) -> None:
+    """rules J1, K53: what an agent can write is read, and nothing else; what a proof is held against comes after"""
+    other = st.none() | st.booleans() | st.integers() | st.text(max_size=300) | st.just("x" * 12_000)
+    words = st.sampled_from(
+        ["n" * 64, "n" * 65, "https://a:1", "https://a:99999", "sha256:" + "0" * 64, "AAAA", "A A="]
+    )
+    body = json.dumps({**json.loads(NODE.body(nonce())), name: data.draw(other | words)}).encode()
+    try:
+        read(body)
+        refusal = ""
+    except Refused as refused:
+        assert refused.code is Code.BAD_PROOF
+        refusal = refused.detail
+    try:
+        JoinRequest.parse(body)
+    except BadMessageError as error:
+        assert refusal == str(error)
+    else:
+        assert " must be " not in refusal and "lacks" not in refusal
 
 
 @pytest.mark.parametrize("url", ["http://a:1", "https://a", "https://u:p@a:1", "https://a:1/x", "https://A:1"])

@@ -1,17 +1,16 @@
 """What an apply would do, worked out beside everybody else (rules H38)."""
 
-import sys
-
 import pytest
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog
 from coordinator.database.database import Database
-from coordinator.declared import affected, peers, references, resources, views
+from coordinator.declared import change_impact, peers, references, resources, views
 from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.publishing import declarations, proposals
 from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator.candidates import NOW, admit
+from tests.coordinator.profiling import entered_files
 from tests.coordinator.reports import body
 
 HOW = {"actor": "alice", "now": NOW}
@@ -28,18 +27,6 @@ def declared(text: str) -> dict[tuple[str, str], Declared]:
 def keys(database: Database) -> list[tuple[str, str]]:
     with database.read() as transaction:
         return sorted(catalog.resources(transaction))
-
-
-def entered_files(work) -> set[str]:
-    """The files whose functions were called."""
-    found: set[str] = set()
-    before = sys.getprofile()
-    sys.setprofile(lambda frame, event, _argument: found.add(frame.f_code.co_filename) if event == "call" else None)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return found
 
 
 def test_reports_are_written_while_it_is_worked_out(cluster: Database, second: Database) -> None:
@@ -60,7 +47,7 @@ def test_nothing_is_worked_out_under_the_lock(cluster: Database) -> None:
     entered = entered_files(lambda: declarations.carry_out(cluster, proposal, **HOW))
     assert declarations.__file__ in entered
     assert not entered & {peers.__file__, views.__file__, references.__file__}
-    assert affected.__file__ in entered, "what was found is handed on, so it is asked"
+    assert change_impact.__file__ in entered, "what was found is handed on, so it is asked"
 
 
 def test_a_state_that_has_moved_on_is_worked_out_again(cluster: Database, second: Database) -> None:

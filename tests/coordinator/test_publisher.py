@@ -1,5 +1,8 @@
 """The task that publishes: woken or not, it gets there; what fails is made again from what then stands."""
 
+from dataclasses import dataclass
+
+import pytest
 import trio
 import trio.testing
 from sqlalchemy import update
@@ -18,6 +21,12 @@ from tests.coordinator.founding import set_restored
 from tests.coordinator.publishing import STATE, Press
 
 
+@pytest.fixture(autouse=True)
+def _ticks_are_short(monkeypatch) -> None:
+    """How long one is counts nowhere here."""
+    monkeypatch.setattr(publisher, "TICK_S", 0.05)
+
+
 def publisher_of(press: Press, keys: tuple[SigningKey, ...] | None = None) -> tuple[Publisher, Board]:
     board = Board()
     made = Publisher(
@@ -28,7 +37,7 @@ def publisher_of(press: Press, keys: tuple[SigningKey, ...] | None = None) -> tu
 
 async def published(made: Publisher, node_id: str = "node-a") -> None:
     with trio.fail_after(60):
-        await made.published(node_id)
+        await made.wait_published(node_id)
 
 
 async def test_what_is_due_is_published_and_who_waits_is_told(database: Database) -> None:
@@ -139,6 +148,50 @@ async def test_without_a_key_that_signs_it_says_so_and_goes_on(database: Databas
         made.keys = press.keys
         await published(made)
         assert made.health.fault == "" and made.health.failed == {}
+        nursery.cancel_scope.cancel()
+
+
+@dataclass(frozen=True)
+class FailingKey(SigningKey):
+    """One whose device or library refuses to sign what holds `refused`."""
+
+    refused: bytes = b""
+
+    def sign(self, message: bytes) -> bytes:
+        if self.refused in message:
+            raise ValueError("the device does not sign")
+        return super().sign(message)
+
+
+def failing(keys: tuple[SigningKey, ...], refused: bytes) -> tuple[SigningKey, ...]:
+    return tuple(FailingKey(one.key_id, one.algorithm, one.public_key, one._private, refused) for one in keys)
+
+
+async def test_a_key_that_fails_while_it_signs_is_said_and_tried_again(database: Database) -> None:
+    """rules P1: the task lives on, and with a key that signs it publishes."""
+    press = Press.founded(database, "node-a")
+    made, _ = publisher_of(press, failing(press.keys, b""))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        with trio.fail_after(60):
+            while not made.health.reason:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert "the device does not sign" in made.health.reason
+        assert made.health.failed["node-a"]["head"].reason == "cannot_sign"
+        made.sign_with(press.keys)
+        await published(made)
+        assert (made.health.reason, made.health.failed) == ("", {})
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_scope_that_cannot_be_signed_keeps_the_others_from_nobody(database: Database) -> None:
+    press = Press.founded(database, "node-a")
+    made, _ = publisher_of(press, failing(press.keys, b'"scope_type":"peer_directory"'))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await published(made)
+        assert made.health.failed["node-a"]["peer_directory"].reason == "cannot_sign"
+        assert set(made.health.failed["node-a"]) == {"peer_directory"}
         nursery.cancel_scope.cancel()
 
 

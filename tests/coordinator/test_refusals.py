@@ -10,6 +10,7 @@ from coordinator.reports import refusals
 from coordinator.reports.refusals import Figures
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import HOUR, STATE, Press
+from wire.operators.fleet_answers import FleetRefusal
 
 ROUTES = "route_policy"
 NEXT = STATE.replace("www.example", "shop.example")
@@ -35,16 +36,16 @@ def _refusing(node: Picky) -> Picky:
     return node.follow()
 
 
-def told(press: Press) -> list[refusals.FleetRefusal]:
+def told(press: Press) -> list[FleetRefusal]:
     with press.database.read() as transaction:
-        return refusals.told(transaction)
+        return refusals.fleet_refusals(transaction)
 
 
 def test_in_a_sentence(press: Press) -> None:
     refuse(press, "node-a")
     (found,) = told(press)
     assert found.words == (
-        "has refused 1.2 since 2027-01-15T09:00:00Z (validator_refused at step 12: web: a port is missing), "
+        "has refused 1.3 since 2027-01-15T09:00:00Z (validator_refused at step 12: web: a port is missing), "
         "runs 1.1, renewed until 2027-01-22T08:00:00Z"
     )
 
@@ -80,7 +81,7 @@ def test_in_the_fleet(press: Press) -> None:
     refuse(press, "node-a")
     seen = fleet.observe(press.database, now=press.now, settings=press.settings)
     assert [(each.node_id, each.scope, each.refused, each.runs) for each in seen.refusals] == [
-        ("node-a", ROUTES, "1.2", "1.1")
+        ("node-a", ROUTES, "1.3", "1.1")
     ]
     assert seen.refusals_total == 1
     assert f"late: {ROUTES}, validator_refused" in [each.reason for each in seen.stragglers]
@@ -90,4 +91,4 @@ def test_in_what_is_explained_of_the_scope_alone(press: Press) -> None:
     refuse(press, "node-a")
     for scope, expected in ((ROUTES, 1), ("node_runtime", 0)):
         notes = explain_scope(press.database, "node-a", scope, now=press.now).notes
-        assert sum(note.startswith("it has refused 1.2 since") for note in notes) == expected
+        assert sum(note.startswith("it has refused 1.3 since") for note in notes) == expected

@@ -37,7 +37,7 @@ async def test_strangers_write_nothing_until_the_minute_is_over(founded: Founded
         counts = {code: sum(row["after"]["count"] for row in rows if row["outcome"] == code) for code in Code}
         assert (counts[Code.BAD_PROOF], counts[Code.BAD_TOKEN]) == (20, 10)
         with coordinator.database.read() as transaction:
-            told = fleet.rejected(transaction, 0.0)
+            told = fleet.join_rejections(transaction, 0.0)
         assert dict(told) == {"bad_proof": 20, "bad_token": 10}
         assert all(row["after"]["detail"] and row["after"]["minute"] for row in rows)
         assert len(coordinator.refused_joins) == 0

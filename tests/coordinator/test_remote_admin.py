@@ -22,8 +22,8 @@ from tests.coordinator.founding import Founded
 from tests.coordinator.readings import held_reading
 from wire.certificate import KeyPair, make_authority, make_identity
 from wire.client import Call, ClientError, HttpClient, HttpsConnector
-from wire.contexts import TlsIdentity
 from wire.endpoint import Endpoint
+from wire.tls_contexts import TlsIdentity
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def test_an_older_reading_undoes_nothing(founded: Founded) -> None:
             (lambda: operators.remove(elsewhere, "alice", actor="uid:0", now=founded.now), []),
         ):
             async with trio.open_nursery() as nursery:
-                with held_reading(database) as reading:
+                with held_reading(database, "operators") as reading:
                     nursery.start_soon(door.load)
                     await trio.to_thread.run_sync(reading.wait)
                     change()

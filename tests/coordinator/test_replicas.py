@@ -47,7 +47,7 @@ def test_another_replica_brings_its_own_keys(cluster: Database) -> None:
     certificates, token_keys = known(cluster)
     assert certificates == {SERVER, OTHER_SERVER}
     assert set(token_keys.values()) == {FOUNDING.token_public_key, SECOND.token_public_key}
-    assert [each.coordinator_id for each in replicas.listed(cluster)] == [FOUNDING.coordinator_id, "coord-2"]
+    assert [each.coordinator_id for each in replicas.list_replicas(cluster)] == [FOUNDING.coordinator_id, "coord-2"]
 
 
 @pytest.mark.parametrize(

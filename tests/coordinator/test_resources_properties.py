@@ -72,8 +72,8 @@ def test_any_text_of_any_name(texts: dict[str, str]) -> None:
 @pytest.mark.parametrize("texts", [{"a.yaml": "a: \ud800"}, {"\udcff.yaml": "kind: Organization\nid: a\n"}])
 def test_a_lone_surrogate_is_a_problem_like_any_other(texts: dict[str, str]) -> None:
     """A request's JSON can spell it; UTF-8 cannot."""
-    last = LastRead(value_shapes.shipped())
-    assert last.known(texts) is None
+    last = LastRead(value_shapes.shipped_shapes())
+    assert last.lookup(texts, {}) is None
     with pytest.raises(InvalidResources) as caught:
         last.read(texts)
     (problem,) = caught.value.problems

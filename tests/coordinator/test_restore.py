@@ -96,7 +96,7 @@ def test_another_coordinators_or_a_damaged_one_changes_nothing(founded: Founded,
 
 def _stopped(kept: Path, path: Path) -> None:
     """The machine goes while the database is being written."""
-    restore._copied = lambda source, target: os._exit(9)  # type: ignore[assignment]
+    restore._copy = lambda source, target: os._exit(9)  # type: ignore[assignment]
     restore.restore(kept, path)
 
 

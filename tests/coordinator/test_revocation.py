@@ -6,9 +6,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, revocations
 from coordinator.database.database import Database
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import AllowlistEntry
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
 from tests.documented_commands import fault
+from wire.operators.operator_answers import AllowlistEntry
 
 HOW = {"actor": "root", "now": NOW}
 KEPT = ("nodes", "allowlist", "tombstones", "retired_certificates", "tokens", "revocations", "cluster")
@@ -42,7 +42,7 @@ def test_revoking_a_node_is_one_transaction(cluster: Database) -> None:
         "version": 1, "key_ids": [], "node_ids": ["node-a"], "role_assignments": [], "service_ids": [], "endpoints": [],
     }  # fmt: skip
     assert generations(cluster) == {id_: number + 1 for id_, number in before.items()}
-    assert [each.node_id for each in admission.allowed(cluster)] == ["node-b"]
+    assert [each.node_id for each in admission.allowlist_entries(cluster)] == ["node-b"]
     with cluster.read() as transaction:
         assert "node-a" not in catalog.load(transaction).subjects
         assert catalog.member(transaction, "node-a").revoked

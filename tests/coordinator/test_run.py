@@ -382,6 +382,9 @@ async def test_new_keys_are_read_on_a_signal(founded: Founded) -> None:
         new = SigningKey.generate()
         keystore.keep(founded.folder / "keys", CONFIG, new)
         os.kill(os.getpid(), signal.SIGHUP)
+        with trio.fail_after(60):
+            while new.key_id not in {key["key_id"] for key in (await at.ask("GET", "/v1/keys"))["keys"]}:
+                await trio.testing.wait_all_tasks_blocked(0.01)
         bundle = founded.bundles.next(keys=(founded.config, new))
         await at.ask("POST", "/v1/trust", {"document": base64.b64encode(bundle).decode()})
         wanted = {founded.config.key_id, new.key_id}

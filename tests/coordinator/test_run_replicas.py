@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import psycopg
 import pytest
 import trio
 
@@ -24,14 +23,8 @@ def text(follower: Follower, scope: str) -> bytes:
 @pytest.fixture
 def pair(tmp_path: Path, postgresql_url: str) -> tuple[Founded, Founded]:
     """Two coordinators over one PostgreSQL, each with certificate and token key of its own, one config key."""
-    name = "pair"
-    with psycopg.connect(postgresql_url.format("template1").replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {name}")
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE postgres")
     (tmp_path / "one").mkdir()
-    one = Founded(
-        tmp_path / "one", postgresql_url.format(name), settings="joins_per_minute = 1000\nstore_polling_s = 1"
-    )
+    one = Founded(tmp_path / "one", postgresql_url, settings="joins_per_minute = 1000\nstore_polling_s = 1")
     two = second(one, tmp_path / "two")
     return one, two
 

@@ -10,7 +10,7 @@ from cryptography import x509
 from coordinator.base.refusal import Code, Refused
 from coordinator.keys import server_certificate
 from wire.certificate import Certificate, KeyPair, issue_server, make_authority, pem_to_der
-from wire.contexts import server_context
+from wire.tls_contexts import server_context
 
 NOW = time.time()
 
@@ -78,7 +78,7 @@ def test_without_its_authority_nothing_is_changed(tls: Path, name: str) -> None:
 def test_a_key_that_is_kept_elsewhere_under_a_passphrase(tls: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """threats D-61: on the coordinator lies what nodes are given, and no key that could make another one"""
     away = tmp_path_factory.mktemp("stick")
-    (away / "ca-key.pem").write_bytes(server_certificate.encrypted((tls / "ca-key.pem").read_bytes(), b"four words"))
+    (away / "ca-key.pem").write_bytes(server_certificate.encrypt((tls / "ca-key.pem").read_bytes(), b"four words"))
     (tls / "ca-key.pem").unlink()
     before = contents(tls)
     for passphrase, said in ((None, "--passphrase-file"), (b"others", "the right one")):

@@ -5,9 +5,10 @@ import pytest
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
-from coordinator.trust.signatures import Signer, signers
+from coordinator.trust.signatures import signers
 from tests.coordinator.candidates import CLUSTER
 from tests.coordinator.publishing import Press
+from wire.operators.fleet_answers import Signer
 
 YEAR = 365 * 86_400
 

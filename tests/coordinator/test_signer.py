@@ -156,7 +156,7 @@ def test_a_head(node):
     said, content, _ = read(document)
     assert (said["kind"], said["scope_type"], content["generation"], content["poll_after_s"]) == ("head", HEAD, 9, 5)
     assert content["revocations"]["node_ids"] == ["node-b", "node-c"]
-    assert content["scopes"] == {"route_policy/a": vars(listed)}
+    assert content["scopes"] == {"route_policy/a": listed.members()}
     taken = node.take(document)
     assert taken.head.scopes == scopes
     assert taken.head.revocations == gone
@@ -196,7 +196,7 @@ def test_signed_as_given_changes_nothing():
     """For a document whose envelope is made elsewhere: it is signed as it stands."""
     made = signer.snapshot(claims(), {"a": 1}, [CONFIG])
     odd = replace(made.envelope, content_length=99)
-    document = signer.signed_as_given(odd, made.manifest_bytes, made.sections, [SECOND])
+    document = signer.sign_as_given(odd, made.manifest_bytes, made.sections, [SECOND])
     assert document.envelope == odd
     assert document.envelope_bytes == odd.to_bytes()
     assert [name for name, _ in document.signatures] == [SECOND.key_id]

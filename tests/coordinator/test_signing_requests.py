@@ -12,9 +12,9 @@ from coordinator.trust.ceremony import Add, Carry, RaiseEpoch
 from coordinator.trust.signing_requests import SigningRequest
 from snapshot.bundle import CONFIG, ROOT
 from snapshot.container import ChunkParts
-from snapshot.holder import Holder
 from snapshot.manifest import RecoveryManifest, Revocations
 from snapshot.roles import ROLES
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator.ceremonies import YEARS, Ceremonies, public
 
@@ -58,33 +58,33 @@ def test_it_travels_from_machine_to_machine(request_for: SigningRequest, cluster
     first, second, third = (cluster.keys[name] for name in cluster.of(ROOT))
     text = request_for.to_text()
     assert code(request_for.document) is Code.CONFLICT
-    one = signing_requests.read(text).signed(first)
-    two = signing_requests.read(text).signed(third)
+    one = signing_requests.read(text).with_signature(first)
+    two = signing_requests.read(text).with_signature(third)
     assert not one.is_complete()
-    together = signing_requests.read(one.to_text()).merged(signing_requests.read(two.to_text()))
+    together = signing_requests.read(one.to_text()).merge(signing_requests.read(two.to_text()))
     assert together.is_complete()
-    assert signing_requests.read(one.to_text()).signed(second).is_complete()
+    assert signing_requests.read(one.to_text()).with_signature(second).is_complete()
     cluster.accept(together)
     assert cluster.followed(cluster.joined()).bundle.authority_epoch == 2
 
 
 def test_keys_that_are_not_asked_do_not_sign(request_for: SigningRequest, cluster: Ceremonies) -> None:
     """threats T15: a config key never signs a bundle."""
-    assert code(request_for.signed, cluster.keys[cluster.config_key()]) is Code.CONTRADICTION
-    assert code(request_for.signed, cluster.new_key()) is Code.CONTRADICTION
+    assert code(request_for.with_signature, cluster.keys[cluster.config_key()]) is Code.CONTRADICTION
+    assert code(request_for.with_signature, cluster.new_key()) is Code.CONTRADICTION
 
 
 def test_signatures_that_do_not_verify_are_none(request_for: SigningRequest, cluster: Ceremonies) -> None:
     first, second, _ = cluster.of(ROOT)
-    good = request_for.signed(cluster.keys[first])
+    good = request_for.with_signature(cluster.keys[first])
     forged = json.loads(good.to_text())
     forged["signatures"][second] = forged["signatures"][first]
     assert not signing_requests.read(json.dumps(forged)).is_complete()
-    assert signing_requests.read(json.dumps(forged)).signed(cluster.keys[second]).is_complete()
+    assert signing_requests.read(json.dumps(forged)).with_signature(cluster.keys[second]).is_complete()
 
 
 def test_requests_of_different_bundles_are_not_merged(request_for: SigningRequest, cluster: Ceremonies) -> None:
-    assert code(request_for.merged, cluster.request()) is Code.CONFLICT
+    assert code(request_for.merge, cluster.request()) is Code.CONFLICT
 
 
 def test_a_recovery_is_asked_for_alike(cluster: Ceremonies) -> None:
@@ -93,8 +93,8 @@ def test_a_recovery_is_asked_for_alike(cluster: Ceremonies) -> None:
     assert made.about == "recovery of route_policy/a,b on n1 in cluster prod"
     assert "from version 9 to 7" in made.changes()[0]
     for name in cluster.of(ROOT)[:2]:
-        made = signing_requests.read(made.to_text()).signed(cluster.keys[name])
-    node = Holder("prod", "n1", roles=frozenset(ROLES), bundle=cluster.joined().bundle)
+        made = signing_requests.read(made.to_text()).with_signature(cluster.keys[name])
+    node = VerifierState("prod", "n1", roles=frozenset(ROLES), bundle=cluster.joined().bundle)
     verdict = verify(ChunkParts(made.document().chunks()), node, kind="recovery", now=cluster.now)
     assert isinstance(verdict, Verified)
     assert verdict.recovery == WANTED
@@ -150,3 +150,14 @@ def test_any_text_is_a_request_or_refused(data) -> None:
         assert refused.code is Code.BAD_REQUEST
     else:
         assert found.changes() == ["announces epoch 2 instead of 1", "is good until 2028-03-04T16:00:00Z"]
+
+
+DEEP = ("[" * 40 + "]" * 40, "[" * 100_000 + "]" * 100_000, '["]",' * 40 + "1" + ',"["]' * 40)
+
+
+@pytest.mark.parametrize("inner", DEEP, ids=["deep", "very deep", "brackets in strings"])
+def test_what_is_nested_too_deep_is_said_to_be(inner: str) -> None:
+    """threats D-56: looked at before it is parsed, and whatever stands in strings"""
+    with pytest.raises(Refused, match="nested too deep") as caught:
+        signing_requests.read('{"holdfast_signing_request": 1, "envelope": {"a": ' + inner + "}}")
+    assert caught.value.code is Code.BAD_REQUEST

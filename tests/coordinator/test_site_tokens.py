@@ -14,6 +14,7 @@ from coordinator.membership import admission, membership, revocation
 from coordinator.runtime import retention
 from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, token_for
 from tests.coordinator.refusals import refused
+from wire.operators.operator_answers import TokenEntry
 
 COUNT, MORE = 6, 5
 
@@ -26,7 +27,7 @@ def ids(database: Database) -> list[str]:
     return [entry.node_id for entry in catalog.nodes(database)]
 
 
-def record(database: Database) -> admission.TokenEntry:
+def record(database: Database) -> TokenEntry:
     (entry,) = admission.list_tokens(database)
     return entry
 

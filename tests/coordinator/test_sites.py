@@ -5,10 +5,10 @@ from coordinator.database import catalog, cluster_state
 from coordinator.database.database import Database
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.membership import admission, revocation
-from coordinator.membership.admission import AllowlistEntry
 from coordinator.publishing import declarations
 from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join
 from tests.coordinator.refusals import refused
+from wire.operators.operator_answers import AllowlistEntry
 
 HOW = {"actor": "alice", "now": NOW}
 SITES = ("default", "east", "west")

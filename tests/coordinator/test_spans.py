@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.base.spans import SILENT, Slot, Span, spans
+from coordinator.base.spans import SILENT, Slot, spans
+from wire.operators.fleet_answers import Span
 
 START = 1_800_000_000.0  # where a slot of 300 s begins
 HOW = {"slot_s": 300, "quiet_s": 600, "known_from": START + 240}

@@ -13,10 +13,10 @@ from agent.sources.source import bundle_file, document_place, head_place, increm
 from coordinator.base.refusal import Code, Refused
 from coordinator.database.database import Database
 from coordinator.publishing import static_tree
-from coordinator.publishing.static_tree import Written
 from snapshot.container import ChunkParts
 from snapshot.manifest import parse_head
 from tests.coordinator.publishing import Press
+from wire.operators.operator_answers import Written
 
 
 @pytest.fixture
@@ -255,3 +255,21 @@ def test_files_lie_where_the_coordinator_puts_them() -> None:
     assert increment_place("route_policy/a", 7).file is None
     assert increment_place("route_policy/a", 7).route == "/v1/increments/route_policy%2Fa?base=7"
     assert head_place("gw-1", (3, 7), 55).route == "/v1/head?generation=7&epoch=3&wait=55"
+
+
+def test_what_nodes_share_lies_there_once(press: Press, tmp_path: Path) -> None:
+    """Files and bytes are those of one node and of the other's own documents."""
+    tree, text = tmp_path / "shared", "hello " * 10_000
+    files = f"{{motd: {{text: '{text}'}}}}"
+    press.apply(f"{{kind: Config, id: edge, spec: {{to: {{nodes: [node-a, node-b]}}, files: {files}}}}}")
+    press.publish()
+    static_tree.publish(press.database, tree)
+    listings = {node_id: press.listing(node_id) for node_id in ("node-a", "node-b")}
+    shared = {entry.snapshot_id for listing in listings.values() for entry in listing.values()}
+    shared -= {listing["trust_bundle"].snapshot_id for listing in listings.values()}
+    assert listings["node-a"]["config/edge"] == listings["node-b"]["config/edge"]
+    files = list((tree / "documents").iterdir())
+    assert {each.name for each in files} == {static_tree.name_of(snapshot_id) for snapshot_id in shared}
+    assert sum(each.stat().st_size > len(text) for each in files) == 1
+    assert sum(each.stat().st_size for each in files) < 2 * len(text)
+    assert len(files) == len(shared) == sum(map(len, listings.values())) - 2 - 1  # two bundles, and the Config once

@@ -46,7 +46,7 @@ def test_what_is_issued_is_read(node_id) -> None:
     assert tokens.read(token, KEYS, "prod") == claims
     assert tokens.jti_of(token) == claims.jti
     assert claims.expires_at == NOW + 600
-    assert tokens.read(signed(HEADER, claims.payload()), KEYS, "prod") == claims
+    assert tokens.read(signed(HEADER, claims.payload().to_value()), KEYS, "prod") == claims
 
 
 PINS = TokenPins((f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"), 2)
@@ -56,7 +56,7 @@ def test_the_roots_that_a_node_pins_stand_in_it() -> None:
     """threats D-19"""
     claims = tokens.new_claims("prod", "default", now=NOW, lifetime_s=600, node_id="node-a", pins=PINS)
     assert tokens.read(tokens.issue(claims, TOKEN_KEY), KEYS, "prod") == claims
-    payload = claims.payload()
+    payload = claims.payload().to_value()
     for spoilt in ({"root_key_ids": "x"}, {"root_key_ids": ["x"]}, {"root_key_ids": [1]}, {"root_threshold": 0}):
         assert is_bad(signed(HEADER, {**payload, **spoilt}))
     for name in ("root_key_ids", "root_threshold"):
@@ -66,7 +66,7 @@ def test_the_roots_that_a_node_pins_stand_in_it() -> None:
 @pytest.mark.parametrize("alg", ["none", "nOnE", "HS256", "ES256", "eddsa", None, ["EdDSA"]])
 def test_one_algorithm(alg) -> None:
     """threats J01, D-34"""
-    assert is_bad(signed({**HEADER, "alg": alg}, CLAIMS.payload()))
+    assert is_bad(signed({**HEADER, "alg": alg}, CLAIMS.payload().to_value()))
 
 
 def test_no_shared_secret() -> None:
@@ -74,7 +74,9 @@ def test_no_shared_secret() -> None:
     raw = TOKEN_KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     for secret in (raw, KEYS[KID]):
         header = base64.urlsafe_b64encode(json.dumps({**HEADER, "alg": "HS256"}).encode()).rstrip(b"=")
-        message = header + b"." + base64.urlsafe_b64encode(json.dumps(CLAIMS.payload()).encode()).rstrip(b"=")
+        message = (
+            header + b"." + base64.urlsafe_b64encode(json.dumps(CLAIMS.payload().to_value()).encode()).rstrip(b"=")
+        )
         mac = base64.urlsafe_b64encode(hmac.digest(secret, message, "sha256")).rstrip(b"=")
         assert is_bad((message + b"." + mac).decode())
 
@@ -82,7 +84,7 @@ def test_no_shared_secret() -> None:
 @pytest.mark.parametrize("name", ["aud", "cluster", "site", "jti", "nbf", "exp"])
 def test_every_claim_is_required_and_of_its_type(name: str) -> None:
     """threats J03"""
-    payload = CLAIMS.payload()
+    payload = CLAIMS.payload().to_value()
     assert is_bad(signed(HEADER, {key: value for key, value in payload.items() if key != name}))
     for value in (None, [payload[name]], {"x": 1}, True, 1.5, "", -1):
         assert is_bad(signed(HEADER, {**payload, name: value}))
@@ -92,7 +94,7 @@ def test_every_claim_is_required_and_of_its_type(name: str) -> None:
 def test_one_exact_audience() -> None:
     """threats J03"""
     for audience in ("prod", "prod/other", "other/default", ["prod/default"], "prod/default/"):
-        assert is_bad(signed(HEADER, {**CLAIMS.payload(), "aud": audience}))
+        assert is_bad(signed(HEADER, {**CLAIMS.payload().to_value(), "aud": audience}))
     other = tokens.new_claims("staging", "default", now=NOW, lifetime_s=600)
     assert is_bad(tokens.issue(other, TOKEN_KEY))
 
@@ -107,15 +109,21 @@ def test_one_exact_audience() -> None:
 )  # fmt: skip
 def test_headers_that_are_refused(extra) -> None:
     """threats J07, J10, J11"""
-    assert is_bad(signed({**HEADER, **extra}, CLAIMS.payload()))
+    assert is_bad(signed({**HEADER, **extra}, CLAIMS.payload().to_value()))
 
 
 def test_parts_are_read_strictly() -> None:
     """threats J08, D-34: size cap first, names once, our own reading after the signature."""
-    payload = json.dumps(CLAIMS.payload())
+    payload = json.dumps(CLAIMS.payload().to_value())
     twice = (payload[:-1] + ',"site":"other"}').encode()
     deep = b'{"a":' * 1_000 + b"1" + b"}" * 1_000
-    for header, body in ((HEADER, twice), (deep, CLAIMS.payload()), (HEADER, deep), (b"[]", b"{}"), (HEADER, b"[1]")):
+    for header, body in (
+        (HEADER, twice),
+        (deep, CLAIMS.payload().to_value()),
+        (HEADER, deep),
+        (b"[]", b"{}"),
+        (HEADER, b"[1]"),
+    ):
         assert is_bad(signed(header, body))
     good = tokens.issue(CLAIMS, TOKEN_KEY)
     for text in ("", ".", "..", "a.b", "a.b.c.d", good + ".", good[:-2], "é" + good, good + "=" * 8_192, good + "\n"):
@@ -129,7 +137,7 @@ def test_parts_are_read_strictly() -> None:
 def test_a_key_of_another_kind_or_of_nobody() -> None:
     other = Ed25519PrivateKey.generate()
     assert is_bad(tokens.issue(CLAIMS, other))
-    assert is_bad(signed(HEADER, CLAIMS.payload(), key=other))
+    assert is_bad(signed(HEADER, CLAIMS.payload().to_value(), key=other))
     rsa = generate_private_key(65537, 2048)
     spki = rsa.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     with pytest.raises(Refused):
@@ -180,4 +188,12 @@ def test_the_library_agrees() -> None:
         audience="prod/default",
         options={"verify_exp": False, "verify_nbf": False},
     )
-    assert payload == CLAIMS.payload()
+    assert payload == CLAIMS.payload().to_value()
+
+
+def test_a_part_that_is_nested_too_deep_is_said_to_be() -> None:
+    """threats D-56: whatever stands in strings"""
+    deep = b'{"kid": [' + b'["]",' * 40 + b"1" + b',"["]' * 40 + b"]}"
+    with pytest.raises(Refused, match="nested too deep") as caught:
+        tokens.read(signed(deep, CLAIMS.payload().to_value()), KEYS, "prod")
+    assert caught.value.code is Code.BAD_TOKEN

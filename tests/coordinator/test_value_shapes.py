@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from coordinator.base.refusal import Code, Refused
 from coordinator.declared import resources, value_shapes
 from coordinator.declared.resources import InvalidResources
-from coordinator.declared.value_shapes import families_in, load, shipped, unbounded
+from coordinator.declared.value_shapes import families_in, load, shipped_shapes, unbounded_part
 from tests.pages import secret_rates
 from tests.secret_corpus import CONTEXTS, HARMLESS, SECRETS, samples
 
@@ -70,15 +70,15 @@ def test_configuration_is_not_taken_for_secrets():
 
 
 def test_each_family_says_what_it_is_and_finds_something():
-    found = {each for family in SECRETS for text in samples(family, 20) for each in families_in(shipped(), text)}
-    assert found == set(shipped())
-    assert all(each.about for each in shipped().values())
+    found = {each for family in SECRETS for text in samples(family, 20) for each in families_in(shipped_shapes(), text)}
+    assert found == set(shipped_shapes())
+    assert all(each.about for each in shipped_shapes().values())
 
 
 def test_no_pattern_goes_back_over_a_text():
     """threats E24: bounded, by the rule that holds for an operator's own families"""
-    for each in shipped().values():
-        assert unbounded(each.pattern.pattern) is None
+    for each in shipped_shapes().values():
+        assert unbounded_part(each.pattern.pattern) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_pattern_that_could_is_refused(pattern, tmp_path):
     with pytest.raises(Refused) as caught:
         load(str(file))
     assert caught.value.code is Code.INVALID_SETTINGS and "families.x" in caught.value.detail and caught.value.remedy
-    assert load("") is shipped()
+    assert load("") is shipped_shapes()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_file_adds_and_switches_off(tmp_path):
     shapes = load(str(file))
     assert list(families_in(shapes, "badge acme-123456789012")) == ["acme_badge"]
     assert list(families_in(shapes, STRIPE)) == []
-    assert shapes.keys() == {*shipped(), "acme_badge"} - {"stripe_key"}
+    assert shapes.keys() == {*shipped_shapes(), "acme_badge"} - {"stripe_key"}
     (problem,) = refused(SERVICE % "acme-123456789012", shapes)
     assert "a badge of Acme (acme_badge)" in problem.message
     assert resources.read({"a.yaml": SERVICE % STRIPE}, shapes)
@@ -166,4 +166,4 @@ def test_another_programs_member_name_has_a_way_out():
 
 @given(st.text(st.sampled_from("aA0:/@=$ \n<>-_.Bbesrck"), max_size=300))
 def test_any_text_is_looked_at(text):
-    assert set(families_in(shipped(), text)) <= set(value_shapes.shipped())
+    assert set(families_in(shipped_shapes(), text)) <= set(value_shapes.shipped_shapes())

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from coordinator.declared import sharding, views
+from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import (
     Cluster,
     DegradedModePolicy,
@@ -22,6 +23,7 @@ from coordinator.declared.kinds import (
     StorageEndpoint,
 )
 from coordinator.declared.model import Model, selects
+from coordinator.declared.tenant_scopes import SERVICES
 from snapshot import canonical
 from snapshot.identifiers import Scope, is_section_name
 from snapshot.roles import ROLES, allowed_scope_types
@@ -61,20 +63,24 @@ def seen(model: Model, node_id: str, scope_type: str, name: str) -> set[str]:
 
 def services(model: Model, node_id: str) -> dict[str, object]:
     """All that a node is told of services, out of a scope for each."""
-    found = {scope: told for scope, told in views.all_sections(model, node_id).items() if scope.type == views.SERVICES}
+    found = {scope: told for scope, told in views.all_sections(model, node_id).items() if scope.type == SERVICES}
     for scope, told in found.items():
         assert scope.ids == tuple(told["services"]) and told.keys() == {"services"}
     return {service_id: entry for told in found.values() for service_id, entry in told["services"].items()}
+
+
+# Root keys sign it, and nothing that is declared makes it.
+UNSEEN = {"trust_bundle"}
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_a_role_holds_its_scope_types(role: str) -> None:
     """rules S17: and the others cannot be asked for."""
     one = model(node("n", role))
-    held = allowed_scope_types([role]) - {"trust_bundle"}
+    held = allowed_scope_types([role]) - UNSEEN
     assert set(views.scope_types(one.subjects["n"])) == held
-    assert {Scope(each) for each in held - {views.SERVICES}} == set(views.all_sections(one, "n"))
-    for scope_type in allowed_scope_types(ROLES) - held - {"trust_bundle"}:
+    assert {Scope(each) for each in held - {SERVICES, CONFIG}} == set(views.all_sections(one, "n"))
+    for scope_type in allowed_scope_types(ROLES) - held - UNSEEN:
         with pytest.raises(KeyError):
             views.sections(one, "n", Scope(scope_type))
 
@@ -82,7 +88,7 @@ def test_a_role_holds_its_scope_types(role: str) -> None:
 def test_several_roles_are_the_union() -> None:
     """rules S17"""
     one = model(node("n", "core_mesh", "ingress"))
-    assert set(views.scope_types(one.subjects["n"])) == allowed_scope_types(["core_mesh", "ingress"]) - {"trust_bundle"}
+    assert set(views.scope_types(one.subjects["n"])) == allowed_scope_types(["core_mesh", "ingress"]) - UNSEEN
 
 
 def held(model: Model, node_id: str) -> set[str]:
@@ -124,7 +130,7 @@ def test_services_for_who_runs_them_and_for_who_lets_in() -> None:
 def test_a_service_that_is_not_for_a_node_has_no_view(ids) -> None:
     """rules S18: of another organization, of none, and no two of them in one."""
     with pytest.raises(KeyError):
-        views.sections(fleet(), "out", Scope(views.SERVICES, ids))
+        views.sections(fleet(), "out", Scope(SERVICES, ids))
 
 
 @given(models())
@@ -224,7 +230,7 @@ def test_the_parts_of_a_map() -> None:
     """format.md 10: fixed, so an entry never moves; 20,000 routes stay far below a section's bound."""
     entries = {f"route-{number}": {"match": "x" * 130} for number in range(20_000)}
     sections = sharding.split("routes", entries)
-    assert len(sections) == sharding.PARTS
+    assert len(sections) == 64
     assert max(len(canonical.dumps(each)) for each in sections.values()) < 1 << 19
     smaller = sharding.split("routes", dict(list(entries.items())[:100]))
     assert all(set(each) <= set(sections[name]) for name, each in smaller.items())

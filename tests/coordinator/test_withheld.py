@@ -8,8 +8,8 @@ from coordinator.database.database import Database
 from coordinator.declared.compiler import Audience
 from coordinator.publishing import published_state, withheld
 from coordinator.publishing.published_state import PublishedDocument
-from snapshot.holder import Holder
 from snapshot.manifest import Revocations
+from snapshot.verifier_state import VerifierState
 from tests.coordinator.publishing import Press
 
 ROUTES, WEB, RUNTIME = "route_policy", "service_assignment/web", "node_runtime"
@@ -28,8 +28,8 @@ def held(database: Database) -> dict[str, PublishedDocument]:
         yield dict(found)
 
 
-def holder(**changes: object) -> Holder:
-    return replace(Holder("prod", "node-a", roles=ROLES, organization_ids=frozenset({"acme"})), **changes)
+def holder(**changes: object) -> VerifierState:
+    return replace(VerifierState("prod", "node-a", roles=ROLES, organization_ids=frozenset({"acme"})), **changes)
 
 
 @pytest.mark.parametrize("scope", [ROUTES, WEB, RUNTIME, "node_bootstrap", "degraded_mode_policy"])

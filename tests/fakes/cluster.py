@@ -26,12 +26,12 @@ from snapshot import envelope as envelopes
 from snapshot.bundle import ACTIVE, CONFIG, REVOKED, ROOT, parse_keys
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import RECOVERY, Envelope
-from snapshot.holder import Holder, Roots
 from snapshot.identifiers import HEAD, format_time, parse_scope, parse_time
 from snapshot.limits import Limits
 from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
 from snapshot.reasons import Rejected
 from snapshot.signature import pae
+from snapshot.verifier_state import Roots, VerifierState
 from tests.fakes.node import Node
 
 NOW = parse_time("2027-12-05T16:00:00Z")
@@ -73,9 +73,11 @@ class State:
 
     config_version: int
     sections: Mapping[str, bytes]
+    raw: frozenset[str] = frozenset()
 
     def base(self) -> Base:
-        return Base(self.config_version, {name: signer.entry_of(data) for name, data in self.sections.items()})
+        entries = {name: signer.entry_of(data, is_raw=name in self.raw) for name, data in self.sections.items()}
+        return Base(self.config_version, entries)
 
 
 @dataclass(repr=False)
@@ -123,14 +125,15 @@ class Cluster:
         scope: str = ROUTE_POLICY,
         *,
         keys: Sequence[SigningKey] | None = None,
+        raw: Iterable[str] = (),
         **members: object,
     ) -> SignedDocument:
-        """The next version of a scope; sections are JSON values, or bytes as they are."""
+        """The next version of a scope; sections are JSON values, or bytes as they are; those in `raw` are no JSON."""
         claims = self._claims(scope, members)
         given = {"settings": {"version": claims.config_version}} if sections is None else sections
         encoded = {name: signer.section_bytes(value) for name, value in given.items()}
-        made = signer.snapshot(claims, encoded, keys or self._signers(CONFIG))
-        return self._publish(self._with(made, keys, members), encoded)
+        made = signer.snapshot(claims, encoded, keys or self._signers(CONFIG), no_json := frozenset(raw))
+        return self._publish(self._with(made, keys, members), encoded, no_json)
 
     def increment(
         self,
@@ -141,6 +144,7 @@ class Cluster:
         patches: Mapping[str, object] | None = None,
         results: Mapping[str, bytes] | None = None,
         base: State | None = None,
+        raw: Iterable[str] = (),
         keys: Sequence[SigningKey] | None = None,
         **members: object,
     ) -> SignedDocument:
@@ -149,14 +153,16 @@ class Cluster:
         brought = {name: signer.section_bytes(value) for name, value in (sets or {}).items()}
         after = {name: data for name, data in before.sections.items() if name not in (gone := set(removes))} | brought
         changes: dict[str, SectionChange] = {name: SectionChange("remove", None, None) for name in gone}
-        changes |= {name: SectionChange("set", *2 * (signer.entry_of(data),)) for name, data in brought.items()}
+        no_json = (before.raw - gone - brought.keys()) | frozenset(raw)
+        for name, data in brought.items():
+            changes[name] = SectionChange("set", *2 * (signer.entry_of(data, is_raw=name in no_json),))
         for name, operations in (patches or {}).items():
             brought[name] = signer.section_bytes(operations)
             after[name] = (results or {}).get(name) or _patched(before.sections.get(name), operations)
             changes[name] = SectionChange("patch", signer.entry_of(brought[name]), signer.entry_of(after[name]))
         claims = self._claims(scope, members)
         made = signer.increment(claims, before.base(), changes, brought, keys or self._signers(CONFIG))
-        return self._publish(self._with(made, keys, members), after)
+        return self._publish(self._with(made, keys, members), after, no_json)
 
     def head(
         self,
@@ -261,7 +267,7 @@ class Cluster:
         take_bundle: bool = True,
     ) -> Node:
         """A node with these roles that has taken the last trust bundle, judged by the roots that it lists."""
-        holder = Holder(
+        holder = VerifierState(
             cluster_id=self.cluster_id,
             node_id=node_id,
             roles=frozenset(roles),
@@ -309,10 +315,12 @@ class Cluster:
         self._known.update({one.key_id: one for one in (*(keys or ()), *(one.key for one in self.trusted.values()))})
         return self.forge(made, keys=keys, **members) if members else made  # type: ignore[arg-type]
 
-    def _publish(self, made: SignedDocument, sections: Mapping[str, bytes]) -> SignedDocument:
+    def _publish(
+        self, made: SignedDocument, sections: Mapping[str, bytes], raw: frozenset[str] = frozenset()
+    ) -> SignedDocument:
         scope, version = made.envelope.scope, made.envelope.config_version
         self.versions[scope] = max(version, self.versions.get(scope, 0))
-        self.states[scope] = State(version, sections)
+        self.states[scope] = State(version, sections, raw)
         self.published[scope] = made
         return made
 

@@ -15,11 +15,11 @@ from coordinator.keys.signer import SignedDocument
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts, encode
 from snapshot.envelope import RECOVERY, Envelope
-from snapshot.holder import Holder
 from snapshot.identifiers import HEAD
 from snapshot.manifest import SectionEntry
 from snapshot.reasons import Reason, Rejected
 from snapshot.roles import ESTABLISHING
+from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, Verdict, Verified, verify
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Held:
 @dataclass(repr=False)
 class Node:
     cluster: "Cluster"
-    holder: Holder
+    holder: VerifierState
 
     def __post_init__(self) -> None:
         self.kept: list[tuple[str, bytes]] = []
@@ -66,7 +66,7 @@ class Node:
             keep=lambda name, data: self.kept.append((name, data)),
         )
 
-    def accept(self, verdict: Verdict) -> Holder:
+    def accept(self, verdict: Verdict) -> VerifierState:
         """The holder after it: changed by a Verified, by nothing else."""
         if isinstance(verdict, Verified):
             self.holder = accepted(self.holder, verdict, dict(self.kept))
@@ -109,7 +109,7 @@ class Node:
         self.take(then or self.cluster.snapshot(scope="degraded_mode_policy"))
 
 
-def accepted(holder: Holder, verdict: Verified, sections: Mapping[str, bytes]) -> Holder:
+def accepted(holder: VerifierState, verdict: Verified, sections: Mapping[str, bytes]) -> VerifierState:
     """After the swap. `sections` are those that `keep` was given, by name."""
     if verdict.kind == RECOVERY:
         container = b"".join(encode(verdict.envelope_bytes, verdict.signatures, verdict.manifest_bytes, ()))
@@ -135,7 +135,7 @@ def accepted(holder: Holder, verdict: Verified, sections: Mapping[str, bytes]) -
     )
 
 
-def _blobs(holder: Holder, verdict: Verified, sections: Mapping[str, bytes]) -> dict[str, bytes]:
+def _blobs(holder: VerifierState, verdict: Verified, sections: Mapping[str, bytes]) -> dict[str, bytes]:
     before = holder.active.get(verdict.scope)
     return {
         entry.sha256: sections[name] if name in sections else before.read(name)  # type: ignore[union-attr]
@@ -143,7 +143,7 @@ def _blobs(holder: Holder, verdict: Verified, sections: Mapping[str, bytes]) -> 
     }
 
 
-def _standing(holder: Holder, verdict: Verified) -> tuple[frozenset[str], frozenset[str]]:
+def _standing(holder: VerifierState, verdict: Verified) -> tuple[frozenset[str], frozenset[str]]:
     """Roles and organizations are those of the accepted node_runtime, else of node_bootstrap (format.md 9)."""
     speaks = verdict.envelope.scope_type in ESTABLISHING and (
         verdict.scope == "node_runtime" or "node_runtime" not in holder.active

@@ -6,7 +6,7 @@ import atheris
 
 # Only the code under test counts as new ground; it must be loaded here first.
 with atheris.instrument_imports(include=["snapshot"]):
-    import snapshot.again
+    import snapshot.reverify
     import snapshot.verify  # noqa: F401
 
 from tests.fuzz.targets import TARGETS

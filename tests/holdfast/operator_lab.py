@@ -1,34 +1,21 @@
 """`holdfastctl` as a process, and the coordinator that it speaks to, as another."""
 
 import contextlib
-import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from examples.demo.processes import free_ports
+from tests.world import programs
+from tests.world.programs import Process, Ran
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 120.0  # on a machine that has other work
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict:
-        return json.loads(self.out)
 
 
 @dataclass
@@ -36,7 +23,7 @@ class Lab:
     """One folder: state, keys, configuration, socket; `ctl` runs a command there."""
 
     folder: Path
-    process: subprocess.Popen | None = None
+    process: Process | None = None
     ports: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -56,26 +43,14 @@ class Lab:
         return self.folder / "roots"
 
     def ctl(self, *arguments: object, stdin: str = "") -> Ran:
-        return self._run("holdfast.ctl.operator", arguments, stdin)
+        return self._run("holdfastctl", arguments, stdin)
 
     def holdfast(self, *arguments: object) -> Ran:
-        return self._run("holdfast.node.command", arguments, "")
+        return self._run("holdfast", arguments, "")
 
-    def _run(self, module: str, arguments: tuple[object, ...], stdin: str) -> Ran:
-        environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(self.socket), "PYTHONPATH": str(ROOT)}
-        code = f"import sys; sys.argv[0] = 'holdfastctl'; from {module} import main; main()"
-        command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
-        done = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            env=environment,
-            timeout=120,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+    def _run(self, program: str, arguments: tuple[object, ...], stdin: str) -> Ran:
+        environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(self.socket)}
+        return programs.run(program, *arguments, folder=self.folder, environment=environment, stdin=stdin)
 
     def good(self, *arguments: object, stdin: str = "") -> Ran:
         ran = self.ctl(*arguments, stdin=stdin)
@@ -92,10 +67,9 @@ class Lab:
         return self.good("init", "prod", "--url", "https://localhost:7443", *state, *listen, *more)
 
     def start(self) -> None:
-        command = [sys.executable, "-c", "from coordinator.run import main; main()", str(self.configuration)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        log = self.folder / "log"
+        log.write_bytes(b"")
+        self.process = programs.start("holdfast-coordinator", self.configuration, folder=self.folder, log=log)
         found = self._until(lambda text: re.search(r'.*"event": "serving".*\n', text))
         ports = re.findall(r'"(fleet|join|operators|probes)": (\d+)', found[0])
         self.ports = {name: int(number) for name, number in ports}

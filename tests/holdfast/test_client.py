@@ -314,3 +314,123 @@ def test_a_refusal_has_its_code(tmp_path, body, code):
     with pytest.raises(AgentRefused) as caught:
         misbehaving(tmp_path, answer).status()
     assert (caught.value.code, caught.value.status) == (code, 503)
+
+
+# ---- services and routes
+
+WEB = {"workload": "nginx", "endpoints": [{"port": 80}], "settings": {"workers": 4}}
+ROUTE_PARTS = {"routes.00": {"north": {"ttl_s": 60}}, "routes.2c": {}, "routes.3f": {"a": {"ttl_s": 1}}}
+
+
+def assign(periphery, version, entry, service_id="web", **changes):
+    """One service's document."""
+    sections = {"services": {service_id: entry}}
+    periphery.apply(
+        periphery.node.cluster.snapshot(
+            version,
+            sections,
+            scope="service_assignment",
+            scope_ids=(service_id,),
+            subject_node_id=NODE,
+            **changes,
+        )
+    )
+
+
+@pytest.fixture
+def assigned(periphery):
+    periphery.route(1, ROUTE_PARTS, expires_at=7_000_000_000)
+    assign(periphery, 1, WEB, expires_at=7_000_000_000)
+    return periphery
+
+
+async def test_services_and_routes_by_their_ids_from_the_socket_and_from_the_files(assigned):
+    """neither scope, section nor bucket is met; the same when the agent is down"""
+
+    def everything(client):
+        return (
+            client.service("web"),
+            list(client.services()),
+            client.routes(),
+            client.route("a"),
+        )
+
+    async with serving(assigned):
+        web, listed, routes, route = found = await call(everything, client_of(assigned))
+    assert (web.settings, web.endpoints, web.workload) == ({"workers": 4}, [{"port": 80}], "nginx")
+    assert (web.value, listed) == (WEB | {"organization_id": None}, ["web"])
+    assert routes.routes == {"north": {"ttl_s": 60}, "a": {"ttl_s": 1}}
+    assert route.value == {"ttl_s": 1}
+    assert (web.facts.source, web.facts.grade, web.facts.version) == ("agent", "fresh", 1)
+    from_files = everything(client_of(assigned))
+    assert from_files == found
+    assert {one.facts.source for one in (from_files[0], *from_files[2:])} == {"files"}
+
+
+async def test_services_and_routes_that_are_not_there_or_over(assigned):
+    def asked(client):
+        for read in (lambda: client.service("db"), lambda: client.route("none"), lambda: client.service("a/b")):
+            with pytest.raises(NotFound):
+                read()
+
+    async with serving(assigned):
+        await call(asked, client_of(assigned))
+        assigned.at = 7_000_000_001
+        with pytest.raises(Expired):
+            await call(client_of(assigned).service, "web")
+        assert (await call(lambda: client_of(assigned).service("web", expired=True))).facts.grade == "expired"
+        assert (await call(lambda: client_of(assigned).route("a", expired=True))).value == {"ttl_s": 1}
+    asked(client_of(assigned))
+
+
+async def test_a_service_is_followed(assigned):
+    """What there is at first, then each change of what it says; renewals say nothing new."""
+    client = client_of(assigned)
+    async with serving(assigned):
+        following = client.watch_service("web")
+        assert (await call(next, following)).settings == {"workers": 4}
+        assign(assigned, 2, WEB, expires_at=7_000_000_100)
+        async with trio.open_nursery() as nursery:
+            found = []
+
+            async def take():
+                found.append(await call(next, following))
+
+            nursery.start_soon(take)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            assign(assigned, 3, WEB | {"settings": {"workers": 8}}, expires_at=7_000_000_100)
+        assert (found[0].settings, found[0].facts.version) == ({"workers": 8}, 3)
+
+
+async def test_routes_are_followed_across_a_restart_of_the_agent(assigned):
+    """While it is down the files are looked at, and what they say already is no news."""
+    following = client_of(assigned).watch_routes(wait_s=1)
+    async with serving(assigned):
+        assert set((await call(next, following)).routes) == {"north", "a"}
+    assigned.route(2, {"routes.00": {"south": {}}}, expires_at=7_000_000_000)
+    async with serving(assigned):
+        assert set((await call(next, following)).routes) == {"south"}
+
+
+async def test_a_change_names_services_and_routes(assigned):
+    async with serving(assigned):
+        client = client_of(assigned)
+        watching = client.watch(after=assigned.node.store.watch.generation)
+        assign(assigned, 1, WEB, "db")
+        change = await call(next, watching)
+        assert (change.services, change.routes) == (("db",), ())
+        assigned.route(2, {**ROUTE_PARTS, "routes.3f": {"a": {"ttl_s": 2}}}, expires_at=7_000_000_000)
+        change = await call(next, watching)
+        assert (change.scopes, change.routes) == ({"route_policy": ("routes",)}, ("a",))
+
+
+def test_socket_and_files_are_those_of_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOLDFAST_SOCKET", str(tmp_path / "a.sock"))
+    monkeypatch.setenv("HOLDFAST_FILES", str(tmp_path / "files"))
+    with pytest.raises(AgentDown, match=r"a\.sock.*files"):
+        Client().scopes()
+    with pytest.raises(AgentDown, match=r"b\.sock"):
+        Client(tmp_path / "b.sock").scopes()
+    monkeypatch.setenv("HOLDFAST_SOCKET", "")
+    with pytest.raises(AgentDown, match=r"/run/holdfast/agent\.sock"):
+        Client(files=tmp_path).status()

@@ -74,3 +74,33 @@ async def test_from_the_files_with_a_note(periphery):
     assert json.loads(whole.out)["source"] == "files"
     assert json.loads(whole.out)["sections"] == {"routes": {}}
     assert whole.err == done.err
+
+
+async def test_services_and_routes_by_their_ids(periphery):
+    web = {"endpoints": [], "settings": {"workers": 4}, "workload": "nginx"}
+    periphery.route(1, {"routes.00": {"a": {"ttl_s": 1}}, "routes.2c": {"b": {}}}, expires_at=7_000_000_000)
+    assigned = {"scope": "service_assignment", "scope_ids": ("web",), "subject_node_id": "node-1"}
+    periphery.route(1, {"services": {"web": web}}, expires_at=7_000_000_000, **assigned)
+
+    web["organization_id"] = None
+
+    async def told(*words):
+        done = await holdfast("get", *words, at=periphery)
+        assert done.status == 0, done.err
+        return done.out if "--names" in words else json.loads(done.out)
+
+    async def everything():
+        found = [await told(*words) for words in (["service", "web"], ["routes"], ["routes", "a"], ["route", "b"])]
+        assert found == [web, {"a": {"ttl_s": 1}, "b": {}}, {"ttl_s": 1}, {}]
+        assert list(await told("services")) == ["web"]
+        assert [await told(of, "--names") for of in ("services", "routes")] == ["web\n", "a\nb\n"]
+        assert (await holdfast("get", "service", "db", at=periphery)).status == 4
+        assert (await holdfast("get", "route", "c", at=periphery)).status == 4
+        return await told("service", "web", "--json")
+
+    async with serving(periphery):
+        whole = await everything()
+        assert (whole["service"], whole["value"], whole["source"], whole["grade"]) == ("web", web, "agent", "fresh")
+        which = await holdfast("get", "service", at=periphery)
+        assert (which.status, "holdfast get services" in which.err) == (2, True)
+    assert (await everything())["source"] == "files"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.config_document import FileContent, config_sections
 from tests.holdfast.lab import holdfast
 from wire.client import Call, ClientError, HttpClient, UnixConnector
 
@@ -22,6 +23,19 @@ async def test_a_good_document_and_a_broken_one(api, tmp_path):
     assert (refused.status, refused.out) == (1, "")
     assert "refused at step 2: wrong_cluster" in refused.err
     assert "to do" in refused.err
+
+
+async def test_a_config_from_a_stick(api, tmp_path):
+    """rules S60: raw sections are verified as they come"""
+    made = config_sections({"nginx.conf": FileContent(bytes(range(256)))}, 100)
+    document = api.node.cluster.snapshot(1, made.sections, "config", scope_ids=("web",), raw=made.raw)
+    data = b"".join(document.chunks())
+    (tmp_path / "web.hfs").write_bytes(data)
+    done = await holdfast("import", tmp_path / "web.hfs", "--json", at=api)
+    assert (done.status, json.loads(done.out)["scope"]) == (0, "config/web")
+    (tmp_path / "bad.hfs").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    refused = await holdfast("import", tmp_path / "bad.hfs", at=api)
+    assert (refused.status, "step 6: content_mismatch" in refused.err) == (1, True), refused.err
 
 
 async def test_many_in_whatever_order(api, tmp_path):

@@ -84,7 +84,7 @@ def test_what_is_asked_answers_in_words_and_in_json(lab: Lab) -> None:
 
 
 def test_a_coordinator_that_does_not_answer(lab: Lab) -> None:
-    ran = lab.ctl("status", "--socket", lab.folder / "nowhere.sock")
+    ran = lab.ctl("status", "--socket", lab.folder / "nowhere" / "admin.sock")
     assert ran.status == UNANSWERED
     assert "start holdfast-coordinator" in ran.err
     assert ran.out == ""
@@ -99,8 +99,8 @@ def test_what_is_refused_names_the_remedy_and_changes_nothing(lab: Lab) -> None:
     """rules X20: the operator is told why, and what to do."""
     before = lab.good("audit", "--json", "--action", "revoke.node").json
     for arguments, status, word in (
-        (("nodes", "show", "n9"), NOT_FOUND, "list commands"),
-        (("nodes", "remove", "n9", "--reason", "x", "--yes"), NOT_FOUND, "list commands"),
+        (("nodes", "show", "n9"), NOT_FOUND, "list what there is"),
+        (("nodes", "remove", "n9", "--reason", "x", "--yes"), NOT_FOUND, "list what there is"),
         (("allow", "add", "N9"), NOT_FOUND, "not_found"),
         (("tokens", "revoke", "0" * 32, "--yes"), NOT_FOUND, "tokens"),
         (("revoke", "role", "n1", "No Role", "--reason", "x", "--yes"), REFUSED, "out of form"),

@@ -171,10 +171,16 @@ def test_what_this_user_may_not_read(name: str) -> None:
 
 
 def test_nothing_is_asked_of_the_coordinator_then(place: Path, tmp_path: Path) -> None:
-    """No socket is there to be asked: the files are judged first."""
+    """Nor looked at, whether it listens: the files are judged first."""
     dangling(place / "b.yaml")
-    for command in (apply.apply, apply.diff):
-        ran = CliRunner().invoke(command, ["-f", str(place), "--prune", "--socket", str(tmp_path / "none")])
-        assert ran.exit_code == REFUSED
-        assert f"{place}/b.yaml:1: (file): a link to gone.yaml" in ran.output
-        assert "nothing was changed" in ran.output
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "admin.sock"))
+        listening.listen()
+        listening.setblocking(False)
+        for command in (apply.apply, apply.diff):
+            ran = CliRunner().invoke(command, ["-f", str(place), "--prune", "--socket", str(tmp_path / "admin.sock")])
+            assert ran.exit_code == REFUSED
+            assert f"{place}/b.yaml:1: (file): a link to gone.yaml" in ran.output
+            assert "nothing was changed" in ran.output
+        with pytest.raises(BlockingIOError):
+            listening.accept()

@@ -39,7 +39,7 @@ values = st.recursive(
 
 def taken_back(*declared) -> dict:
     entries = [{"kind": each.KIND, "id": each.id, "spec": each.brief()} for each in declared]
-    found = resources.read({"export.yaml": declared_text.written(entries)})
+    found = resources.read({"export.yaml": declared_text.to_yaml(entries)})
     return {key: each.resource for key, each in found.items()}
 
 
@@ -53,7 +53,7 @@ def test_every_kind_comes_back(declared) -> None:
 @example({"same": [1, 1.5, [1], [1]], "long": "x y " * 500, "1": {"": None}})
 def test_every_value_comes_back(settings) -> None:
     """A number stays a number, text stays text, whatever it looks like."""
-    written = declared_text.written([{"kind": "Service", "id": "s", "spec": {"settings": settings}}])
+    written = declared_text.to_yaml([{"kind": "Service", "id": "s", "spec": {"settings": settings}}])
     (source,) = yaml_source.documents(written)
     assert all(line.isprintable() for line in written.split("\n"))  # threats D-59
     assert repr(source.value["spec"]["settings"]) == repr({key: settings[key] for key in settings})
@@ -61,10 +61,10 @@ def test_every_value_comes_back(settings) -> None:
 
 def test_what_goes_without_saying_is_left_out() -> None:
     node = Node("n1", roles=("core_mesh",), organizations=("acme",))
-    assert declared_text.written([{"kind": "Node", "id": "n1", "spec": node.brief()}]) == (
+    assert declared_text.to_yaml([{"kind": "Node", "id": "n1", "spec": node.brief()}]) == (
         "---\nkind: Node\nid: n1\nspec:\n  roles: [core_mesh]\n  organizations: [acme]\n"
     )
     service = Service("web", "acme", Selector(labels={"rack": "yes"}))
     assert service.brief() == {"organization": "acme", "runs_on": {"labels": {"rack": "yes"}}}
-    assert '"yes"' in declared_text.written([{"kind": "Service", "id": "web", "spec": service.brief()}])
+    assert '"yes"' in declared_text.to_yaml([{"kind": "Service", "id": "web", "spec": service.brief()}])
     assert taken_back(Node("n2"), service) == {("Node", "n2"): Node("n2"), service.key: service}

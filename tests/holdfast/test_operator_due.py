@@ -56,7 +56,7 @@ def test_what_ends_within_the_time_is_due_and_says_what_to_do(lab: Lab):
 
 def test_wrong_usage_and_nobody_there(lab: Lab, tmp_path: Path):
     assert lab.ctl("due", "--within", "soon").status == 2
-    nobody = lab.ctl("due", "--socket", tmp_path / "none.sock")
+    nobody = lab.ctl("due", "--socket", tmp_path / "none" / "admin.sock")
     assert (nobody.status, nobody.out) == (3, "")
 
 

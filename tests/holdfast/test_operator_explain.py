@@ -1,13 +1,12 @@
 """`holdfastctl explain NODE SCOPE`, for people: each thing that an answer may say has words."""
 
 import json
-from copy import deepcopy
 
 import pytest
 
-from coordinator.fleet import explain_scope, holders
-from holdfast.ctl.explain import STANDINGS, STANDS, _place, _render_one, _render_value
+from holdfast.ctl.explain import STANDINGS, STANDS, _render_one, _render_value, _with_places
 from tests.holdfast.operator_lab import running
+from wire.operators.fleet_answers import EntryExplanation, Holders, ScopeExplanation
 
 SIGNER = {
     "key_id": "sha256:ab",
@@ -36,6 +35,7 @@ ANSWER = {
         "min_trust_bundle_version": 1,
         "roles": ["ingress"],
         "organization_ids": ["acme"],
+        "subject_node_id": "gateway",
         "signers": [SIGNER],
         "threshold": 1,
     },
@@ -58,8 +58,12 @@ ANSWER = {
 }
 
 
+def said(**changes: object) -> ScopeExplanation:
+    return ScopeExplanation.read(json.dumps({**ANSWER, **changes}).encode())
+
+
 def shown(capsys: pytest.CaptureFixture[str], **changes: object) -> str:
-    _render_one({**deepcopy(ANSWER), **changes})
+    _render_one(said(**changes))
     return capsys.readouterr().out
 
 
@@ -124,26 +128,32 @@ def test_of_what_a_node_may_not_hold_nothing_is_shown(capsys) -> None:
 
 
 def test_every_standing_has_words() -> None:
-    for cls, words in ((holders.Holders, STANDINGS), (explain_scope.EntryExplanation, STANDS)):
+    for cls, words in ((Holders, STANDINGS), (EntryExplanation, STANDS)):
         named = {each for each in (cls.__doc__ or "").split("`")[1::2] if each not in ("standing", "stands")}
         assert named == set(words)
 
 
 def test_a_section_alone_is_its_value(capsys) -> None:
-    _render_value({**ANSWER, "sections": ANSWER["sections"][:1]})
+    _render_value(said(sections=ANSWER["sections"][:1]))
     assert json.loads(capsys.readouterr().out) == {"front": {"ttl_s": 1}}
-    _render_value({**ANSWER, "sections": []})
+    _render_value(said(sections=[]))
     assert "not published yet" in capsys.readouterr().err
 
 
 def test_a_source_that_the_files_declare_has_its_place(capsys) -> None:
-    answer = deepcopy(ANSWER)
-    _place(answer, {("Route", "front"): "fabric/web.yaml:12"})
-    assert answer["entries"][0]["sources"] == [{"kind": "Route", "id": "front", "declared_in": "fabric/web.yaml:12"}]
-    _render_one(answer)
+    places = {("Route", "front"): "fabric/web.yaml:12"}
+    placed = _with_places(said(), places)
+    assert placed["entries"][0]["sources"] == ({"kind": "Route", "id": "front", "declared_in": "fabric/web.yaml:12"},)
+    _render_one(said(), places)
     assert "Route front (fabric/web.yaml:12)" in capsys.readouterr().out
-    _place(answer, {})
-    assert answer["entries"][0]["sources"][0]["declared_in"] is None
+    assert _with_places(said(), {})["entries"][0]["sources"][0]["declared_in"] is None
+
+
+def test_a_word_that_a_later_coordinator_has_is_shown_as_it_is(capsys) -> None:
+    entry = {**ANSWER["entries"][0], "stands": "half_declared"}
+    holders = {**ANSWER["holders"], "standing": "elsewhere"}
+    out = shown(capsys, entries=[entry], holders=holders)
+    assert "half_declared" in out and "elsewhere" in out
 
 
 def test_what_there_is_not_and_what_is_asked_wrongly(tmp_path) -> None:

@@ -1,6 +1,9 @@
 """`holdfastctl fleet`, for people: who has refused what, and until when it goes on with what."""
 
+import json
+
 from holdfast.ctl.fleet import _render_fleet
+from wire.operators.fleet_answers import Fleet
 
 REFUSED = {
     "node_id": "gateway",
@@ -16,6 +19,9 @@ REFUSED = {
     "withheld": "",
 }
 ANSWER = {
+    "at": 1_800_000_000.0,
+    "versions": {},
+    "stragglers_total": 0,
     "members": 1,
     "data_members": 1,
     "baseline_shortfall": 0,
@@ -30,11 +36,13 @@ ANSWER = {
     "refusals_total": 1,
     "roots_unconfirmed": [],
     "roots_unconfirmed_total": 0,
+    "held_back": [],
+    "held_back_total": 0,
 }
 
 
 def lines(capsys, **changes: object) -> str:
-    _render_fleet({**ANSWER, **changes})
+    _render_fleet(Fleet.read(json.dumps({**ANSWER, **changes}).encode()))
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -55,6 +63,12 @@ def test_where_nothing_runs(capsys) -> None:
 
 def test_more_than_are_named_are_counted(capsys) -> None:
     assert lines(capsys, refusals_total=81).endswith("and 80 more")
+
+
+def test_nodes_whose_agents_are_too_old_are_named(capsys) -> None:
+    said = lines(capsys, held_back=["n-1", "n-2"], held_back_total=70)
+    assert "not given all, agent too old n-1, n-2 and 68 more: holdfastctl explain NODE" in said
+    assert "too old" not in lines(capsys)
 
 
 def test_none_is_no_table(capsys) -> None:

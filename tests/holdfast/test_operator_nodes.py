@@ -2,6 +2,7 @@
 
 from holdfast.ctl.nodes import _render_events
 from tests.holdfast.operator_lab import running
+from wire.operators.fleet_answers import NodeEvents, ReportedEvent
 
 
 def test_of_a_node_that_has_told_of_nothing(tmp_path):
@@ -12,10 +13,10 @@ def test_of_a_node_that_has_told_of_nothing(tmp_path):
 
 
 def test_events_are_lines_with_their_reasons(capsys):
-    at = {"at": "2027-01-15T08:00:00Z"}
-    refused = {**at, "event": "rejected", "scope": "route_policy", "detail": "step 5: bad_signature"}
-    changed = {**at, "event": "state_changed", "scope": "", "detail": "active -> degraded"}
-    _render_events({"events": [refused, changed]})
+    at, received_at = "2027-01-15T08:00:00Z", 1_800_000_000.0
+    refused = ReportedEvent(2, "i1", at, "rejected", "route_policy", "step 5: bad_signature", received_at)
+    changed = ReportedEvent(1, "i1", at, "state_changed", "", "active -> degraded", received_at)
+    _render_events(NodeEvents("n1", (refused, changed)))
     first, second = capsys.readouterr().out.splitlines()[1:]
     assert first.split() == ["2027-01-15T08:00:00Z", "rejected", "route_policy", "step", "5:", "bad_signature"]
     assert second.split()[1:3] == ["state_changed", "-"]

@@ -94,16 +94,17 @@ def test_what_the_agents_account_lays_in_its_folder_is_not_given_away(folder: Pa
 
 
 @AS_ROOT
-@pytest.mark.parametrize("name", ["join.token", f".join.token.{os.getpid()}.new"])
+@pytest.mark.parametrize("name", ["join.token", ".join.token.{}.new"])
 def test_a_link_that_the_agents_account_lays_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     os.chown(folder, *AGENT)
     victim = tmp_path / "shadow"
     victim.write_bytes(b"of root")
-    (folder / name).symlink_to(victim)
+    link = folder / name.format(os.getpid())
+    link.symlink_to(victim)
     with pytest.raises(CannotPlaceError, match="nothing was changed"):
         place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
     assert (victim.read_bytes(), victim.stat().st_uid) == (b"of root", 0)
-    (folder / name).unlink(missing_ok=True)
+    link.unlink(missing_ok=True)
     place([Placed(folder / "join.token", b"token", 0o600, AGENT)])
     assert shown(folder) == {"join.token": b"token"}
 

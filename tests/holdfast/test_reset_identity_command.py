@@ -1,8 +1,6 @@
 """`holdfast store reset-identity`, as a process of its own."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from agent.state.health_rows import REVOKED_ROW
 from store.base.enrolment import Enrolment
 from store.base.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
+from tests.world import programs
 from wire.certificate import make_identity
 
 
@@ -30,19 +29,18 @@ def node(tmp_path):
 
 
 def ran(node, *arguments, typed=""):
-    program = "from holdfast.node.store_command import command; command()"
-    command = [sys.executable, "-W", "error", "-c", program, "reset-identity", "--root", str(node.path), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, input=typed, check=False)
+    command = "store", "reset-identity", "--root", node.path, *arguments
+    return programs.run("holdfast", *command, folder=node.path, stdin=typed)
 
 
 def test_it_says_what_is_lost_and_kept_and_asks(node):
     """rules L13"""
     node.close()
     done = ran(node, typed="node-1\n")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.status, done.err) == (0, "")
     for words in ("lost  private key and certificate sha256:", f"lost  what is active: {SCOPE};", "kept  pinned root"):
-        assert words in done.stdout
-    assert "holdfastctl tokens create --node node-1" in done.stdout
+        assert words in done.out
+    assert "holdfastctl tokens create --node node-1" in done.out
     assert not node.key.exists()
     node.open()
     assert node.store.active(SCOPE) is None
@@ -50,19 +48,19 @@ def test_it_says_what_is_lost_and_kept_and_asks(node):
     assert node.store.enrolment.node_id == "node-1"
     node.close()
     again = ran(node, "--yes", "node-1")
-    assert again.returncode == 0
-    assert "no identity is left" in again.stdout
+    assert again.status == 0
+    assert "no identity is left" in again.out
 
 
 def test_scripts_are_told_what_has_ended(node):
     """The question goes where the answer does not"""
     node.close()
     done = ran(node, "--json", typed="node-1\n")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["reset"], told["node_id"], told["scopes"]) == (0, True, "node-1", [SCOPE])
+    told = json.loads(done.out)
+    assert (done.status, told["reset"], told["node_id"], told["scopes"]) == (0, True, "node-1", [SCOPE])
     assert told["certificate_sha256"].startswith("sha256:")
-    assert "Type the node id" in done.stderr
-    again = json.loads(ran(node, "--json").stdout)
+    assert "Type the node id" in done.err
+    again = json.loads(ran(node, "--json").out)
     assert (again["reset"], again["node_id"], again["scopes"]) == (False, "node-1", [])
 
 
@@ -71,8 +69,8 @@ def test_what_is_not_confirmed_changes_nothing(node, arguments, typed):
     """rules L13"""
     node.close()
     done = ran(node, *arguments, typed=typed)
-    assert done.returncode == 1
-    assert "nothing was changed" in done.stderr
+    assert done.status == 1
+    assert "nothing was changed" in done.err
     assert node.key.exists()
     node.open()
     assert node.store.active(SCOPE) is not None
@@ -81,12 +79,12 @@ def test_what_is_not_confirmed_changes_nothing(node, arguments, typed):
 def test_not_while_the_agent_runs(node):
     """rules L13, L25"""
     done = ran(node, "--yes", "node-1")
-    assert done.returncode == 2
-    assert "store_locked" in done.stderr
-    assert "systemctl stop holdfast-agent" in done.stderr
+    assert done.status == 2
+    assert "store_locked" in done.err
+    assert "systemctl stop holdfast-agent" in done.err
     assert node.key.exists()
     node.close()
-    assert ran(node, "--yes", "node-1").returncode == 0
+    assert ran(node, "--yes", "node-1").status == 0
 
 
 def test_a_revoked_node_is_told_what_comes_first(node):
@@ -94,14 +92,14 @@ def test_a_revoked_node_is_told_what_comes_first(node):
     node.store.table(Name.HEALTH).put(REVOKED_ROW, {"at": int(NOW)})
     node.close()
     done = ran(node, "--yes", "node-1")
-    assert "(revoked)" in done.stdout
-    assert "nodes readmit node-1; the next trust bundle" in done.stdout
+    assert "(revoked)" in done.out
+    assert "nodes readmit node-1; the next trust bundle" in done.out
 
 
 def test_a_fence_ends_with_the_identity_that_was_fenced(node):
     """rules A9, J40"""
     node.close()
-    assert ran(node, "--yes", "node-1").returncode == 0
+    assert ran(node, "--yes", "node-1").status == 0
     node.open()
 
 
@@ -110,9 +108,9 @@ def test_a_key_that_is_a_credential_stays_where_it_is(node):
     node.key.write_bytes(make_identity("node-1", NOW).certificate_pem)
     node.close()
     done = ran(node, "--yes", "node-1")
-    assert done.returncode == 0
-    assert "its private key is a credential" in done.stdout
-    assert "another key into the credential holdfast.node-key" in done.stdout
+    assert done.status == 0
+    assert "its private key is a credential" in done.out
+    assert "another key into the credential holdfast.node-key" in done.out
 
 
 def test_a_certificate_that_cannot_be_read_is_reset_too(node):
@@ -120,7 +118,7 @@ def test_a_certificate_that_cannot_be_read_is_reset_too(node):
     node.key.write_bytes(b"rubbish")
     node.close()
     done = ran(node, "--yes", "node-1")
-    assert (done.returncode, "certificate unreadable" in done.stdout) == (0, True)
+    assert (done.status, "certificate unreadable" in done.out) == (0, True)
     assert not node.key.exists()
 
 
@@ -134,6 +132,6 @@ def test_a_candidate_that_was_never_admitted_goes_too(tmp_path):
     candidate.write_bytes(pair.key_pem + pair.certificate_pem)
     fresh.close()
     done = ran(fresh, "--yes", "node-1")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "none were pinned" in done.stdout
+    assert (done.status, done.err) == (0, "")
+    assert "none were pinned" in done.out
     assert not candidate.exists()

@@ -13,7 +13,7 @@ import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.terminal.shown import json_shown, say, shown, shown_in
+from holdfast.terminal.shown import escape_json, say, show_value, shown
 from store.base.records import Rejection
 from tests.agent.lab import NOW, serving
 from tests.fakes.hostile import relay
@@ -48,7 +48,7 @@ def test_one_line_is_said_for_each(texts):
 
 
 def test_a_whole_answer_is_shown():
-    found = shown_in({HOSTILE: [HOSTILE, 1, None, True, {"a": HOSTILE}]})
+    found = show_value({HOSTILE: [HOSTILE, 1, None, True, {"a": HOSTILE}]})
     assert found == {shown(HOSTILE): [shown(HOSTILE), 1, None, True, {"a": shown(HOSTILE)}]}
 
 
@@ -56,7 +56,7 @@ def test_a_whole_answer_is_shown():
 @example([HOSTILE, "\U000e0001"])
 def test_shown_json_means_the_same(value):
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-    found = json_shown(text)
+    found = escape_json(text)
     assert is_safe(found.decode())
     assert json.loads(found) == json.loads(text)
 
@@ -78,14 +78,14 @@ def test_a_file_name_does_not_print_over_its_own_rejection(tmp_path):
     """threats D-59"""
     stick, case = of_stick(tmp_path)
     done = run("--context", case["context"], "--now", case["now"], stick)
-    assert done.returncode == 1
-    assert all(is_safe(line) for line in done.stdout.split("\n"))
-    assert [line for line in done.stdout.split("\n") if line.startswith(("REJECTED", "VERIFIED"))] == [
+    assert done.status == 1
+    assert all(is_safe(line) for line in done.out.split("\n"))
+    assert [line for line in done.out.split("\n") if line.startswith(("REJECTED", "VERIFIED"))] == [
         f"REJECTED  {shown(stick)}"
     ]
     missing = run("--context", tmp_path / "none\nVERIFIED\x9b", stick)
-    assert missing.returncode == 2
-    assert not [line for line in missing.stderr.split("\n") if line.startswith("VERIFIED") or not is_safe(line)]
+    assert missing.status == 2
+    assert not [line for line in missing.err.split("\n") if line.startswith("VERIFIED") or not is_safe(line)]
 
 
 async def test_nor_over_what_became_of_it(api, tmp_path):
@@ -139,8 +139,8 @@ async def test_no_answer_of_the_agent_moves_the_cursor_or_begins_a_line(api, tmp
 def test_a_file_whose_name_is_an_option_is_named_in_one_line(tmp_path):
     """threats D-59: what a shell makes of `*`"""
     done = run(f"--{HOSTILE}", tmp_path)
-    assert done.returncode == 2
-    assert all(is_safe(line) and not line.startswith("VERIFIED") for line in done.stderr.split("\n"))
+    assert done.status == 2
+    assert all(is_safe(line) and not line.startswith("VERIFIED") for line in done.err.split("\n"))
 
 
 async def on_a_terminal(command, env):

@@ -21,7 +21,7 @@ from agent.services.services import LocalService
 from holdfast.client import unix_seconds
 from holdfast.node.agent_options import AGENT_DOWN
 from holdfast.node.command import main
-from holdfast.node.explanations import CAUSES, JOIN_REMEDIES
+from holdfast.node.explanations import cause_text, join_text
 from holdfast.node.status_screen import problems_of, screen
 from snapshot.degraded import GateFacts
 from snapshot.identifiers import HEAD, format_time
@@ -59,10 +59,25 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
         done = await holdfast("status", at=made)
     words = " ".join(done.out.split())
     assert words.startswith("FENCED node-1 in blue")
-    assert CAUSES["no_degraded_policy"] in words
+    assert cause_text("no_degraded_policy") in words
     assert "route_policy was refused 5 s ago: raw_secret." in words
     assert "web no, no_degraded_policy" in words
     assert "web could not be told: exit 1: port in use" in words
+
+
+async def test_on_a_narrow_screen_a_name_stays_in_one_piece(api):
+    """And nothing is said of refusals where there are none"""
+    status = json.loads((await holdfast("status", "--json", at=api)).out)
+    assert "LAST REFUSED" not in (await holdfast("status", at=api)).out
+    name = "service_assignment/checkout-frontend-europe-west"
+    refused = {"at": format_time(NOW - 180), "reason": "validator_refused"}
+    status["scopes"][name] = {**status["scopes"]["route_policy"], "last_rejected": refused}
+    console = Console(file=io.StringIO(), width=80)
+    console.print(screen(status, NOW))
+    lines = console.file.getvalue().splitlines()
+    assert any(line.startswith(f"{name} ") for line in lines), lines
+    assert any("LAST" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 async def test_that_something_is_not_for_the_caller_is_said(api):
@@ -129,7 +144,7 @@ async def test_a_join_that_fails_is_said_with_its_remedy_and_the_next_try(api):
                 "again_at": again_at}  # fmt: skip
     words = " ".join((await holdfast("status", at=api)).out.split())
     assert words.startswith("JOINING")
-    assert f"not a member yet: tls_failed: c:1: self-signed certificate: {JOIN_REMEDIES['tls_failed']}" in words
+    assert f"not a member yet: tls_failed: c:1: self-signed certificate: {join_text('tls_failed')}" in words
     assert "tried 10 s ago, again in 50 s" in words
 
 

@@ -1,7 +1,6 @@
 """`holdfast verify` as a process: every conformance vector, usage, and what a person sees."""
 
 import json
-import subprocess
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.citations import ROOT
-from tests.holdfast.lab import arguments
+from tests.world import programs
+from tests.world.programs import Ran
 
 VECTORS = ROOT / "tests/vectors"
 CASES = json.loads((VECTORS / "cases.json").read_text())
 
 
-def run(*words: object, cwd: Path = VECTORS) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments("verify", *words), cwd=cwd, capture_output=True, text=True, check=False)
+def run(*words: object, folder: Path = VECTORS) -> Ran:
+    return programs.run("holdfast", "verify", *words, folder=folder)
 
 
 def batches():
@@ -31,11 +31,11 @@ def judged(batch):
     (context, now), cases = batch
     files = list(dict.fromkeys(case["document"] for case in cases))
     done = run("--json", "--context", context, "--now", now, *files)
-    reports = {value["document"]: value for value in map(json.loads, done.stdout.splitlines())}
+    reports = {value["document"]: value for value in map(json.loads, done.out.splitlines())}
     return cases, reports, done
 
 
-def test_every_vector_through_the_command_line():
+def test_every_vector_through_the_command_line(shown):
     """rules S11: the verdict, step and reason of each; the exit status says whether one was rejected."""
     wrong, seen = [], 0
     with ThreadPoolExecutor(2) as pool:
@@ -46,10 +46,11 @@ def test_every_vector_through_the_command_line():
                 if any(found[name] != case["expect"].get(name) for name in ("verdict", "step", "reason")):
                     wrong.append((case["id"], case["expect"], found))
             rejected = any(case["expect"]["verdict"] == "rejected" for case in cases)
-            assert done.returncode == int(rejected), done.stderr
-            assert done.stderr == ""
+            assert done.status == int(rejected), done.err
+            assert done.err == ""
     assert wrong == []
     assert seen == len(CASES) > 100
+    shown(f"holdfast verify: {seen} of {len(CASES)} vectors as the other implementation judges them")
 
 
 def case_of(verdict: str, reason: str | None = None):
@@ -80,8 +81,8 @@ def test_usage_errors():
         (good["document"],),
     ):
         done = run(*words)
-        assert (done.returncode, done.stdout) == (2, ""), words
-        assert "Error:" in done.stderr
+        assert (done.status, done.out) == (2, ""), words
+        assert "Error:" in done.err
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster_id": "UPPER"}', '{"surplus": 1}', "[" * 100_000])
@@ -90,16 +91,16 @@ def test_a_context_out_of_form_is_wrong_usage(tmp_path, content):
     context.write_text(content)
     document = VECTORS / case_of("verified")["document"]
     done = run("--context", context, document)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--context" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.status, done.out) == (2, "")
+    assert "--context" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_what_a_person_sees_of_a_good_one():
     case = case_of("verified")
     done = run(*asked(case), case["document"])
-    assert done.returncode == 0
-    first, *lines = done.stdout.splitlines()
+    assert done.status == 0
+    first, *lines = done.out.splitlines()
     assert first == f"VERIFIED  {case['document']}"
     shown = dict(line.split(maxsplit=1) for line in lines if line.strip())
     assert {"scope", "signers"} <= shown.keys()
@@ -109,11 +110,11 @@ def test_what_a_person_sees_of_a_bad_one():
     """The step that failed, what it means, and what to do."""
     case = case_of("rejected", "wrong_cluster")
     done = run(*asked(case), case["document"])
-    assert done.returncode == 1
-    assert done.stdout.startswith(f"REJECTED  {case['document']}\n")
+    assert done.status == 1
+    assert done.out.startswith(f"REJECTED  {case['document']}\n")
     for words in ("step 2, cluster is ours", "wrong_cluster", "expected", "found", "meaning", "to do"):
-        assert words in done.stdout
-    assert "\x1b" not in done.stdout  # no colours but on a terminal
+        assert words in done.out
+    assert "\x1b" not in done.out  # no colours but on a terminal
 
 
 def test_one_bad_among_good_ones_is_told_apart():
@@ -124,5 +125,5 @@ def test_one_bad_among_good_ones_is_told_apart():
         if case["expect"]["verdict"] == "rejected" and (case["context"], case["now"]) == (good["context"], good["now"])
     )
     done = run("--json", *asked(good), good["document"], bad["document"])
-    assert [json.loads(line)["verdict"] for line in done.stdout.splitlines()] == ["verified", "rejected"]
-    assert done.returncode == 1
+    assert [json.loads(line)["verdict"] for line in done.out.splitlines()] == ["verified", "rejected"]
+    assert done.status == 1

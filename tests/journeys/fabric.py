@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordinator.declared import resources, views
+from coordinator.declared.assignment import is_projected, runs
 from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.increments import changes
 from coordinator.declared.kinds import Node, Route, RouteMatch, Service
-from coordinator.declared.model import MemberEntry, Model
+from coordinator.declared.model import MemberEntry, Model, selects
 from holdfast.ctl import declared_files
 from snapshot import canonical
 from snapshot.identifiers import Scope
@@ -76,8 +77,8 @@ def service_table(of: Model) -> list[str]:
     """For each service: who is told all of it, who its exposed endpoints alone."""
     lines = [_row("service", "told all of it", "told its exposed endpoints"), _row(*["---"] * 3)]
     for service in of.of(Service):
-        run = [each.node_id for each in of.subjects.values() if views.runs(service, each)]
-        told = [each for each in of.subjects.values() if views.is_projected(service, each) and each.node_id not in run]
+        run = [each.node_id for each in of.subjects.values() if runs(service, each)]
+        told = [each for each in of.subjects.values() if is_projected(service, each) and each.node_id not in run]
         nobody = "nobody"
         shown = f"{len(told)} ingress nodes of {service.organization}" if told else nobody
         lines.append(_row(f"`{service.id}`", ", ".join(run) or nobody, shown))
@@ -88,7 +89,7 @@ def policy_table(of: Model) -> list[str]:
     """For each degraded mode policy: whose it is."""
     counted: dict[str, int] = {}
     for subject in of.subjects.values():
-        policy = next(each for each in of.degraded_policies if views.selects(each.applies_to, subject))
+        policy = next(each for each in of.degraded_policies if selects(each.applies_to, subject))
         counted[policy.id] = counted.get(policy.id, 0) + 1
     lines = [_row("policy", "nodes", "goes on for", "after a restart"), _row(*["---"] * 4)]
     for policy in of.degraded_policies:

@@ -1,18 +1,23 @@
 """What is declared for a small cluster, and its node `gateway`: a disk, and its agent as a process."""
 
 import json
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from tests.holdfast.operator_lab import ROOT, Lab, Ran
+from holdfast.client import AgentDown, Client
+from tests.holdfast.operator_lab import Lab, Ran
 from tests.journeys.interpreter import AGENT_PYTHON
+from tests.world import programs
+from tests.world.programs import Process
 
 WITHIN_S = 120.0  # on a machine that has other work
+LOOK_S, HINT_S = 0.05, 0.3  # who is waited for needs the processor, too
 
 FABRIC = """\
 kind: Cluster
@@ -73,7 +78,7 @@ class Gateway:
 
     folder: Path
     lab: Lab
-    process: subprocess.Popen | None = None
+    process: Process | subprocess.Popen | None = None
 
     def __post_init__(self) -> None:
         (self.folder / "run").mkdir(parents=True)
@@ -82,11 +87,9 @@ class Gateway:
         (self.folder / "agent.toml").write_text(AGENT.format(folder=self.folder, ca=ca, **self.lab.ports))
 
     def start(self) -> None:
-        command = [AGENT_PYTHON, "-c", "from agent.run import main; main()", "--config", self.folder / "agent.toml"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
-        self.until(lambda: self.ask("status").status == 0)
+        log, words = self.folder / "log", ("--config", self.folder / "agent.toml")
+        self.process = programs.start_by(AGENT_PYTHON, "holdfast-agent", *words, folder=self.folder, log=log)
+        self.until(self.answers)
 
     def join(self, port: int) -> None:
         """With a token of its own; until it is active, and services read the port that is declared."""
@@ -104,11 +107,19 @@ class Gateway:
     def ask(self, command: str, *arguments: str) -> Ran:
         return self.lab.holdfast(command, "--socket", self.folder / "run" / "agent.sock", *arguments)
 
+    @cached_property
+    def client(self) -> Client:
+        return Client(self.folder / "run" / "agent.sock", self.folder / "none", timeout_s=WITHIN_S)
+
     @property
     def status(self) -> dict:
-        ran = self.ask("status", "--json")
-        assert ran.status == 0, (ran, self.log())
-        return ran.json
+        """What `holdfast status --json` prints."""
+        return self.client.status()
+
+    def answers(self) -> bool:
+        with suppress(AgentDown):
+            return bool(self.client.status())
+        return False
 
     def port(self) -> int:
         """As a service reads it: from the files; 0 while it is in none. They follow an activation a moment later."""
@@ -130,7 +141,8 @@ class Gateway:
             assert time.monotonic() < end, (self.lab.log(), self.log())
             if hinted:
                 self.process.send_signal(signal.SIGHUP)
-                time.sleep(0.3)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(HINT_S if hinted else LOOK_S)
 
 
 def declare(lab: Lab, port: int) -> None:

@@ -2,6 +2,7 @@
 
 import configparser
 import re
+import textwrap
 import tomllib
 from dataclasses import fields
 
@@ -16,6 +17,8 @@ from tests.citations import ROOT
 from tests.documented_commands import fault
 from tests.source import PACKAGES
 from wire.messages import Heartbeat
+
+CONSUMERS = ROOT / "examples/consumers"
 
 
 def agent_toml(text: str) -> agents.AgentSettings:
@@ -42,6 +45,15 @@ def unit(text: str) -> None:
     assert keys and keys <= known and set(made.sections()) <= {"Unit", "Service"}
     if command := made.get("Service", "ExecStart", fallback=""):
         assert fault(command.removeprefix("/usr/bin/")) == ""
+
+
+def file_of_a_consumer(text: str) -> None:
+    """As it lies in the example, which tests/systemd/consumers.py runs."""
+    assert text in [path.read_text() for path in CONSUMERS.rglob("*") if path.is_file()]
+
+
+def commands_of_a_consumer(text: str) -> None:
+    assert any(textwrap.indent(text, "    ") in path.read_text() for path in CONSUMERS.glob("*/README.md"))
 
 
 def cron(text: str) -> None:

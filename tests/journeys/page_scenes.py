@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 
 from tests.citations import ROOT
-from tests.journeys.page_world import World
+from tests.journeys.page_world import SCRIPTS, World
 
 FABRIC = """\
 kind: Cluster
@@ -206,3 +206,24 @@ def second_root_key(world: World) -> str:
 
 def second_root_file(world: World) -> str:
     return f"/media/usb2/root-{second_root_key(world)}"
+
+
+SERVED = {
+    "config/edge/nginx.conf": "worker_processes 4;\n",
+    "config/edge/bin/check": "#!/bin/sh\nnginx -t\n\n",
+    "config/app/env.json": '{"GREETING": "hello"}',
+    "config/app/more.env": "# how much it says\nLEVEL=debug\n",
+    "services/web/settings.json": '{"workers": 4}',
+}
+
+
+def plain_files(world: World) -> None:
+    """Served by `holdfast dev` where the page's programs ask."""
+    if "dev" in world.processes.running:
+        return
+    for name, text in SERVED.items():
+        world.file(f"app/{name}", text, 0o755 if "/bin/" in name else 0o644)
+    places = ["--socket", world.at / "run/holdfast/agent.sock", "--files", world.at / "run/holdfast/active"]
+    command = [SCRIPTS / "holdfast", "dev", world.at / "app", *places]
+    world.processes.start("dev", command, {**world.environment, "PYTHONUNBUFFERED": "1"})
+    world.until("holdfast status --json", '"active"')

@@ -21,8 +21,10 @@ HOW A NEW BLOCK IS COVERED: add one line here to its page, at the block's place,
 
 from tests.journeys.page_fragments import (
     agent_toml,
+    commands_of_a_consumer,
     cron,
     disk_of_a_node,
+    file_of_a_consumer,
     heartbeat,
     modules_named,
     packages,
@@ -56,6 +58,7 @@ from tests.journeys.page_scenes import (
     n7_joined,
     no_request,
     no_token,
+    plain_files,
     second_root_file,
     second_root_key,
     token_brought,
@@ -73,6 +76,7 @@ ANOTHER_CLUSTER = {"holdfast verify": 1}
 """The context is the vectors' own: none could be shown for a cluster that was made a minute ago."""
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
+NGINX = "consumers.nginx_lives_by_what_is_declared"
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
 COVERED: dict[str, list[tuple[str, Kind]]] = {
@@ -97,6 +101,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("$ holdfast-agent --config agent.toml", TOUR),
         ("$ holdfast get route_policy", TOUR),
         ("$ kill %1", TOUR),
+        ("$ mkdir -p /tmp/ten/fleet", TOUR),
+        ("kind: Config", TOUR),
+        ("$ holdfastctl apply -f fabric -f fleet", TOUR),
+        ('$ echo "workers = 8"', TOUR),
         ("make deb", Boots("arrival.coordinator_begins_a_cluster", INSTALLED_BY_APT)),
         ("holdfast verify --context", Runs(values={"CONTEXT.json": value(CONTEXT), "FILE...": value(GOOD)})),
         ("REJECTED  documents/", Prints(f"cd {VECTORS} && holdfast verify --context {CONTEXT} {BAD}")),
@@ -204,9 +212,29 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("journalctl -u", Runs(but=ENDLESS)),
     ],
     "docs/protocol.md": [("{node_id, cluster_id", Reads(heartbeat))],
+    "docs/programs.md": [
+        ("$ holdfast get config/edge", Runs(before=plain_files)),
+        ("$ holdfast exec --config app", Runs()),
+        (
+            "from holdfast.client import Client",
+            Computes("said", "True fresh ['bin/check', 'nginx.conf']", before=plain_files),
+        ),
+        ("holdfast dev app", Elsewhere("tests/journeys/page_scenes.py", '"dev"', "SERVED")),
+        ("from holdfast.testing import Agent", Computes("after", "worker_processes 8;", before=plain_files)),
+    ],
     "docs/resources.md": [("kind: Organization", Reads(resources))],
     "docs/sizing.md": [("3 x content", Reads(disk_of_a_node))],
     "examples/fabric/README.md": [("holdfastctl apply -f examples/fabric", Runs(before=examples_beside))],
+    "docs/consumers.md": [
+        ("kind: Config", Reads(file_of_a_consumer)),
+        ("include /run/holdfast/active", Reads(file_of_a_consumer)),
+        ("[[service]]", Reads(file_of_a_consumer)),
+        ("[Service]", Reads(file_of_a_consumer)),
+        ("[Unit]", Reads(file_of_a_consumer)),
+        ("cp node/holdfast.conf", Reads(commands_of_a_consumer)),
+    ],
+    "docs/local-api.md": [("systemctl edit", Boots(NGINX))],
+    "examples/consumers/nginx/README.md": [("cp node/holdfast.conf", Boots(NGINX))],
     "examples/gateway/README.md": [("[[service]]", Reads(service_table))],
     "examples/import/README.md": [
         ("apt-get install", Elsewhere("tests/journeys/test_import_example.py", "icann")),

@@ -125,14 +125,16 @@ def test_a_coordinator_that_is_killed_in_the_middle_of_a_download(lab, gateway, 
     lab.good("tokens", "create", "--node", "gateway", "--out", gateway.folder / "join.token")
     gateway.until(lambda: gateway.status["state"] == "active" and gateway.port() == 8081)
     before, process = active(gateway), lab.process
-    died = threading.Event()
+    declared, died = threading.Event(), threading.Event()
 
     def die() -> None:
+        declared.wait(WITHIN_S)  # its operator has the answer; the download stands still meanwhile
         process.kill()
         died.set()
 
     line.cut_after_enough(die)
     declare_much(lab, 8082)
+    declared.set()
     assert died.wait(WITHIN_S), line.came_down
     process.wait(60)
     gateway.until(lambda: any(source["failures"] for source in gateway.status["sources"]))

@@ -38,7 +38,7 @@ async def test_a_start_with_an_expired_head_needs_leave(one, mock_clock):
         assert (await one.status())["state"] == "fenced", "a fenced node still serves its status"
         one.server.down = False
         one.server.announce()
-        await one.until(lambda: one.state == "active")
+        await one.until(lambda: one.state == "active" and one.node.learnt.checked_in)
         assert (await one.status())["rollback_check"] == "confirmed"
 
 
@@ -438,7 +438,7 @@ async def test_a_certificate_is_renewed_in_time(tmp_path, mock_clock):
     """rules K48, P13: over a connection of the old one, with the proof by the new key"""
     text = "[trust]\nroot_threshold = 1\n"
     async with lab(tmp_path, mock_clock, text=text) as one:
-        object.__setattr__(one.settings.node, "certificate_lifetime_s", DAY)
+        object.__setattr__(one.settings.node, "certificate_lifetime_s", 2 * HOUR)
         async with one.agent():
             await one.settled()
             before = one.server.pins.of_node(NODE_ID)

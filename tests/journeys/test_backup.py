@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.holdfast.operator_lab import ROOT, Lab, Ran
+from tests.holdfast.operator_lab import Lab, Ran
 from tests.journeys.gateway import Gateway, declare
 from tests.journeys.test_restored_backup import database, is_said_to_be_put_back, readiness, until
+from tests.world import programs
 
 
 def backed_up(lab: Lab, to: Path, *more: object) -> Path:
@@ -18,9 +17,7 @@ def backed_up(lab: Lab, to: Path, *more: object) -> Path:
 
 def started(lab: Lab) -> Ran:
     """What the daemon says that does not come up."""
-    command = [sys.executable, "-c", "from coordinator.run import main; main()", str(lab.configuration)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return programs.run("holdfast-coordinator", lab.configuration, folder=lab.folder)
 
 
 def lose_database(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """What both daemons really answer is what docs/openapi-*.yaml say: no member more, none less."""
 
 import base64
+import hashlib
 import http.client
 import json
 import socket
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from coordinator.declared import part_bodies
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare
@@ -41,7 +43,9 @@ class Documented:
         operation = self.document["paths"][template][method.lower()]
         connection = Unix(self.path)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        connection.request(method, template.format(**parameters) + query, data)
+        content = operation.get("requestBody", {}).get("content", {})
+        headers = {"Content-Type": next(iter(content))} if isinstance(body, bytes) else {}
+        connection.request(method, template.format(**parameters) + query, data, headers)
         answer = connection.getresponse()
         raw = answer.read()
         connection.close()
@@ -87,9 +91,15 @@ def node(lab: Lab, gateway: Gateway) -> Gateway:
     return gateway
 
 
-def test_what_the_agent_answers_is_what_its_page_says(node: Gateway):
+CONFIG = "kind: Config\nid: edge\nspec: {to: {nodes: [gateway]}, files: {conf.d/motd: {text: hello}}}\n"
+
+
+def test_what_the_agent_answers_is_what_its_page_says(lab: Lab, node: Gateway):
     """protocol.md 4"""
     api = Documented("local", node.folder / "run" / "agent.sock")
+    (lab.folder / "edge.yaml").write_text(CONFIG)
+    lab.good("apply", "-f", lab.folder / "edge.yaml", "--yes")
+    node.until(lambda: "config/edge" in node.status["scopes"] and node.status["state"] == "active")
     status = api.ask("GET", "/v1/status")
     assert status["state"] == "active" and status["scopes"]
     listed = api.ask("GET", "/v1/scopes")["scopes"]
@@ -100,6 +110,17 @@ def test_what_the_agent_answers_is_what_its_page_says(node: Gateway):
     api.ask("GET", "/v1/scopes/{scope}/rejections", scope="route_policy")
     api.ask("GET", "/v1/scopes/{scope}", scope="qos_policy%2Fnothing")
     api.ask("GET", "/v1/scopes/{scope}", scope="route_policy", query="?slot=elsewhere")
+    services = api.ask("GET", "/v1/services")["services"]
+    for service_id in services:
+        assert api.ask("GET", "/v1/services/{id}", id=service_id)
+    assert services and api.ask("GET", "/v1/services/{id}", id="nobody")["code"] == "not_found"
+    for route_id in api.ask("GET", "/v1/routes")["routes"]:
+        assert api.ask("GET", "/v1/routes/{id}", id=route_id)
+    assert api.ask("GET", "/v1/routes/{id}", id="nowhere")["code"] == "not_found"
+    assert list(api.ask("GET", "/v1/config/{id}", id="edge")["files"]) == ["conf.d/motd"]
+    assert api.ask("GET", "/v1/config/{id}", id="nowhere")["code"] == "not_found"
+    assert api.ask("GET", "/v1/config/{id}/{path}", id="edge", path="conf.d/motd") == b"hello"
+    assert api.ask("GET", "/v1/config/{id}/{path}", id="edge", path="nothing")["code"] == "not_found"
     api.ask("GET", "/v1/watch", query="?after=0&wait=1")
     api.ask("GET", "/v1/watch", query=f"?after={status['generation']}&wait=0")
     yes = api.ask("POST", "/v1/may", {"action": "report_degraded"})
@@ -159,6 +180,13 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     assert api.ask("POST", "/v1/recoveries/requests", asked)["code"]
     assert api.ask("POST", "/v1/trust", {"document": "AAAA"})["code"]
     assert api.ask("POST", "/v1/recoveries", {"document": "AAAA"})["code"]
+    part = b"a part of a declared file"
+    sha256 = hashlib.sha256(part).hexdigest()
+    assert api.ask("POST", "/v1/contents/missing", {"sha256": [sha256]})["missing"] == [sha256]
+    assert api.ask("PUT", "/v1/contents/{sha256}", part, sha256=sha256) == {"sha256": sha256}
+    assert api.ask("PUT", "/v1/contents/{sha256}", b"another", sha256=sha256)["code"] == "bad_request"
+    ((many, _),) = part_bodies.join([part, b"and one more"])
+    assert api.ask("POST", "/v1/contents", many) == {"parts": 2}
     (lab.folder / "tree").mkdir()
     assert api.ask("POST", "/v1/publish", {"to": str(lab.folder / "tree")})["new"] > 0
     for verb in ("revoke", "remove"):

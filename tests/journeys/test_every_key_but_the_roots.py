@@ -75,7 +75,7 @@ async def an_hour(at: Scene) -> None:
     leading_away(at)
     for scope in LISTED_BY_BOTH:
         await to_the_brim(at, scope)
-    assert node.store.filled() > 0.9
+    assert node.store.fill_level() > 0.9
     at.lab.clock.base += HOUR
     at.lab.clock.boot_base += HOUR
     await told(at)

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.citations import ROOT
 from tests.holdfast.operator_lab import START_S, Lab, Ran, running
+from tests.world import programs
 from wire.invitation import Invitation
 
 TOML = '# mine\n[local]\nsocket_path = "{folder}/run/agent.sock"\nprojection_directory = "{folder}/run"\n'
@@ -29,11 +27,8 @@ class NewNode:
     def __post_init__(self) -> None:
         (self.folder / "run").mkdir(parents=True)
         self.configuration.write_text(TOML.format(folder=self.folder))
-        command = [sys.executable, "-m", "agent.run", "--config", str(self.configuration)]
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stderr=log, env={**os.environ, "PYTHONPATH": str(ROOT), "NOTIFY_SOCKET": ""}
-            )
+        words, log = ("--config", self.configuration), self.folder / "log"
+        self.process = programs.start("holdfast-agent", *words, folder=self.folder, log=log)
         end = time.monotonic() + START_S
         while not (self.folder / "run/agent.sock").exists():
             assert time.monotonic() < end and self.process.poll() is None, (self.folder / "log").read_text()

@@ -19,9 +19,9 @@ from agent.upstream import Upstream
 from tests.fakes.clock import threads
 from tests.fakes.cluster import HOUR
 from wire.certificate import make_identity
-from wire.contexts import TlsIdentity
 from wire.limits import REMOTE
 from wire.peer import PinState
+from wire.tls_contexts import TlsIdentity
 
 NODES = 200
 OUTAGE_S = 1800.0

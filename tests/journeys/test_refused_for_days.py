@@ -192,7 +192,7 @@ class Fortnight:
     def counted(self) -> tuple[int, int, int]:
         """Runs of web's validator, requests that nodes were answered, transactions of the node's store."""
         answered = sum(self.at.daemon.servers[name].statistics().answered for name in ("fleet", "join"))
-        return self.runs(), answered, self.node.store.committed
+        return self.runs(), answered, self.node.store.commit_number
 
     def runs(self) -> int:
         asked = self.folder / "asked"

@@ -1,8 +1,6 @@
 """Two coordinators over one PostgreSQL: a node joins at the second, that one dies, and it goes on with the first."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +8,9 @@ import pytest
 
 from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import ROOT, Lab, running
+from tests.holdfast.operator_lab import Lab, running
 from tests.journeys.gateway import FABRIC, Gateway
+from tests.world import programs
 
 EVERYWHERE = ("--listen", "0.0.0.0:0")
 WRONG_CONFIGURATION = 78
@@ -82,8 +81,7 @@ def test_a_node_of_the_second_outlives_it(lab: Lab, second: Lab, tmp_path: Path)
     names = [each["coordinator_id"] for each in lab.good("coordinators", "list", "--json").json["coordinators"]]
     assert names == ["coordinator-1", "coordinator-2"]
     lab.good("coordinators", "remove", "coordinator-2", "--yes")
-    command = [sys.executable, "-c", "from coordinator.run import main; main()", str(second.configuration)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == WRONG_CONFIGURATION
-    assert "coordinator-2 is no coordinator of this cluster" in ran.stderr
-    assert "holdfastctl coordinators add" in ran.stderr
+    ran = programs.run("holdfast-coordinator", second.configuration, folder=second.folder)
+    assert ran.status == WRONG_CONFIGURATION
+    assert "coordinator-2 is no coordinator of this cluster" in ran.err
+    assert "holdfastctl coordinators add" in ran.err

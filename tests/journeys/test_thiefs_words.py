@@ -77,6 +77,6 @@ async def test_what_a_bundle_has_revoked_no_epoch_brings_back(tmp_path, mock_clo
         server.announce()
         await asked(one)
         assert one.node.holdings.bundle.authority_epoch == 2
-        assert not one.node.holdings.revoked
+        assert not one.node.holdings.is_revoked
         assert one.lab.state == "revoked"
         assert one.lab.version(ROUTES) is None

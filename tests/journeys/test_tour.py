@@ -1,4 +1,4 @@
-"""The README's tour, pasted as it stands there: block by block into one shell, each block in one go.
+"""The README's tours, pasted as it stands there: block by block into one shell, each block in one go.
 
 Nobody waits between two commands but the commands themselves. Each succeeds, and prints what the page shows.
 """
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -23,16 +24,31 @@ LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
 COUNTED = re.compile(r"(generation|head) \d+")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:]+Z")
 
-FILES = {"yaml": "fabric.yaml", "toml": "agent.toml"}
 INSTALLED = "$ git clone"
 
 
-def blocks_of_the_tour() -> list[Block]:
-    """From the first command to the last that is part of it."""
-    found = blocks("README.md")
-    begin = next(number for number, each in enumerate(found) if each.name.startswith("$ "))
-    end = max(number for number, each in enumerate(found) if each.name.startswith("$ "))
-    return found[begin : end + 1]
+@dataclass(frozen=True)
+class Tour:
+    """`begins`: its first command. `at`: where the page has it. `files`: the blocks that are files, in their order."""
+
+    begins: str
+    at: str
+    files: tuple[str, ...]
+
+    def blocks(self) -> list[Block]:
+        """From its first command to the last before the next tour."""
+        found = blocks("README.md")
+        typed = [number for number, each in enumerate(found) if each.name.startswith("$ ")]
+        firsts = [number for number in typed if any(found[number].name.startswith(tour.begins) for tour in TOURS)]
+        begin = next(number for number in firsts if found[number].name.startswith(self.begins))
+        following = min((number for number in firsts if number > begin), default=len(found))
+        return found[begin : max(number for number in typed if number < following) + 1]
+
+
+TOURS = (
+    Tour(INSTALLED, "/tmp/tour", ("fabric.yaml", "agent.toml")),
+    Tour("$ mkdir -p /tmp/ten/fleet", "/tmp/ten", ("fleet/app.yaml",)),
+)
 
 
 class Shell:
@@ -96,35 +112,37 @@ def installing(block: Block) -> str:
     return "\n".join(lines).replace("REPOSITORY", str(ROOT))
 
 
-def alike(line: str, folder: Path) -> str:
+def alike(line: str, folder: Path, shown_at: str) -> str:
     """Without what is another in every cluster: ids, hashes, times, the folder."""
-    line = line.replace(f"{folder}/", "").replace("/tmp/tour/", "")
+    line = line.replace(f"{folder}/", "").replace(f"{shown_at}/", "")
     line = LASTS.sub("T", MOMENT.sub("T", COUNTED.sub(r"\1 N", HEX.sub("H", line))))
     return " ".join(line.split())
 
 
 @pytest.mark.skipif(shutil.which("curl", path="/usr/bin:/bin") is None, reason="NO CURL: apt-get install curl")
-def test_each_block_is_pasted_whole_and_does_what_the_page_shows(shell, folder):
+@pytest.mark.parametrize("tour", TOURS, ids=lambda tour: Path(tour.at).name)
+def test_each_block_is_pasted_whole_and_does_what_the_page_shows(shell, folder, tour):
     """rules S5, S71, K28, A15: as somebody who sees it for the first time, and is fast"""
     fleet, join, probes = map(str, free_ports(3))
-    tour = folder / "tour"
+    place = folder / Path(tour.at).name
 
     def here(text):
         text = text.replace("7443", fleet).replace("7444", join).replace("9465", probes)
-        return text.replace("/tmp/tour", str(tour))
+        return text.replace(tour.at, str(place))
 
-    assert [each.kind for each in blocks_of_the_tour() if each.kind] == list(FILES)
-    for block in blocks_of_the_tour():
+    files = iter(tour.files)
+    for block in tour.blocks():
         if block.kind:
-            (tour / FILES[block.kind]).write_text(here(block.text))
+            (place / next(files)).write_text(here(block.text))
             continue
         text = installing(block) if block.name.startswith(INSTALLED) else "\n".join(block.typed())
         printed = shell.paste(here(text))
-        known = {alike(line, tour) for line in printed}
-        missing = [line for line in block.shown() if alike(line, tour) not in known]
+        known = {alike(line, place, tour.at) for line in printed}
+        missing = [line for line in block.shown() if alike(line, place, tour.at) not in known]
         failed = [line for line in printed if line.startswith("#failed")]
-        assert (failed, missing) == ([], []), "\n".join([*printed, *logs(tour)])
+        assert (failed, missing) == ([], []), "\n".join([*printed, *logs(place)])
+    assert list(files) == []
 
 
 def logs(folder: Path) -> list[str]:
-    return [path.read_text()[-1500:] for path in folder.glob("*.log")]
+    return [path.read_text()[-1500:] for path in folder.rglob("*.log")]

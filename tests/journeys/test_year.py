@@ -158,7 +158,7 @@ class Year:
         request = request_builder.bundle_request(self.database, wishes, settings, self.now)
         for root in self.roots:
             if root.key_id in request.envelope.signers:
-                request = request.signed(root)
+                request = request.with_signature(root)
         trust_import.add_trust_bundle(self.database, request.document().to_bytes(), actor="root", now=self.now)
         self.daemon.coordinator.publisher.reconsider()
 

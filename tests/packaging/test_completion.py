@@ -55,7 +55,7 @@ def completed(programs, *words):
         (("holdfast", "verify", ""), ["-o default"]),
         (("holdfastctl", "tok"), ["tokens"]),
         (("holdfastctl", "tokens", "create", "--li"), ["--lifetime"]),
-        (("holdfast-agent", "--c"), ["--config"]),
+        (("holdfast-agent", "--co"), ["--config"]),
         (("holdfast-agent", "--config", "/etc/ho"), ["-o default"]),
         (("holdfast-coordinator", "--h"), ["--help"]),
     ],

@@ -24,11 +24,13 @@ DEBIANS = {  # name in Python -> Debian package
     "cryptography": "python3-cryptography",
     "h11": "python3-h11",
     "httpx": "python3-httpx",
+    "jsonschema": "python3-jsonschema",
     "jwt": "python3-jwt",
     "lmdb": "python3-lmdb",
     "msgpack": "python3-msgpack",
     "prometheus_client": "python3-prometheus-client",
     "psycopg": "python3-psycopg",
+    "referencing": "python3-referencing",
     "rich": "python3-rich",
     "sqlalchemy": "python3-sqlalchemy",
     "structlog": "python3-structlog",
@@ -36,10 +38,20 @@ DEBIANS = {  # name in Python -> Debian package
     "yaml": "python3-yaml",
 }
 # What holdfastctl needs where a coordinator is made, and has from holdfast-coordinator, which depends on it.
-WITH_A_COORDINATOR = {"alembic", "h11", "jwt", "prometheus_client", "sqlalchemy", "structlog", "trio"}
+WITH_A_COORDINATOR = {
+    "alembic",
+    "h11",
+    "jsonschema",
+    "jwt",
+    "prometheus_client",
+    "referencing",
+    "sqlalchemy",
+    "structlog",
+    "trio",
+}
 BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://
 PROGRAMS = {
-    "holdfast-agent": ["agent.run", "agent.upstream", *command.COMMANDS.values()],
+    "holdfast-agent": ["agent.run", "agent.upstream", *(module for module, _ in command.COMMANDS.values())],
     "holdfast-coordinator": ["coordinator.run"],
     "holdfastctl": sorted({module for module, _ in operator.COMMANDS.values()}),
     "python3-holdfast": ["holdfast.client"],

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.configuration import LocalTable, NodeTable
+from agent.config.configuration import LocalTable, NodeTable, ServiceTable
 from agent.config.credentials import JOIN_TOKEN, NODE_KEY
-from agent.config.units import Verb
+from agent.config.units import VALIDATE, Verb
 from agent.unconfigured import settings_without_a_node
 from coordinator.setup.configuration import DEFAULT_PATH, OPTIONAL
 from holdfast.ctl.machine import STATE
@@ -48,7 +48,8 @@ def as_instance(line):
 def test_a_further_cluster_is_served_as_the_first_one(kind):
     of_its_own = ("AssertPathExists=", "ReadWritePaths=")
     instance = [line for line in lines(f"holdfast-agent@.{kind}") if not line.startswith(of_its_own)]
-    assert instance == [as_instance(line) for line in lines(f"holdfast-agent.{kind}")]
+    first = [line for line in lines(f"holdfast-agent.{kind}") if not line.startswith(of_its_own)]
+    assert instance == [as_instance(line) for line in first]
 
 
 def test_the_agents_unit_gives_it_what_its_defaults_name():
@@ -125,10 +126,39 @@ def test_a_request_of_the_agent_has_its_units(verb):
     assert f"-{requests}" in allowed
 
 
+def test_a_candidate_is_asked_about_where_its_unit_looks():
+    """Where agent/services/validator_units.py writes and looks is where the units and validate-unit do"""
+    requests = AGENT.reload_directory.with_name(VALIDATE)
+    answers = AGENT.reload_answers_directory.with_name(f"holdfast-{VALIDATE}")
+    assert setting("holdfast-validate@.path", "PathExists") == [f"{requests}/%i"]
+    assert setting("holdfast-validate@.path", "Unit") == ["holdfast-validating@%i.service"]
+    script = (ROOT / "packaging/bin/validate-unit").read_text()
+    for place in (f"{requests}/$unit", f"{answers}/$unit", f"{AGENT.candidates_directory}/$id"):
+        assert f'"{place}"' in script
+    made = (DEB / "holdfast-agent.tmpfiles").read_text()
+    assert f"d {requests} 0755 holdfast holdfast -\n" in made
+    assert f"d {AGENT.candidates_directory} 0700 holdfast holdfast -\n" in made
+    assert f"d {answers} 0755 root root -\n" in made
+    for unit in ("holdfast-agent.service", "holdfast-agent@.service"):
+        assert f"-{AGENT.candidates_directory}" in setting(unit, "ReadWritePaths")
+    assert f"-{requests}" in setting("holdfast-agent@.service", "ReadWritePaths")[0].split()
+
+
+def test_who_judges_a_candidate_may_nothing_that_root_does_not_say():
+    """threats D-61: no account, no power and nothing of ours but the candidate"""
+    unit = "holdfast-validate@.service"
+    assert setting(unit, "DynamicUser") == ["yes"]
+    assert setting(unit, "CapabilityBoundingSet") == [""]
+    assert setting(unit, "TemporaryFileSystem") == [f"{AGENT.projection_directory}:ro"]
+    assert setting(unit, "ExecStart") == ["/usr/libexec/holdfast/validate-unit unset %i"]
+    default = ServiceTable(name="a", scopes=("*",)).validate_timeout_s
+    assert int(setting(unit, "TimeoutStartSec")[0].removesuffix("s")) < default
+
+
 def test_names_that_are_taken():
     """What else of ours is /var/lib/holdfast-* or /run/holdfast-* is no cluster's name"""
     taken = {path.name for path in (ROOT / "packaging/reserved-names").iterdir()}
-    assert {"coordinator", "backups", *Verb} <= taken
+    assert {"coordinator", "backups", "candidates", "validate", "validating", *Verb} <= taken
     for unit in ("holdfast-agent@.service", "holdfast-agent@.socket"):
         assert setting(unit, "AssertPathExists") == ["!/usr/share/holdfast/reserved-names/%i"]
     assert "packaging/reserved-names usr/share/holdfast\n" in (DEB / "holdfast-agent.install").read_text()

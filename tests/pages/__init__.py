@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.citations import ROOT
-from tests.pages import configuration, openapi, reasons, secret_rates
+from tests.pages import configuration, openapi, reasons, resources, secret_rates
 from tests.pages.openapi import admin, coordinator, local
 
 APIS = {
@@ -29,6 +29,7 @@ def _yaml(api: Callable[[], openapi.Api]) -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "docs/configuration.md": configuration.page,
     ROOT / "docs/reasons.md": reasons.page,
+    ROOT / "docs/resources.md": resources.page,
     ROOT / "docs/threat-model.md": secret_rates.page,
     **{ROOT / f"docs/openapi-{name}.yaml": partial(_yaml, api) for name, api in APIS.items()},
 }

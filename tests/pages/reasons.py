@@ -3,19 +3,14 @@
 import re
 from enum import Enum
 
-from agent.files.generations import REMEDY as FILES_REMEDY
 from agent.files.generations import FilesFault
-from agent.state.node_state import StateCause
 from agent.state.reaction import REACTION, Reaction
 from coordinator.base import refusal
-from coordinator.base.remedies import EXPLANATIONS as CODES
-from coordinator.reports.checkin import Comparison
 from coordinator.runtime.context import status_of
-from holdfast.node.explanations import ANSWERS, CAUSES
 from snapshot import degraded
+from snapshot.codes import CATALOGUE, Area, Explanation, explain
 from snapshot.reasons import Reason
-from snapshot.remedies import EXPLANATIONS
-from store.base.errors import REMEDY, StoreFault
+from store.base.errors import StoreFault
 from tests.pages import http_errors
 from tests.pages.comments import above, beside
 from wire.exchange import ClientFault
@@ -30,43 +25,18 @@ never changes what is active. `holdfast explain` and `holdfast status` show a no
 `holdfastctl fleet` shows those of all nodes.
 """
 
-VALIDATOR = "validator_refused"
-
-CONNECTIONS: dict[ClientFault, tuple[str, str]] = {
-    ClientFault.BAD_ENDPOINT: ("The address is no `https://host:port` that may be asked.", "Correct it."),
-    ClientFault.CONNECT_FAILED: (
-        "No connection: the name is unknown, nobody listens, or a firewall is between.",
-        "Look at name, port and network.",
-    ),
-    ClientFault.TLS_FAILED: (
-        "The handshake failed: the chain does not end at `ca_file`, has expired, is for another name, or it is no TLS.",
-        "Compare `ca_file` with the server's chain; look at both clocks.",
-    ),
-    ClientFault.PEER_PIN_MISMATCH: (
-        "The peer shows another certificate than is pinned for it, or refuses ours.",
-        "Find out who changed; a renewed certificate comes with the next `peer_directory`.",
-    ),
-    ClientFault.TIMED_OUT: ("No connection or no answer within the limit.", "The next source is asked by itself."),
-    ClientFault.TOO_SLOW: ("The transfer stood still, or dripped.", "The next source is asked by itself."),
-    ClientFault.TOO_LARGE: ("The answer is larger than what was asked for may be.", "Look at who answers there."),
-    ClientFault.TRUNCATED: ("The answer ended early.", "The next source is asked by itself."),
-    ClientFault.REDIRECTED: ("The source redirects; that is never followed.", "Name the final address."),
-    ClientFault.ENCODED: ("The answer is compressed, which was not asked for.", "Switch it off at the source."),
-    ClientFault.BAD_ANSWER: (
-        "What came is no HTTP, or not of the form that was asked for.",
-        "Look at who answers there.",
-    ),
-    ClientFault.REFUSED: ("The source says no; its status and code stand beside it.", "See the coordinator's codes."),
-}
+COLUMNS = ("code", "meaning", "what to do")
 
 
 def page() -> str:
     parts = [
         HEAD,
         _documents(),
+        _nodes_own(),
         _reactions(),
         _states(),
         _gate(),
+        _joins(),
         _store(),
         _files(),
         _sources(),
@@ -84,20 +54,20 @@ def _documents() -> str:
         (
             steps[reason.name].removeprefix("step ") if steps[reason.name].startswith("step") else "any",
             f"`{reason}`",
-            EXPLANATIONS[reason].meaning,
-            EXPLANATIONS[reason].remedy,
+            *CATALOGUE[Area.DOCUMENT][reason],
             f"`{REACTION[reason]}`",
         )
         for reason in Reason
     ]
     about = (
-        "The step is that of [format](format.md) 7. Where a code is met in a later step as well, the first is named. "
-        f"Beside these, `{VALIDATOR}`: a service's own validator did not accept the candidate; the service's answer "
-        "stands in `holdfast status`. And two by bounds of the node's own, at step 7: `valid_from_too_far` (more than "
-        "seven days ahead) and `too_many_wait` (512 documents, or a quarter of `map_bytes`, wait already): asked for "
-        "again after five minutes to an hour."
+        "The step is that of [format](format.md) 7. Where a code is met in a later step as well, the first is named."
     )
     return _section("A document was refused", about, ("step", "code", "meaning", "what to do", "the agent"), rows)
+
+
+def _nodes_own() -> str:
+    about = "Documents that are sound, and that the node or one of its services does not take."
+    return _section("A document was not taken", about, COLUMNS, _rows(Area.NODES_OWN))
 
 
 def _reactions() -> str:
@@ -107,53 +77,44 @@ def _reactions() -> str:
 
 def _states() -> str:
     """The cause of a node's state."""
-    named = [str(cause) for cause in StateCause]
-    rows = [(f"`{cause}`", CAUSES[cause]) for cause in dict.fromkeys([*named, *CAUSES])]
     about = (
         "`holdfast status` names the state and its cause. A node whose join was refused is `unenrolled` with the "
         "coordinator's code as its cause."
     )
-    return _section("Why a node is in its state", about, ("cause", "meaning and what to do"), rows)
+    return _section("Why a node is in its state", about, COLUMNS, _rows(Area.STATE))
 
 
 def _gate() -> str:
-    rows = [(f"`{reason}`", _answer(reason)) for reason in degraded.GateReason]
     allowed = ", ".join(f"`{action}`" for action in degraded.RULES)
     never = ", ".join(f"`{action}`" for action in sorted(degraded.FORBIDDEN))
     about = (
         "`POST /v1/may` and `holdfast may` answer with one of these, or with the cause of the node's state.\n\n"
         f"Actions that may be allowed: {allowed}. Actions that never are, in any state: {never}."
     )
-    return _section("What the gate answers", about, ("reason", "meaning and what to do"), rows)
+    return _section("What the gate answers", about, COLUMNS, _rows(Area.GATE))
 
 
-def _answer(reason: degraded.GateReason) -> str:
-    if reason is degraded.GateReason.OK:
-        return "It may be done, until the time in `until`. Ask again then."
-    return ANSWERS.get(str(reason)) or CAUSES[str(reason)]
+def _joins() -> str:
+    about = "Beside these: the codes of the coordinator, of a source that could not be asked, and of the store."
+    return _section("A join did not succeed", about, COLUMNS, _rows(Area.JOIN))
 
 
 def _store() -> str:
-    notes = beside(StoreFault)
-    rows = [(f"`{fault}`", _sentence(notes[fault.name]), _sentence(REMEDY[fault])) for fault in StoreFault]
-    return _section("The node's store refuses", "", ("code", "meaning", "what to do"), rows)
+    return _section("The node's store refuses", "", COLUMNS, _rows(Area.STORE))
 
 
 def _files() -> str:
-    notes = beside(FilesFault)
-    rows = [(f"`{fault}`", _sentence(notes[fault.name]), _sentence(FILES_REMEDY[fault])) for fault in FilesFault]
     about = "`files.fault` of the status and the journal. The former files stay; it is tried again by itself."
-    return _section("The files cannot be laid out", about, ("code", "meaning", "what to do"), rows)
+    return _section("The files cannot be laid out", about, COLUMNS, _rows(Area.FILES))
 
 
 def _sources() -> str:
-    rows = [(f"`{fault}`", *CONNECTIONS[fault]) for fault in ClientFault]
     about = "Of a coordinator, a storage endpoint or a peer. `holdfast status` shows the last one of each source."
-    return _section("A source could not be asked", about, ("code", "meaning", "what to do"), rows)
+    return _section("A source could not be asked", about, COLUMNS, _rows(Area.SOURCE))
 
 
 def _coordinator() -> str:
-    rows = [(f"`{code}`", str(status_of(code)), *CODES[code]) for code in refusal.Code]
+    rows = [(f"`{code}`", str(status_of(code)), *CATALOGUE[Area.REQUEST][code]) for code in refusal.Code]
     about = (
         "A node is told the code alone, an operator the details as well. To a node `stale_state` is `not_ready`, with "
         "`Retry-After`."
@@ -162,19 +123,29 @@ def _coordinator() -> str:
 
 
 def _alarms() -> str:
-    notes = beside(Comparison)
-    rows = [(f"`{one.value}`", _sentence(notes[one.name])) for one in Comparison if one is not Comparison.EQUAL]
     about = (
         "What a node says that it holds is compared with what the database has on record for it. `holdfastctl status` "
         "and the metrics count these."
     )
-    return _section("The coordinator's alarms", about, ("alarm", "meaning"), rows)
+    return _section("The coordinator's alarms", about, ("alarm", *COLUMNS[1:]), _rows(Area.ALARM))
 
 
 def _http() -> str:
-    rows = [(str(one.status), f"`{one.code}`", *http_errors.MEANINGS[one.code]) for one in http_errors.codes()]
+    rows = [(str(one.status), f"`{one.code}`", *_of_listener(one.code)) for one in http_errors.codes()]
     about = 'Every error of every listener is `{"code", "message"}`. These come from the servers themselves.'
     return _section("HTTP errors", about, ("status", "code", "meaning", "what to do"), rows)
+
+
+def _of_listener(code: str) -> Explanation:
+    """Of the server itself, or of whoever answers through it."""
+    found = explain(code, Area.LISTENER, Area.REQUEST)
+    if found is None:
+        raise KeyError(code)
+    return found
+
+
+def _rows(area: Area) -> list[tuple[str, ...]]:
+    return [(f"`{code}`", *explanation) for code, explanation in CATALOGUE[area].items()]
 
 
 def _section(title: str, about: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -189,6 +160,13 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") or not text else ".")
 
 
-def enumerations() -> list[type[Enum]]:
-    """Those whose every member the page must hold."""
-    return [Reason, Reaction, StateCause, degraded.GateReason, StoreFault, FilesFault, ClientFault, refusal.Code]
+def enumerations() -> dict[Area, type[Enum]]:
+    """Whose every member is a row of its area."""
+    return {
+        Area.DOCUMENT: Reason,
+        Area.GATE: degraded.GateReason,
+        Area.STORE: StoreFault,
+        Area.FILES: FilesFault,
+        Area.SOURCE: ClientFault,
+        Area.REQUEST: refusal.Code,
+    }

@@ -20,7 +20,7 @@ def by_node(text: str) -> bool:
 def by_coordinator(text: str) -> bool:
     """As `apply` does, with what is shipped."""
     looked = by_node(text) or private_key_scan.find({"value": text}) is not None
-    return looked or next(value_shapes.families_in(value_shapes.shipped(), text), None) is not None
+    return looked or next(value_shapes.families_in(value_shapes.shipped_shapes(), text), None) is not None
 
 
 def rate(family: str, detector: Detector) -> float:

@@ -1,4 +1,4 @@
-"""format.md 12: the document that the page takes apart, taken apart here without any code of ours."""
+"""format.md 13: the document that the page takes apart, taken apart here without any code of ours."""
 
 import hashlib
 import json

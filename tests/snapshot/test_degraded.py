@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.degraded import FORBIDDEN, RULES, GateFacts, GateReason, HeldScope, Mode, Question, fence, may, mode
 from snapshot.grants import ALLOWABLE, Grants, Policy
 from snapshot.manifest import Revocations
+from tests.examples import examples
 
 NOW = 1_900_000_000
 HOUR, DAY = 3600, 86_400
@@ -394,7 +395,7 @@ questions = st.builds(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(200)
 @given(questions, facts_drawn, moments)
 def test_it_never_allows_more_than_a_naive_reading(question, facts, now):
     """rules S55..S58."""
@@ -405,7 +406,7 @@ def test_it_never_allows_more_than_a_naive_reading(question, facts, now):
         assert answer.until is None or answer.until >= int(now)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100)
 @given(questions, facts_drawn, moments, st.none() | moments)
 def test_a_claim_gives_no_more_than_what_goes_on_has_without_it(question, facts, now, claim):
     """Whatever a caller says of since when: it narrows what goes on, and new things become it at most."""
@@ -425,7 +426,7 @@ def test_a_claim_gives_no_more_than_what_goes_on_has_without_it(question, facts,
     assert facts.head_is_fresh(now) or may(unclaimed, facts, now).allowed
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100)
 @given(questions, facts_drawn, moments, st.integers(0, DAY))
 def test_until_never_promises_too_much(question, facts, now, later):
     """What is allowed is refused at `until` at the latest, if nothing new has come (rules S59)."""
@@ -438,7 +439,7 @@ def test_until_never_promises_too_much(question, facts, now, later):
         assert not may(question, then, moment + 1).allowed
 
 
-@settings(max_examples=200, deadline=None)
+@examples(60)
 @given(facts_drawn, moments)
 def test_a_fenced_node_allows_nothing(facts, now):
     """rules A8, J41."""

@@ -1,10 +1,11 @@
 """Which 32 bytes are a public key (threats D-9): against the curve in another arithmetic."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot import edwards
+from tests.examples import examples
 from tests.known_answers import ed25519
 from tests.known_answers.ed25519 import BASE, VECTORS, encoded, plus, times, torsion
 
@@ -67,7 +68,7 @@ def test_another_length(data):
     assert not edwards.is_full_order(data)
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(st.integers(0, 2**256 - 1))
 def test_any_32_bytes(number):
     """threats K09"""
@@ -78,7 +79,7 @@ def test_any_32_bytes(number):
     assert edwards.is_full_order(data) == wanted
 
 
-@settings(max_examples=30)
+@examples(10)
 @given(st.integers(1, ed25519.L - 1), st.sampled_from(TORSION))
 def test_any_multiple_of_the_base(factor, small):
     point = times(factor, BASE)

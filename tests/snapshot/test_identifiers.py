@@ -231,8 +231,8 @@ def test_no_sorted_sets(values):
     assert not identifiers.is_sorted_set(values, is_id)
 
 
-def test_the_format_knows_nine_scope_types():
+def test_the_format_knows_ten_scope_types():
     """format.md 1; 7, step 3"""
-    assert len(set(identifiers.SCOPE_TYPES)) == 9
+    assert len(set(identifiers.SCOPE_TYPES)) == 10
     own = set(identifiers.SCOPE_TYPES) - identifiers.SHAREABLE
     assert own == {"node_bootstrap", "node_runtime", "service_assignment"}

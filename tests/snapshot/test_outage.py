@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.degraded import Mode, may, mode
 from snapshot.manifest import Revocations
 from snapshot.outage import Outage, facts_at, foresee, uses_of
+from tests.examples import examples
 from tests.snapshot.test_degraded import DAY, FRESH, HOUR, NOW, POLICY, SCOPES, facts_drawn
 
 NAMED = {
@@ -87,7 +88,7 @@ def test_an_outage_that_ends_earlier_shows_less():
 outages = st.builds(Outage, st.just(NOW), st.integers(1, 3 * DAY), st.none() | st.integers(0, 3 * DAY))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60)
 @given(facts_drawn, outages, st.lists(st.integers(0, 3 * DAY), max_size=8))
 def test_between_what_is_foreseen_no_answer_changes(facts, outage, after):
     """The moments that are looked at are enough: at any other one the gate says what was foreseen."""

@@ -7,7 +7,7 @@ import pytest
 from snapshot.identifiers import SCOPE_TYPES
 from snapshot.roles import ROLES, allowed_scope_types, most_peers
 
-EVERY = {"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy"}
+EVERY = {"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy", "config"}
 TABLE = {
     "core_mesh": {"peer_directory", "route_policy", "qos_policy", "storage_directory"},
     "ingress": {"route_policy", "service_assignment", "storage_directory"},

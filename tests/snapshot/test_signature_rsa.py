@@ -3,10 +3,11 @@
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.signature import ED25519, RSA_PSS_SHA256, BadKey, key_id, load_public_key, verify_signature
+from tests.examples import examples
 
 MESSAGE = b"a message"
 SHA256 = hashes.SHA256()
@@ -148,14 +149,14 @@ def test_a_key_has_one_id(private):
     assert len(ids) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(2**3071, 2**3072 - 1), st.binary(min_size=384, max_size=384))
 def test_any_modulus_verifies_nothing_or_is_no_key(modulus, signature):
     """threats E25: also an even one, and one with small factors, under every version of the library."""
     assert not verify_signature(RSA_PSS_SHA256, spki(modulus), MESSAGE, signature)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.binary(max_size=60), st.sampled_from([ED25519, RSA_PSS_SHA256]))
 def test_any_bytes_for_a_key(data, algorithm):
     """threats E25"""

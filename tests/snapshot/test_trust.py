@@ -73,7 +73,8 @@ def test_a_key_for_one_scope_type_signs_no_other(cluster, scope_type):
     elif scope_type == "trust_bundle":
         made = cluster.trust_bundle(keys=[key("spare")])
     else:
-        made = cluster.snapshot(scope=scope_type, keys=[key("spare")])
+        scope = "config/web" if scope_type == "config" else scope_type
+        made = cluster.snapshot(scope=scope, keys=[key("spare")])
     if scope_type == "qos_policy":
         node.take(made)
     else:

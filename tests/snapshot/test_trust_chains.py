@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from snapshot.bundle import ROOT
-from snapshot.holder import Roots
 from snapshot.reasons import Reason
+from snapshot.verifier_state import Roots
 from tests.fakes.cluster import DAY, NOW, Cluster, key
 from tests.fakes.damage import flipped, with_signature, without_signature
 
@@ -167,7 +167,7 @@ def test_an_older_bundle_and_a_forked_one(cluster, node):
 
 
 def test_the_same_number_under_a_higher_epoch_is_no_next_bundle(cluster, node):
-    """format.md 11; rules S49"""
+    """format.md 12; rules S49"""
     node.take(cluster.trust_bundle())
     cluster.authority_epoch = 2
     node.refuses(cluster.trust_bundle(config_version=2), 9, Reason.ROLLBACK, then=cluster.trust_bundle())

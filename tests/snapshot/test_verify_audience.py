@@ -9,8 +9,8 @@ from snapshot.reasons import Reason
 from snapshot.roles import ROLES
 from tests.fakes.cluster import Cluster, key
 
-# format.md 9, row by row; four types are for every node.
-EVERY = {"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy"}
+# format.md 9, row by row; five types are for every node.
+EVERY = {"node_bootstrap", "node_runtime", "trust_bundle", "degraded_mode_policy", "config"}
 MAY_HOLD = {
     "core_mesh": {"peer_directory", "route_policy", "qos_policy", "storage_directory"},
     "ingress": {"route_policy", "service_assignment", "storage_directory"},
@@ -23,6 +23,8 @@ MAY_HOLD = {
 def offered(cluster, scope_type, **members):
     if scope_type == "trust_bundle":
         return cluster.trust_bundle(**members)
+    if scope_type == "config":
+        return cluster.snapshot({"files": {}}, "config/web", **members)
     return cluster.snapshot(scope=scope_type, **members)
 
 

@@ -241,7 +241,7 @@ def revoked(**members):
 LISTED = {"authority_epoch": 1, "config_version": 1, "content_hash": "sha256:" + ZEROS, "snapshot_id": "one"}
 HEADS = {
     "other-generation": head_with(generation=2),
-    "more": head_with(extra=1),
+    "more": head_with(Extra=1),
     "no-scopes": lambda manifest: {name: value for name, value in manifest.items() if name != "scopes"},
     "scopes-array": head_with(scopes=[]),
     "poll-0": head_with(poll_after_s=0),
@@ -250,7 +250,7 @@ HEADS = {
     "scope-ids-unsorted": head_with(scopes={"route_policy/b,a": LISTED}),
     "scope-upper-case": head_with(scopes={"Route_policy": LISTED}),
     "listed-too-little": head_with(scopes={"route_policy": {"config_version": 1}}),
-    "listed-too-much": head_with(scopes={"route_policy": LISTED | {"url": "https://x:1"}}),
+    "listed-too-much": head_with(scopes={"route_policy": LISTED | {"URL": "https://x:1"}}),
     "listed-version-0": head_with(scopes={"route_policy": LISTED | {"config_version": 0}}),
     "listed-bare-hash": head_with(scopes={"route_policy": LISTED | {"content_hash": ZEROS}}),
     "revocations-null": head_with(revocations=None),

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.keys.signer import SignedDocument
 from snapshot import canonical
 from snapshot.reasons import Reason
+from tests.examples import examples
 from tests.fakes.cluster import NOW, Cluster, key
 from tests.fakes.damage import flipped
 
@@ -127,7 +128,7 @@ def test_the_earlier_of_two_faults(story, pair):
     assert story.verdict(pair) == expected(pair)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(60)
 @given(st.sets(st.sampled_from(ORDER), min_size=3))
 def test_the_earliest_of_many_faults(names):
     """rules S54"""

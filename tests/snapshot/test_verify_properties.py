@@ -4,13 +4,14 @@ import copy
 import hashlib
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from snapshot import canonical
 from snapshot.container import ChunkParts
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import Verified, verify
+from tests.examples import examples
 from tests.fakes.cluster import NOW, Cluster, key
 from tests.fakes.damage import flipped
 
@@ -32,7 +33,7 @@ TABLE = {
     12: "raw_secret",
 }
 VERDICTS = {(step, Reason(code)) for step, codes in TABLE.items() for code in codes.split()}
-SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+SETTINGS = examples(100)
 
 
 class Story:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.keys import signer
@@ -11,6 +11,7 @@ from snapshot.bundle import ROOT
 from snapshot.container import ChunkParts
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import NotYetValid, follow, verify
+from tests.examples import examples
 from tests.fakes.cluster import DAY, NOW, Cluster, key
 from tests.fakes.damage import without_signature
 
@@ -200,7 +201,7 @@ def chains(draw):
     return cluster, chain
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(chains(), st.data())
 def test_any_chain_is_followed_and_no_part_of_one(made, data):
     """rules S36; threats T01, T02, T05, T10: with a step missing or badly signed, it ends before it."""

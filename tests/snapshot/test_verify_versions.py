@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot.holder import Mark
 from snapshot.manifest import Revocations
 from snapshot.reasons import Reason
+from snapshot.verifier_state import Mark
 from snapshot.verify import AlreadyApplied
 from tests.fakes.cluster import DAY, NOW, Cluster, key
 

@@ -8,8 +8,8 @@ from coordinator.keys import signer
 from coordinator.keys.signing_key import SigningKey
 from snapshot import bundle as bundles
 from snapshot.container import ChunkParts, Reader
-from snapshot.holder import Holder, Roots
 from snapshot.manifest import RecoveryManifest, SectionChange
+from snapshot.verifier_state import Roots, VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, signed_sizes, verify
 from store.base.disk import Disk
 from store.base.layout import Root
@@ -61,7 +61,8 @@ class Cluster:
         return signer.snapshot(claims, sections, [self.root])
 
     def snapshot(self, version: int, sections: Mapping[str, object], scope: str = SCOPE, **changes: object):
-        return signer.snapshot(self.claims(scope, version, **changes), sections, [self.config])
+        raw = changes.pop("raw", ())
+        return signer.snapshot(self.claims(scope, version, **changes), sections, [self.config], raw)
 
     def increment(self, version, base: Verified, changes: Mapping[str, SectionChange], brought, **more: object):
         held = signer.Base(base.envelope.config_version, base.state)
@@ -122,7 +123,7 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def holder(self) -> Holder:
+    def holder(self) -> VerifierState:
         standing = self.store.standing()
         held = standing.active.get("trust_bundle")
         bundle = None
@@ -132,7 +133,7 @@ class Node:
         record = bundles.KeyRecord(
             key.key_id, key.algorithm, key.public_key, "root", CLUSTER, (), NOW - DAY, NOW + 900 * DAY, "active"
         )
-        return Holder(
+        return VerifierState(
             CLUSTER,
             NODE,
             roles=frozenset(ROLES),

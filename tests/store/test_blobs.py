@@ -1,11 +1,12 @@
 """rules L28, L29"""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from store.base import blobs
 from store.base.errors import StoreError, StoreFault
+from tests.examples import examples
 
 SIZES = [0, 1, 4096, blobs.CHUNK_BYTES, blobs.CHUNK_BYTES + 1, 3 * blobs.CHUNK_BYTES]
 
@@ -51,7 +52,7 @@ def test_a_missing_chunk_is_damage(node):
         blobs.remove(transaction, digest)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=64), max_size=20))
 def test_sharing(node, values):
     """rules L28"""

@@ -60,11 +60,43 @@ def old_or_new(cluster, following):
         assert node.contents() in ((whole(B),) if ended == 0 else (whole(A), whole(B)))
         assert floor >= node.store.active(SCOPE).version >= (1, 1)
         assert node.store.standing().lost == frozenset()
-        assert not node.store.unfinished
+        assert not node.store.is_unfinished
         node.apply(following)
         assert node.contents() == {"a": b'{"v":3}'}
 
     return judge
+
+
+def config(cluster, version, data):
+    """A config of one raw file of two parts."""
+    parts = {"raw.a.0": data[:3], "raw.a.1": data[3:]}
+    files = {"a": {"sections": sorted(parts), "size": len(data), "mode": "0644"}}
+    return cluster.snapshot(version, {"files": files, **parts}, "config", scope_ids=("web",), raw=parts)
+
+
+def test_a_config_killed_at_every_step(tmp_path, cluster):
+    """format.md 11: its raw sections are old or new, and never of both."""
+    old, new, following = (
+        config(cluster, version, data) for version, data in ((1, b"\x00old"), (2, b"\xffnew"), (3, b"3333"))
+    )
+
+    def prepare(node):
+        node.apply(node.cluster.bundle())
+        node.apply(old)
+
+    def work(node):
+        node.open()
+        node.apply(new)
+
+    def judge(node, ended):
+        node.open()
+        held = node.contents("config/web")
+        found = held["raw.a.0"] + held["raw.a.1"]
+        assert found in ((b"\xffnew",) if ended == 0 else (b"\x00old", b"\xffnew"))
+        assert node.store.active("config/web").sections["raw.a.0"].is_raw
+        node.apply(following)
+
+    assert deaths(tmp_path, cluster, prepare, work, judge) == 7
 
 
 def test_a_snapshot_killed_at_every_step(tmp_path, cluster):
@@ -222,7 +254,7 @@ def test_the_first_start_killed_at_every_step(tmp_path, cluster):
         ended = in_a_child(run)
         with Node(path, cluster) as node:
             assert {finding.happened for finding in node.store.findings} <= {"floor_repaired"}
-            assert not node.store.floor_lost
+            assert not node.store.is_floor_lost
             node.apply(cluster.bundle())
         assert list(check(path, CLUSTER)) == []
         if ended == 0:

@@ -58,7 +58,7 @@ def test_an_error_at_every_step_leaves_active_intact(failing, at, error):
         return
     assert told.fault in (StoreFault.STORE_FULL, StoreFault.STORE_IO)
     assert failing.contents() == {"a": b"1"}
-    if failing.store.unfinished:
+    if failing.store.is_unfinished:
         assert failing.disk.seen[-1] in ("fsync_directory", "commit")
         assert failing.store.resume(NOW) == (SCOPE,)
     else:
@@ -77,7 +77,7 @@ def test_a_floor_that_may_be_on_the_disk_counts(failing):
     with pytest.raises(StoreError):
         failing.store.activate(verdict, now=NOW, boot=BOOT)
     assert failing.disk.seen[-1] == "fsync_directory"
-    assert failing.store.unfinished
+    assert failing.store.is_unfinished
     assert failing.store.standing().marks[SCOPE].config_version == 2
     failing.disk.broken = False
     failing.disk.seen.clear()
@@ -106,7 +106,7 @@ def test_a_new_download_finishes_what_the_floors_name(failing):
     failing.disk.fail(5, NO_SPACE)
     with pytest.raises(StoreError):
         failing.store.activate(verdict, now=NOW, boot=BOOT)
-    assert failing.store.unfinished
+    assert failing.store.is_unfinished
     failing.disk.broken = False
     failing.apply(failing.cluster.snapshot(3, {"a": 3}))
     with failing.store.read() as reading:
@@ -151,7 +151,7 @@ def test_a_full_map(tmp_path):
         assert "map" in str(caught.value)
         assert node.contents() == before
         assert node.store.floors == floors
-        assert node.store.filled() <= 1
+        assert node.store.fill_level() <= 1
         node.store._slots[SCOPE].drop()
         assert node.store.garbage.run().bytes > 1_000_000
         for version in range(2, 12):  # far more than the map holds, one after another

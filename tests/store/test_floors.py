@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot.holder import Mark
+from snapshot.verifier_state import Mark
 from store.base import sealed
 from store.base.disk import Disk
 from store.base.floors import MAGIC, NAMES, ActivatingScope, FloorRecord, Floors, ScopeFloor

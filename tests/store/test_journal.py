@@ -40,7 +40,7 @@ def test_it_is_bounded_and_counts_what_was_lost(node, monkeypatch):
     numbers = [node.store.journal.record("degraded", NOW + number) for number in range(15)]
     held = node.store.journal.events(0)
     assert [one.sequence for one in held] == numbers[-10:]
-    assert node.store.journal.lost() == 6  # five, and the bundle's
+    assert node.store.journal.lost_events() == 6  # five, and the bundle's
 
 
 def test_text_is_bounded_and_escaped(node):

@@ -192,7 +192,7 @@ def test_bytes_that_scopes_have_filled_keep_neither_head_nor_bundle_out(tmp_path
             for number in range(3000)
         }
         node.apply(head(own, 1, many))
-        assert node.store.filled() > 1
+        assert node.store.fill_level() > 1
         node.reopen()
         node.apply(repaired_bundle(own))
         own.epoch = 2
@@ -201,7 +201,7 @@ def test_bytes_that_scopes_have_filled_keep_neither_head_nor_bundle_out(tmp_path
         node.store.withdraw(*scopes, now=NOW)
         node.apply(new)
         assert node.contents() == {"a": b"2"}
-        assert node.store.filled() < 0.5
+        assert node.store.fill_level() < 0.5
     assert list(check(node.path, CLUSTER)) == []
 
 

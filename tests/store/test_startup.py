@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from store.base import blobs, sealed
@@ -13,6 +13,7 @@ from store.base.floors import MAGIC
 from store.fsck.check import check
 from store.fsck.metapage import FileState, inspect
 from store.fsck.quarantine import MOST_COPIES
+from tests.examples import examples
 from tests.store.cluster import BOOT, CLUSTER, DAY, NOW, SCOPE, Cluster, Node
 from tests.store.test_pages import free_the_root
 
@@ -128,7 +129,7 @@ def test_missing_beside_an_enrolment(copy):
         file.unlink()
     store = copy.open()
     assert {"store_rebuilt", "floor_lost"} <= {str(one) for one in happened(copy)}
-    assert store.floor_lost
+    assert store.is_floor_lost
     assert store.floors.authority_epoch == 1
 
 
@@ -305,15 +306,15 @@ def test_both_floor_files(copy):
         (home(copy) / "floors" / name).write_bytes(b"")
     copy.open()
     assert happened(copy) == {"floor_lost"}
-    assert copy.store.floor_lost
+    assert copy.store.is_floor_lost
     assert copy.store.floors.scopes[SCOPE].order == (1, 3)
     assert copy.store.time_floor.time == NOW - 60
     copy.reopen()
     assert happened(copy) == set()
-    assert copy.store.floor_lost  # until it is confirmed
+    assert copy.store.is_floor_lost  # until it is confirmed
     copy.store.confirm_floors()
     copy.reopen()
-    assert not copy.store.floor_lost
+    assert not copy.store.is_floor_lost
     assert copy.store.floors.scopes[SCOPE].order == (1, 3)
 
 
@@ -538,7 +539,7 @@ def filler():
     return b'"' + FILLER.encode() + b'"'
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bits_anywhere(origin, tmp_path_factory, data):
     """rules J47, M6; threats C02, C09"""

@@ -1,25 +1,52 @@
 """The store against a plain dictionary (hypothesis): rules S66, S84, L28, L32, L34, L36, S3."""
 
 import contextlib
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from coordinator.declared import increments
+from snapshot import canonical
+from snapshot.config_files import FILES, parse_index
+from snapshot.identifiers import parse_scope
 from store.base.errors import StoreError
 from store.fsck.check import check
+from tests.examples import examples
+from tests.fakes.config_document import FileContent, config_sections
 from tests.store.cluster import BOOT, CLUSTER, NOW, Cluster, Node
 from tests.store.dying import FailingDisk
 
-SCOPES = ("route_policy", "qos_policy")
+WEB = "config/web"  # of raw sections
+SCOPES = ("route_policy", "qos_policy", WEB)
 CLUSTER_OF_ALL = Cluster()  # keys are slow to check
 
 scopes = st.sampled_from(SCOPES)
 contents = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 5), min_size=1)
+
+
+def sections_of(scope, content):
+    """Of a Config each number is a file, in parts of two bytes."""
+    if scope != WEB:
+        return content, frozenset()
+    made = config_sections({name: FileContent(b"%d" % value * 3) for name, value in content.items()}, 2)
+    return made.sections, made.raw
+
+
+def document(cluster, version, scope, content):
+    sections, raw = sections_of(scope, content)
+    named = parse_scope(scope)
+    return cluster.snapshot(version, sections, named.type, scope_ids=named.ids, raw=raw)
+
+
+def change(cluster, version, base, held, content):
+    """An increment to that content; the index of a Config goes with its files."""
+    sections, raw = sections_of(WEB, content)
+    delta = increments.changes(base.state, held.read, sections, raw, always={FILES})
+    return cluster.increment(version, base, delta.changes, delta.brought, scope_ids=("web",))
 
 
 class Model(RuleBasedStateMachine):
@@ -52,19 +79,19 @@ class Model(RuleBasedStateMachine):
     @rule(scope=scopes, content=contents, ahead=st.integers(1, 3))
     def snapshot(self, scope, content, ahead):
         version = self.mark.get(scope, 0) + ahead
-        verdict = self.node.apply(self.node.cluster.snapshot(version, content, scope=scope))
+        verdict = self.node.apply(document(self.node.cluster, version, scope, content))
         self.generation += 1
         self.swapped(scope, version, content, verdict)
 
-    @rule(first=contents, second=contents)
-    def both(self, first, second):
+    @rule(first=contents, second=contents, third=contents)
+    def all_at_once(self, first, second, third):
         verdicts = []
-        for scope, content in zip(SCOPES, (first, second), strict=True):
-            document = self.node.cluster.snapshot(self.mark.get(scope, 0) + 1, content, scope=scope)
-            verdicts.append(self.node.verified(document))
+        for scope, content in zip(SCOPES, (first, second, third), strict=True):
+            made = document(self.node.cluster, self.mark.get(scope, 0) + 1, scope, content)
+            verdicts.append(self.node.verified(made))
         self.node.store.activate(*verdicts, now=NOW, boot=BOOT)
         self.generation += 1
-        for scope, content, verdict in zip(SCOPES, (first, second), verdicts, strict=True):
+        for scope, content, verdict in zip(SCOPES, (first, second, third), verdicts, strict=True):
             self.swapped(scope, self.mark.get(scope, 0) + 1, content, verdict)
 
     @precondition(lambda self: self.active)
@@ -73,19 +100,26 @@ class Model(RuleBasedStateMachine):
         if scope not in self.active:
             return
         version, (_, content) = self.mark[scope] + 1, self.active[scope]
-        verdict = self.node.apply(self.node.cluster.setting(version, self.verified[scope], name, value))
+        base, after = self.verified[scope], content | {name: value}
+        if scope != WEB:
+            made = self.node.cluster.setting(version, base, name, value)
+        elif after != content:
+            made = change(self.node.cluster, version, base, self.node.store.active(scope), after)
+        else:
+            return
+        verdict = self.node.apply(made)
         self.generation += 1
-        self.swapped(scope, version, content | {name: value}, verdict)
+        self.swapped(scope, version, after, verdict)
 
     @rule(scope=scopes, content=contents, at=st.integers(1, 9), number=st.sampled_from([5, 28]))
     def interrupted(self, scope, content, at, number):
         """The disk fails at some step: old or new, and `resume` brings what the floors named."""
         version = self.mark.get(scope, 0) + 1
-        document = self.node.cluster.snapshot(version, content, scope=scope)
+        made = document(self.node.cluster, version, scope, content)
         self.node.disk.fail(at, OSError(number, "failed"))
         verdict = None
         with contextlib.suppress(StoreError):
-            verdict = self.node.apply(document)
+            verdict = self.node.apply(made)
         self.node.disk.broken = False
         if verdict is None and self.node.store.resume(NOW):
             verdict = self.node.store.active(scope)
@@ -152,7 +186,13 @@ class Model(RuleBasedStateMachine):
     def held(document):
         if document is None:
             return None
-        return document.envelope.config_version, {name: int(document.read(name)) for name in document.sections}
+        if document.envelope.scope != WEB:
+            return document.envelope.config_version, {name: int(document.read(name)) for name in document.sections}
+        files = parse_index(canonical.loads(document.read(FILES))).items()
+        found = {path: b"".join(map(document.read, file.sections)) for path, file in files}
+        assert all(document.sections[name].is_raw for _, file in files for name in file.sections)
+        assert all(data == data[:1] * 3 for data in found.values())
+        return document.envelope.config_version, {path: int(data[:1]) for path, data in found.items()}
 
     def teardown(self):
         if self.node.store is not None:
@@ -167,11 +207,5 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(
-    max_examples=int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "25")),
-    stateful_step_count=20,
-    # Shrinking runs of a real store takes minutes; the run that failed is printed as it is.
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# Shrinking runs of a real store takes minutes; the run that failed is printed as it is.
+TestModel.settings = examples(25, stateful_step_count=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,18 +73,29 @@ class Control:
         return self.machine.good("env", f"HOLDFAST_ADMIN_SOCKET={self.socket}", "holdfastctl", *words)
 
     def apply(self, text: str) -> None:
-        """One at a time. One that a node's join comes between is refused, and rightly so: it is made again."""
+        """All that is declared of the fabric."""
         with self._lock:
             self.machine.write("/srv/declared.yaml", text)
-            for _ in range(APPLIES):
-                try:
-                    self.ctl("apply", "-f", "/srv/declared.yaml", "--yes")
-                    return
-                except MachineError as error:
-                    refused = error
-                    if "concurrent_update" not in str(error):
-                        break
-            raise refused
+            self._apply("/srv/declared.yaml")
+
+    def apply_folder(self, files: Mapping[str, str]) -> None:
+        """Files that lie together, beside what is declared already."""
+        with self._lock:
+            for name, text in files.items():
+                self.machine.write(f"/srv/folder/{name}", text)
+            self._apply("/srv/folder")
+
+    def _apply(self, place: str) -> None:
+        """One at a time. One that a node's join comes between is refused, and rightly so: it is made again."""
+        for _ in range(APPLIES):
+            try:
+                self.ctl("apply", "-f", place, "--yes")
+                return
+            except MachineError as error:
+                refused = error
+                if "concurrent_update" not in str(error):
+                    break
+        raise refused
 
     @property
     def certificate(self) -> str:

@@ -3,7 +3,8 @@
 import json
 
 from tests.systemd import arrival
-from tests.systemd.lab import MEMBER, SECTION, STRANGER, WITHIN_S, Agent, Lab, Node
+from tests.systemd.lab import CLUSTER, MEMBER, SECTION, STRANGER, WITHIN_S, Agent, Lab, Node
+from tests.systemd.machines import MachineError
 from tests.systemd.step import Each, check
 
 GREATEST_EXPOSURE = 15  # tenths, of 100
@@ -28,6 +29,18 @@ notify = "reload"
 unit = "web.service"
 timeout_s = 5
 """
+# Any files for any program, by the operator's folder.
+CONFIG = """\
+kind: Config
+id: {node}-app
+spec:
+  to: {{nodes: [{node}]}}
+  files:
+    limits.json: {{json: {{most: {most}}}, schema: limits.schema.json}}
+    motd: {{text: "${{node.id}} of ${{cluster.id}}\\n", template: true}}
+    conf.d/served.conf: {{file: served.conf}}
+"""
+SCHEMA = '{"type": "object", "properties": {"most": {"type": "integer", "maximum": 9}}}'
 WEB = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c 'date +%%s%%N > /run/web-reloaded'\n"
 LATE = """\
 [Unit]
@@ -51,6 +64,27 @@ def ordinary_user_of_the_group_reads(lab: Lab, node: Node) -> None:
     shown = f"{file} to have port {agent.port}"
     node.machine.until(lambda: str(agent.port) in node.machine.run(*read, user="holdfast").out, WITHIN_S, shown)
     check(node.machine.run("test", "-w", f"{agent.run_folder}/active", user=MEMBER).status != 0, "files are writable")
+
+
+def any_program_reads_the_files_of_a_config(lab: Lab, node: Node) -> None:
+    """Sent by the operator, judged by their schema in the coordinator's sandbox, and laid out on the node."""
+    agent, machine = node.agent, node.machine
+    folder = f"{agent.run_folder}/active/config/{agent.node_id}-app"
+    beside = {"limits.schema.json": SCHEMA, "served.conf": "listen 80;\n"}
+    lab.control.apply_folder({"app.yaml": CONFIG.format(node=agent.node_id, most=3), **beside})
+    wanted = {"limits.json": '{"most":3}', "motd": f"{agent.node_id} of {CLUSTER}", "conf.d/served.conf": "listen 80;"}
+    for name, text in wanted.items():
+        read = ("cat", f"{folder}/{name}")
+        shown = f"{folder}/{name} to say {text}"
+        machine.until(lambda read=read, text=text: machine.run(*read, user=MEMBER).out.strip() == text, WITHIN_S, shown)
+    check(machine.run("ls", folder, user=STRANGER).status != 0, f"{folder} is open")
+    try:
+        lab.control.apply_folder({"app.yaml": CONFIG.format(node=agent.node_id, most=10), **beside})
+    except MachineError as refused:
+        check("limits.json.json.most" in str(refused), str(refused))
+    else:
+        raise AssertionError("a value that its schema does not take was applied")
+    check(machine.run("cat", f"{folder}/limits.json", user=MEMBER).out.strip() == '{"most":3}', "it changed")
 
 
 def user_without_access_is_kept_out(lab: Lab, node: Node) -> None:
@@ -142,6 +176,7 @@ def sandbox_leaves_little_exposed(lab: Lab, node: Node) -> None:
 
 STEPS = (
     Each(ordinary_user_of_the_group_reads),
+    Each(any_program_reads_the_files_of_a_config),
     Each(user_without_access_is_kept_out),
     Each(access_table_hides_a_scope_from_one_of_the_group),
     Each(agent_that_cannot_start_says_why),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # What a machine of the test has besides what the packages depend on.
-SYSTEM = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libfaketime")
+SYSTEM = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libfaketime", "nginx")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 

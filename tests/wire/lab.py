@@ -10,7 +10,6 @@ from pathlib import Path
 import trio
 
 from wire.certificate import KeyPair, issue_server, make_authority, make_identity
-from wire.contexts import TlsIdentity
 from wire.limits import LOCAL, REMOTE, ListenerLimits
 from wire.peer import PinState
 from wire.pins import PinTable
@@ -19,6 +18,7 @@ from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.shedding import Gate
 from wire.tls import PinnedTransport
+from wire.tls_contexts import TlsIdentity
 from wire.unix import HOSTS, UnixTransport, unix_listener
 
 NOW = 1_800_000_000.0

@@ -10,10 +10,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.signature import pae_of_type
+from tests.examples import examples
 from tests.wire.lab import NOW
 from wire.certificate import (
     JOIN_TYPE,
@@ -28,8 +29,8 @@ from wire.certificate import (
     pem_to_der,
     prove,
 )
-from wire.contexts import trust
 from wire.pins import PinTable
+from wire.tls_contexts import trust
 
 NODE = make_identity("node-1", NOW, direct_host="node1.example")
 OTHER = make_identity("node-1", NOW)
@@ -77,7 +78,7 @@ def test_an_authority_has_all_that_strict_verifiers_want() -> None:
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.one_of(st.binary(max_size=80), st.tuples(st.integers(0, len(NODE.der) - 1), st.integers(1, 255))))
 def test_damaged_certificates_are_read_or_refused(damage: bytes | tuple[int, int]) -> None:
     """rules P6, J26: a typed refusal, never another exception."""

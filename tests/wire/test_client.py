@@ -26,7 +26,6 @@ from tests.wire.lab import (
 )
 from wire.certificate import fingerprint
 from wire.client import Call, ClientError, ClientFault, HttpClient, HttpsConnector, UnixConnector
-from wire.contexts import EmptyTrustError, TlsIdentity, pinned_context, server_context
 from wire.endpoint import Endpoint, path
 from wire.limits import REMOTE
 from wire.pins import PinTable
@@ -34,6 +33,7 @@ from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute, Routes
 from wire.server import Server
 from wire.tls import ServerAuthTransport
+from wire.tls_contexts import EmptyTrustError, TlsIdentity, pinned_context, server_context
 
 Script = Callable[[trio.abc.Stream], Awaitable[None]]
 
@@ -573,6 +573,34 @@ async def test_a_stream_of_a_request_and_an_early_refusal(tmp_path: Path) -> Non
         assert (await client.fetch(place, Call("POST", "/import", body=pieces(10)))).body == b"655360"
         error = await failure(client.fetch(place, Call("POST", "/import", body=pieces(1000))))
         assert (error.reason, error.code) == (ClientFault.REFUSED, "too_large")
+        await client.aclose()
+
+
+async def test_a_body_that_is_too_large_is_told_so_over_tls(tmp_path: Path) -> None:
+    """The server answers and closes while most of the body is on its way: that is no lost connection."""
+
+    async def taken(request: Request) -> Response:
+        return Response(200, (), str(len(await request.body())).encode())
+
+    route = HttpRoute("POST", "/v1/apply", taken, body_bytes=1 << 20)
+    async with coordinator(tmp_path, route) as (_, port, client):
+        whole = Call("POST", "/v1/apply", body=b"x" * (1 << 20))
+        assert (await client.fetch(local(port), whole)).body == b"1048576"
+        for size in ((1 << 20) + 1, 32 << 20):  # over the connection that was kept, and over a new one
+            error = await failure(client.fetch(local(port), Call("POST", "/v1/apply", body=b"x" * size)))
+            assert (error.reason, error.status, error.code) == (ClientFault.REFUSED, 413, "too_large")
+
+
+async def test_a_body_that_is_too_large_is_told_so_over_a_socket(tmp_path: Path) -> None:
+    async def taken(request: Request) -> Response:
+        return Response(200, (), str(len(await request.body())).encode())
+
+    async with unix_server(tmp_path, HttpRoute("POST", "/v1/apply", taken, body_bytes=1 << 20)) as (_, place):
+        client = HttpClient(UnixConnector())
+        assert (await client.fetch(place, Call("POST", "/v1/apply", body=b"x" * 1000))).body == b"1000"
+        for size in ((1 << 20) + 1, 32 << 20):
+            error = await failure(client.fetch(place, Call("POST", "/v1/apply", body=b"x" * size)))
+            assert (error.reason, error.status, error.code) == (ClientFault.REFUSED, 413, "too_large")
         await client.aclose()
 
 

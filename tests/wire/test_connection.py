@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.examples import examples
 from tests.wire.lab import LIMITS, LongPoll, get, head, once, talk, text, unix_server
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute
@@ -284,7 +285,7 @@ async def test_a_request_that_has_two_ends_is_the_last_of_its_connection(tmp_pat
         assert server.statistics().faults == 0
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.one_of(
@@ -367,6 +368,20 @@ async def test_a_handler_that_hangs_is_ended_by_the_deadline(tmp_path: Path, aut
         begun = trio.current_time()
         assert code_of(await talk(path, head("/hang"))) == (503, "timed_out")
         assert trio.current_time() - begun == pytest.approx(LIMITS.deadline_s, abs=2)
+
+
+async def test_a_handler_may_say_how_long_its_work_takes(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """rules P13: longer than its route has it, and with an end all the same."""
+
+    async def hang(request: Request) -> Response:
+        request.allow(2 * LIMITS.deadline_s)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with unix_server(tmp_path, get("/hang", hang)) as (_, path):
+        begun = trio.current_time()
+        assert code_of(await talk(path, head("/hang"))) == (503, "timed_out")
+        assert trio.current_time() - begun == pytest.approx(2 * LIMITS.deadline_s, abs=2)
 
 
 async def test_a_caller_who_takes_nothing_is_ended(tmp_path: Path, autojump_clock: MockClock) -> None:

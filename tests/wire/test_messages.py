@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.identifiers import parse_time
-from wire.forms import parse_json
+from wire.forms import CONTENT, TIME, table
 from wire.messages import (
     HEARTBEAT_BYTES,
     SCOPES_MAX,
@@ -35,6 +35,7 @@ from wire.messages import (
     TrustList,
     WatchAnswer,
 )
+from wire.strict_json import parse_json
 
 HASH = "sha256:" + "0" * 64
 AT = parse_time("2026-12-05T16:00:00Z")
@@ -76,13 +77,15 @@ MESSAGES: list[Message] = [
     TrustList((b"abc",)),
     HEARTBEAT,
     replace(HEARTBEAT, interval_s=300),
+    replace(HEARTBEAT, features=("candidates", "config")),
     replace(HEARTBEAT, head=None, degraded_since=AT, clock=ClockReport(synchronised=True, offset_floor_s=0)),
     HeartbeatAnswer(7, 1, {"route_policy/a": Recorded(1, 3)}, ()),
     MayRequest("start_service"),
     MayRequest("open_route", "route_policy/a", "r1", AT),
     MayAnswer(allowed=True, reason="ok", mode="degraded", until=AT),
     MayAnswer(allowed=False, reason="not_in_policy", mode="normal", until=None),
-    WatchAnswer(8, {"route_policy/a": ("routes", "routes.b")}),
+    WatchAnswer(8, {"route_policy/a": ("routes", "routes.b")}, (), ("*",)),
+    WatchAnswer(9, {"service_assignment/web": ("services",)}, ("web",), ()),
 ]
 
 
@@ -142,6 +145,32 @@ def test_out_of_form(data: bytes) -> None:
     assert MayRequest.parse(b'{"action":"a"}').action == "a"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32", "utf-8-sig"])
+def test_it_is_utf_8_and_nothing_else(encoding: str) -> None:
+    """rules K53, P23: no other encoding is guessed, and no byte order mark taken (RFC 8259 8.1)"""
+    text = '{"action": "\u20ac"}'
+    assert MayRequest.parse(text.encode()).action == "\u20ac"
+    refused(MayRequest, text.encode(encoding))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        rb'{"a":"\u0000"}', rb'{"\u0000":"x"}', b'{"a":"\x00"}', b'{"a":"x"}\x00', rb'{"a":"\ud800"}',
+        rb'{"a":"\udc00\ud800"}', rb'{"\udfff":"x"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\xc0\x80"}',
+    ],
+)  # fmt: skip
+def test_no_text_holds_nul_or_half_a_character(data: bytes) -> None:
+    """rules K53, P23: what no database keeps and no file holds is refused where it comes in, however it is written"""
+    with pytest.raises(BadMessageError):
+        table(CONTENT, CONTENT).read(parse_json(data, 100), "it")
+
+
+def test_an_escape_that_is_written_out_is_text() -> None:
+    found = parse_json(rb'{"a":"\\u0000 \ud83d\udd12 \u00e9"}', 100)
+    assert table(CONTENT, CONTENT).read(found, "it") == {"a": "\\u0000 \U0001f512 \xe9"}
+
+
 def test_an_error_quotes_nothing() -> None:
     """threats D-55, D-59: what a caller sent does not come back, nor reach a log."""
     assert "hunter2" not in refused(MayRequest, b'{"action":"a","hunter2":1}')
@@ -154,6 +183,64 @@ def test_depth_counts_brackets_outside_of_strings() -> None:
     assert parse_json(b"[" * 16 + b"]" * 16, 1000) is not None
     with pytest.raises(BadMessageError, match="deep"):
         parse_json(b"[" * 17 + b"]" * 17, 1000)
+
+
+@pytest.mark.parametrize("data", [b'["]",' * 17 + b'"[" ]' * 17, b'["]",' * 500 + b"1" + b',"["]' * 500])
+def test_brackets_in_strings_hide_no_depth(data: bytes) -> None:
+    """threats D-56"""
+    with pytest.raises(BadMessageError, match="deep"):
+        parse_json(data, 10_000)
+
+
+def test_a_string_without_an_end_is_looked_at_once() -> None:
+    """threats D-56: each escaped quote of it tried as a beginning would take hours"""
+    with pytest.raises(BadMessageError):
+        parse_json(b"[" * 17 + b'"' + b'\\"' * 500_000, HEARTBEAT_BYTES)
+
+
+@given(st.recursive(st.sampled_from(["", "[", "]", "{", '"', "\\", '":']), lambda inner: st.lists(inner, max_size=3)))
+def test_json_is_read_as_deep_as_it_is(value: object) -> None:
+    def depth(of: object) -> int:
+        return 1 + max(map(depth, of), default=0) if isinstance(of, list) else 0
+
+    for most in range(4):
+        if depth(value) <= most:
+            assert parse_json(json.dumps(value).encode(), 10_000, most) == value
+        else:
+            with pytest.raises(BadMessageError, match="deep"):
+                parse_json(json.dumps(value).encode(), 10_000, most)
+
+
+def test_the_time_of_a_clock_that_was_never_set_can_be_read() -> None:
+    """One such event in a journal would keep every report of its node from being read, for ever."""
+    early = replace(HEARTBEAT, journal=(HeartbeatEvent(1, 0, "applied", "", ""),), sent_at=2**53)
+    read = Heartbeat.parse(early.to_bytes())
+    assert (read.journal[0].at, read.sent_at) == (
+        parse_time("2020-01-01T00:00:00Z"),
+        parse_time("2200-12-31T23:59:59Z"),
+    )
+
+
+@given(
+    st.from_regex(r"\A20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z?\Z") | st.text() | st.integers()
+)
+def test_a_time_is_taken_where_it_can_be_read(value: object) -> None:
+    try:
+        parse_time(value)
+    except ValueError:
+        assert not TIME.takes(value)
+    else:
+        assert TIME.takes(value)
+
+
+def test_an_error_names_the_member_what_was_found_and_what_there_should_be() -> None:
+    assert refused(MayRequest, b'{"action":5}') == "action must be 1 to 64 printable characters, and is an integer"
+    assert "lacks action" in refused(MayRequest, b"{}")
+    assert "may have action, resource, running_since, scope" in refused(MayRequest, b'{"action":"a","extra":1}')
+    damaged = HEARTBEAT.to_bytes().replace(b'"step":5', b'"step":null')
+    assert refused(Heartbeat, damaged).startswith(
+        "a member of scopes.last_rejected.step must be an integer from 0 to 12"
+    )
 
 
 def test_the_heartbeat_is_bounded() -> None:
@@ -192,13 +279,13 @@ def test_a_report_of_as_many_scopes_as_a_node_has_fits_with_some_of_its_journal(
 )
 def test_of_an_error_answer_is_read_what_is_in_form(said: bytes, read: ErrorBody) -> None:
     """rules P6, P10: a member of tomorrow costs no code; the message itself is as closed as any (X14)."""
-    assert ErrorBody.told(said) == read
+    assert ErrorBody.from_answer(said) == read
 
 
 @given(st.binary(max_size=300))
 def test_of_any_bytes_an_error_answer_is_read(data: bytes) -> None:
     """rules P6"""
-    assert len(ErrorBody.told(data).code) <= 64
+    assert len(ErrorBody.from_answer(data).code) <= 64
 
 
 @given(st.binary(max_size=300))

@@ -1,9 +1,10 @@
 """The pin table: what is pinned, what is refused, and whose connections end."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.wire.lab import ALWAYS, NOW
 from wire.certificate import fingerprint, make_authority, make_identity
 from wire.peer import PinState
@@ -21,10 +22,10 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
 
-    def pin_added(self, pin: Pin) -> None:
+    def trust_pin(self, pin: Pin) -> None:
         self.seen.append(("added", pin.fingerprint))
 
-    def pin_removed(self, pin: Pin) -> None:
+    def distrust_pin(self, pin: Pin) -> None:
         self.seen.append(("removed", pin.fingerprint))
 
 
@@ -92,7 +93,7 @@ def test_connections_end_with_the_state_and_with_the_pin() -> None:
 CERTIFICATES = {ALICE: "alice", ALICE_2: "alice", BOB: "bob"}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.dictionaries(st.sampled_from(list(CERTIFICATES)), st.sampled_from(list(PinState))), max_size=5))
 def test_the_table_is_brought_to_whatever_is_wanted(rounds: list[dict[bytes, PinState]]) -> None:
     """Level-triggered: after each round the table, its index and its follower hold exactly what was wanted."""

@@ -19,7 +19,7 @@ def test_heads_are_served_when_nothing_else_is() -> None:
     let_in = []
     for busy in (0, 49, 50, 69, 70, 84, 85, 99, 100):
         gate.busy = busy
-        let_in.append([concern.name for concern in Concern if gate.refused(concern) is None])
+        let_in.append([concern.name for concern in Concern if gate.wait_s(concern) is None])
     everything = ["HEAD", "HEARTBEAT", "JOIN", "DOCUMENT"]
     assert let_in == [everything] * 2 + [everything[:3]] * 2 + [everything[:2]] * 2 + [everything[:1]] * 2 + [[]]
 
@@ -27,28 +27,28 @@ def test_heads_are_served_when_nothing_else_is() -> None:
 def test_the_return_of_a_storm_is_spread() -> None:
     chances = iter((0.0, 0.5, 1.0))
     gate = Gate(0, lambda: next(chances))
-    assert [gate.refused(Concern.HEARTBEAT) for _ in range(3)] == [15, 23, 30]
+    assert [gate.wait_s(Concern.HEARTBEAT) for _ in range(3)] == [15, 23, 30]
     assert gate.shed[Concern.HEARTBEAT] == 3
 
 
 def test_a_rate_for_each_key() -> None:
     """rules, Numbers: joins, 10 a minute for each source address."""
     rate = Rate(10, 60.0)
-    assert [rate.refused("a", 0.0) for _ in range(10)] == [None] * 10
-    assert rate.refused("a", 0.0) == 6
-    assert rate.refused("b", 0.0) is None
-    assert rate.refused("a", 5.9) == 1
-    assert rate.refused("a", 6.0) is None
-    assert rate.refused("a", 6.0) is not None
-    assert sum(rate.refused("a", 1000.0) is None for _ in range(20)) == 10
+    assert [rate.wait_s("a", 0.0) for _ in range(10)] == [None] * 10
+    assert rate.wait_s("a", 0.0) == 6
+    assert rate.wait_s("b", 0.0) is None
+    assert rate.wait_s("a", 5.9) == 1
+    assert rate.wait_s("a", 6.0) is None
+    assert rate.wait_s("a", 6.0) is not None
+    assert sum(rate.wait_s("a", 1000.0) is None for _ in range(20)) == 10
 
 
 def test_a_rate_remembers_a_bounded_number_of_keys() -> None:
     rate = Rate(1, 60.0, keys=100)
     for number in range(1000):
-        rate.refused(number, 0.0)
+        rate.wait_s(number, 0.0)
     assert len(rate._buckets) == 100
-    assert rate.refused(999, 0.0) == 60
+    assert rate.wait_s(999, 0.0) == 60
 
 
 def test_a_tally() -> None:

@@ -29,13 +29,13 @@ from tests.wire.lab import (
     write,
 )
 from wire.certificate import KeyPair, fingerprint, make_identity
-from wire.contexts import TlsIdentity, trust
 from wire.limits import REMOTE
 from wire.peer import PinState
 from wire.pins import PinTable
 from wire.routes import Routes
 from wire.server import Server
 from wire.tls import PinnedTransport, PlainTransport, ServerAuthTransport
+from wire.tls_contexts import TlsIdentity, trust
 
 
 def context(server: bytes, identity: TlsIdentity | None = None) -> ssl.SSLContext:

@@ -43,7 +43,7 @@ class Api:
 def document(api: Api) -> Value:
     paths: dict[str, dict[str, Value]] = {}
     for (method, template), (route, operation) in api.described.items():
-        paths.setdefault(template, {})[method.lower()] = operation.value(route)
+        paths.setdefault(template.replace("...", ""), {})[method.lower()] = operation.value(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": api.title, "version": "1", "description": " ".join(api.description.split())},

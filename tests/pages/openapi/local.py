@@ -6,6 +6,7 @@ from agent.local.local_api import LocalApi
 from agent.state.endpoint_sets import NamedBy
 from agent.state.origins import Origin
 from agent.state.root_pinning import CONFIGURATION, FIRST_USE, INSTALLED, TOKEN
+from snapshot.config_files import MODES
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,
@@ -22,9 +23,9 @@ from tests.pages.openapi.parts import (
     header,
     named,
     nullable,
-    of,
     query,
     ref,
+    schema_of,
     several,
     shown,
 )
@@ -53,6 +54,42 @@ SCOPE_HEADERS = {
 SLOT = query("slot", {"enum": ["active", "previous", "pending"]}, "Which version; `active` unless said.")
 EXPIRED = query("expired", {"enum": ["allow"]}, "Read an expired scope, where the configuration permits.")
 KNOWN = header("If-None-Match", "The ETag that the caller holds: 304 if it is still right.")
+
+WAIT = query(
+    "wait",
+    {"type": "integer", "minimum": 0, "maximum": 300},
+    "With If-None-Match: seconds until the 304, unless it changes, goes or expires before; none unless said.",
+)
+READ: dict[str, Any] = {"query": (SLOT, EXPIRED, WAIT), "headers": (KNOWN,)}
+STILL = answer("The caller's is still right.", headers=shown(SCOPE_HEADERS))
+
+OF_DOCUMENT = {"version": VERSION, "expires_at": TIME, "grade": GRADE}
+SERVICE = closed(
+    {
+        "organization_id": nullable(TEXT),
+        "workload": nullable(TEXT),
+        "endpoints": ANYTHING,
+        "settings": ANYTHING,
+        **OF_DOCUMENT,
+    }
+)
+ROUTE = {"type": "object", "description": "A route of `route_policy`: resources.md."}
+
+CONFIG_FILE = closed(
+    {
+        "size": {**COUNT, "description": "Bytes."},
+        "mode": {"enum": list(MODES)},
+        "hash": {**TEXT, "description": "Of its bytes; above 1 MiB, over the hashes of its parts. Quoted, its ETag."},
+    }
+)
+FILE_BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
+
+
+def _section_bytes() -> dict[str, object]:
+    """Canonical JSON; of a Config, the bytes of a part of one of its files."""
+    of_json = answer("As they were signed, byte for byte.", ANYTHING, headers=shown(SCOPE_HEADERS))
+    return {**of_json, "content": {**of_json["content"], "application/octet-stream": {"schema": FILE_BYTES}}}
+
 
 SECTION_ENTRY = closed({"sha256": TEXT, "size": COUNT})
 
@@ -108,7 +145,7 @@ STATUS = closed(
                 }
             )
         ),
-        "origins": named(of(Origin)),
+        "origins": named(schema_of(Origin)),
         "recovering": several(TEXT),
         "refresh_required": several(TEXT),
         "passed_over": several(TEXT),
@@ -222,21 +259,76 @@ OPERATIONS = {
         "A scope: its envelope, its manifest and all sections",
         {
             200: answer("One object, streamed.", ref("Scope"), headers=shown(SCOPE_HEADERS)),
-            304: answer("The caller's is still right.", headers=shown(SCOPE_HEADERS)),
+            304: STILL,
         },
         (400, 403, 404, 410, 503),
-        query=(SLOT, EXPIRED),
-        headers=(KNOWN,),
+        **READ,
     ),
     ("GET", "/v1/scopes/{scope}/sections/{name}"): Operation(
-        "A section's bytes, as they were signed",
+        "A section's bytes, as they were signed; by a map's name all its parts as one object",
         {
-            200: answer("Canonical JSON, byte for byte.", ANYTHING, headers=shown(SCOPE_HEADERS)),
-            304: answer("The caller's is still right.", headers=shown(SCOPE_HEADERS)),
+            200: _section_bytes(),
+            304: STILL,
         },
         (400, 403, 404, 410, 503),
-        query=(SLOT, EXPIRED),
-        headers=(KNOWN,),
+        **READ,
+    ),
+    ("GET", "/v1/services"): Operation(
+        "The services that the caller may read",
+        {
+            200: answer(
+                "By id.",
+                closed({"generation": COUNT, "services": named(closed(OF_DOCUMENT))}),
+                headers=shown(NODE_HEADERS),
+            )
+        },
+        (403, 503),
+    ),
+    ("GET", "/v1/services/{id}"): Operation(
+        "What this node knows of a service; null for what it is not told",
+        {200: answer("The service.", ref("Service"), headers=shown(SCOPE_HEADERS)), 304: STILL},
+        (400, 403, 404, 410, 503),
+        **READ,
+    ),
+    ("GET", "/v1/routes"): Operation(
+        "All routes, whatever parts they are signed in",
+        {
+            200: answer(
+                "By id, streamed.", closed({"routes": named(ROUTE), **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)
+            ),
+            304: STILL,
+        },
+        (400, 403, 404, 410, 503),
+        **READ,
+    ),
+    ("GET", "/v1/routes/{id}"): Operation(
+        "A route",
+        {200: answer("The route.", closed({"route": ROUTE, **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)), 304: STILL},
+        (400, 403, 404, 410, 503),
+        **READ,
+    ),
+    ("GET", "/v1/config/{id}"): Operation(
+        "Which files a Config has",
+        {
+            200: answer("By path.", closed({"files": named(CONFIG_FILE), **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)),
+            304: STILL,
+        },
+        (400, 403, 404, 410, 503),
+        **READ,
+        description="The ETag is that of all of them: it differs once any file does.",
+    ),
+    ("GET", "/v1/config/{id}/{path...}"): Operation(
+        "A file of a Config: its bytes, as they were declared",
+        {
+            200: answer("All of it, streamed.", FILE_BYTES, "application/octet-stream", headers=shown(SCOPE_HEADERS)),
+            206: answer("A range of it.", FILE_BYTES, "application/octet-stream", headers=shown(SCOPE_HEADERS)),
+            304: STILL,
+            416: answer("The file has no such bytes.", ref("Error")),
+        },
+        (400, 403, 404, 410, 503),
+        query=(SLOT, EXPIRED, WAIT),
+        headers=(KNOWN, header("Range", "One range of bytes.")),
+        description="The path has up to 8 parts, each a segment of its own.",
     ),
     ("GET", "/v1/scopes/{scope}/rejections"): Operation(
         "What was refused in a scope, and what the verifier or a validator said",
@@ -329,6 +421,7 @@ def api() -> Api:
             "ScopeReport": dict(record(ScopeReport).schema),
             "Scopes": SCOPES,
             "Scope": SCOPE_ANSWER,
+            "Service": SERVICE,
             "WatchAnswer": dict(record(WatchAnswer).schema),
             "MayRequest": dict(record(MayRequest).schema),
             "ConfirmRoots": dict(record(ConfirmRoots).schema),

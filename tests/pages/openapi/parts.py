@@ -1,15 +1,13 @@
 """The parts of an operation, short enough that a list of routes reads as one."""
 
 import re
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from snapshot.ending import Urgency
 from snapshot.identifiers import MAX_INTEGER
-from wire.forms import IDENTIFIER, SCOPE
+from wire.endings import EndingThing
+from wire.forms import IDENTIFIER, SCOPE, record
 from wire.routes import HttpRoute
 
 Value = dict[str, Any]
@@ -30,7 +28,9 @@ ERROR = {
 }
 
 PARAMETERS: Mapping[str, tuple[Any, str]] = {
+    "sha256": ({"type": "string", "pattern": "^[0-9a-f]{64}$"}, "The SHA-256 of the bytes, in hexadecimal."),
     "scope": (SCOPE.schema, "A scope type, or `scope_type/ids`; `/` is written `%2F`."),
+    "path": ({"type": "string", "maxLength": 255}, "The file's path; its slashes are slashes."),
     "name": ({"type": "string", "maxLength": 128}, "The name of a section, or of an operator."),
     "snapshot_id": (IDENTIFIER.schema, "A document's id, as the head lists it."),
     "node_id": (IDENTIFIER.schema, "A node."),
@@ -62,7 +62,7 @@ class Operation:
 
     def value(self, route: HttpRoute) -> Value:
         """As OpenAPI has it."""
-        path = [_path(name) for name in re.findall(r"{(\w+)}", route.template)]
+        path = [_path(name) for name in re.findall(r"{(\w+)", route.template)]
         made: Value = {"operationId": _operation_id(route), "summary": self.summary}
         description = " ".join(part for part in (self.description, _limits(route)) if part)
         if description:
@@ -138,35 +138,9 @@ def nullable(schema: Value) -> Value:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def of(cls: type) -> Value:
-    """The schema of what `dataclasses.asdict` makes of a dataclass, by its annotations."""
-    hints = typing.get_type_hints(cls)
-    about = " ".join((cls.__doc__ or "").split())
-    made = closed({each.name: _annotated(hints[each.name]) for each in fields(cls)})
-    return {"title": cls.__name__, "description": about, **made}
-
-
-def _annotated(hint: Any) -> Value:
-    origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_annotated(each) for each in inside]}
-    if origin is tuple and inside[-1] is not Ellipsis:
-        return {"type": "array", "prefixItems": [_annotated(each) for each in inside], "items": False}
-    if origin in (tuple, list) or (origin is not None and getattr(origin, "__name__", "") == "Sequence"):
-        return several(_annotated(inside[0]))
-    if origin is not None:
-        return named(_annotated(inside[1]))
-    return of(hint) if is_dataclass(hint) else dict(_PLAIN[hint])
-
-
-_PLAIN: Mapping[Any, Value] = {
-    str: TEXT,
-    bool: BOOLEAN,
-    int: {"type": "integer"},
-    float: NUMBER,
-    object: ANYTHING,
-    type(None): {"type": "null"},
-}
+def schema_of(cls: type) -> Value:
+    """As the code reads it."""
+    return dict(record(cls).schema)
 
 
 def _path(name: str) -> Value:
@@ -175,7 +149,7 @@ def _path(name: str) -> Value:
 
 
 def _operation_id(route: HttpRoute) -> str:
-    words = re.sub(r"[{}]", "", route.template).strip("/").split("/")
+    words = re.sub(r"[{}.]", "", route.template).strip("/").split("/")
     return "_".join([route.method.lower(), *(word.replace("-", "_") for word in words if word != "v1")])
 
 
@@ -191,11 +165,4 @@ def _limits(route: HttpRoute) -> str:
     return f"Limits: {', '.join(limits)}." if limits else ""
 
 
-ENDING = closed(
-    {
-        **dict.fromkeys(("what", "name", "then", "remedy"), TEXT),
-        **dict.fromkeys(("begins", "ends", "said_from"), TIME),
-        "urgency": {"enum": list(map(str, Urgency))},
-    }
-)
-"""A thing that ends (snapshot/ending.py)."""
+ENDING = schema_of(EndingThing)

@@ -1,0 +1,102 @@
+"""Services' settings and routes as files of their own, made from the sections in which they are signed.
+
+    services/<id>/settings.json    the settings of a service, none where the node is not told of them
+    routes.json                    all routes by id
+
+Who reads files has no use for the scope and section that something is signed in, and for the 64 parts of the routes.
+The bytes follow from the signed ones alone. Whether a file has changed is told by its own bytes: another endpoint
+leaves the settings as they are, and the file is linked. They are for whoever may read the scope that they are from.
+
+    entry_files(scope, sections, read, made)    the files of a scope; what it has read once, `made` keeps
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
+from snapshot import canonical
+from snapshot.identifiers import parse_scope
+from snapshot.manifest import SectionEntry
+
+SERVICES_TYPE, SERVICES = "service_assignment", "services"
+SETTINGS_FILE, ROUTES_FILE = "settings.json", "routes.json"
+MOST_KEPT = 4096
+
+ReadSection = Callable[[str], bytes]
+Pieces = Callable[[ReadSection], Iterable[bytes]]
+
+
+@dataclass(frozen=True)
+class EntryFile:
+    """`pieces` makes the bytes from those of the sections, a part at a time."""
+
+    path: str
+    entry: SectionEntry
+    pieces: Pieces
+
+
+@dataclass
+class MadeEntries:
+    """Hash and size of what was made from sections, by what these were; None: nothing was."""
+
+    _kept: OrderedDict[tuple[str, ...], SectionEntry | None] = field(default_factory=OrderedDict)
+
+    def of(self, source: tuple[str, ...], pieces: Pieces, read: ReadSection) -> SectionEntry | None:
+        if source not in self._kept:
+            self._kept[source] = _entry_of(pieces(read))
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(source)
+        return self._kept[source]
+
+
+def entry_files(
+    scope: str, sections: Mapping[str, SectionEntry], read: ReadSection, made: MadeEntries
+) -> Iterator[EntryFile]:
+    scope_type, ids = parse_scope(scope)
+    if scope_type == SERVICES_TYPE and len(ids) == 1 and SERVICES in sections:
+        path, names, pieces = f"{folder_of_service(ids[0])}/{SETTINGS_FILE}", [SERVICES], _settings_of(ids[0])
+    elif scope == ROUTES_SCOPE:
+        names = parts_of(scope, ROUTES, sections)
+        path, pieces = ROUTES_FILE, _map_of(names)
+    else:
+        return
+    entry = made.of((path, *(sections[name].sha256 for name in names)), pieces, read)
+    if entry is not None:
+        yield EntryFile(path, entry, pieces)
+
+
+def folder_of_service(service_id: str) -> str:
+    return f"services/{service_id}"
+
+
+def _settings_of(service_id: str) -> Pieces:
+    def pieces(read: ReadSection) -> Iterator[bytes]:
+        value = canonical.loads(read(SERVICES))
+        entry = value.get(service_id) if isinstance(value, dict) else None
+        if isinstance(entry, dict) and entry.get("settings") is not None:
+            yield canonical.dumps(entry["settings"])
+
+    return pieces
+
+
+def _map_of(names: list[str]) -> Pieces:
+    def pieces(read: ReadSection) -> Iterator[bytes]:
+        between = b"{"
+        for part in map(read, names):
+            if part[:1] == b"{" and len(part) > EMPTY_BYTES:
+                yield between + part[1:-1]
+                between = b","
+        yield b"{}" if between == b"{" else b"}"
+
+    return pieces
+
+
+def _entry_of(pieces: Iterable[bytes]) -> SectionEntry | None:
+    digest, size = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+    return SectionEntry(digest.hexdigest(), size) if size else None

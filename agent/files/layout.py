@@ -1,0 +1,125 @@
+"""Which files active scopes are, by their path in a generation (protocol.md 4). Pure, but for what `read` does.
+
+<scope_type>[@<ids>]/<section>.json     a section of JSON
+config/<id>/<path>                      a file of a config, as its index says (format.md 11)
+services/<id>/settings.json, routes.json    beside their scopes: entry_files.py
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from agent.files.entry_files import EntryFile, MadeEntries, Pieces, ReadSection, entry_files
+from snapshot import canonical
+from snapshot.config_files import FILES, parse_index
+from snapshot.identifiers import CONFIG, parse_scope
+from snapshot.manifest import SectionEntry
+
+MOST_IDS_BYTES = 180
+READ_TO_EXECUTE = 2  # from a mode's bit for reading to that for executing
+
+
+@dataclass(frozen=True)
+class ProjectedFile:
+    """One file: the bytes of these parts, one after the other. `mode`: as declared; None: as configured."""
+
+    parts: tuple[SectionEntry, ...]
+    mode: int | None = None
+    names: tuple[str, ...] = field(default=(), compare=False)
+    made: Pieces | None = field(default=None, compare=False)  # of what is no section's own bytes
+
+    def pieces(self, read: ReadSection) -> Iterable[bytes]:
+        """Its bytes, a section at a time."""
+        return map(read, self.names) if self.made is None else self.made(read)
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def mode_within(self, configured: int) -> int:
+        """What is declared, never wider than what is configured; who may read may execute what is declared so."""
+        if self.mode is None:
+            return configured
+        return self.mode & (configured | (configured >> READ_TO_EXECUTE & 0o111))
+
+
+@dataclass(frozen=True)
+class ProjectedScope:
+    """An active scope; `read` gives a section's bytes, whose hash it has checked. `grade` as of protocol.md 4."""
+
+    scope: str
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    expires_at: int
+    grade: str
+    sections: Mapping[str, SectionEntry]
+    read: ReadSection
+    made: MadeEntries = field(default_factory=MadeEntries, compare=False, repr=False)
+
+    @cached_property
+    def files(self) -> Mapping[str, ProjectedFile]:
+        """By their path in a generation. Of a config its index is read."""
+        place = folder_of(self.scope)
+        if parse_scope(self.scope).type == CONFIG:
+            return {f"{place}/{path}": file for path, file in self._config_files()}
+        signed = {
+            f"{place}/{name}.json": ProjectedFile((entry,), None, (name,)) for name, entry in self.sections.items()
+        }
+        return signed | {file.path: ProjectedFile((file.entry,), made=file.pieces) for file in self._entry_files()}
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """The folders that are its own, without those below them."""
+        return (
+            folder_of(self.scope),
+            *(file.path.rpartition("/")[0] for file in self._entry_files() if "/" in file.path),
+        )
+
+    @property
+    def shared_places(self) -> frozenset[str]:
+        """The folders above those, which it has in common with others."""
+        return frozenset(above for place in self.places for above in folders_above(place))
+
+    @property
+    def lone_files(self) -> Iterator[str]:
+        """Those that lie in no folder of its own."""
+        return (path for path in self.files if "/" not in path)
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """Its own and those below them, parents first."""
+        below = tuple(f"{place}/" for place in self.places)
+        found = {folder for path in self.files for folder in folders_above(path) if folder.startswith(below)}
+        return *self.places, *sorted(found)
+
+    def _entry_files(self) -> Iterator[EntryFile]:
+        return entry_files(self.scope, self.sections, self.read, self.made)
+
+    def _config_files(self) -> Iterator[tuple[str, ProjectedFile]]:
+        for path, file in parse_index(canonical.loads(self.read(FILES))).items():
+            parts = tuple(self.sections[name] for name in file.sections)
+            yield path, ProjectedFile(parts, int(file.mode, 8), file.sections)
+
+
+def folder_of(scope: str) -> str:
+    """`<scope_type>[@<ids>]`, ids of more than 180 bytes given by their hash; `config/<id>`."""
+    return scope if parse_scope(scope).type == CONFIG else stem_of(scope)
+
+
+def stem_of(scope: str) -> str:
+    """The scope's name as that of one file, which its index is."""
+    scope_type, ids = parse_scope(scope)
+    if not ids:
+        return scope_type
+    joined = ",".join(ids)
+    if len(joined.encode()) > MOST_IDS_BYTES:
+        return f"{scope_type}@sha256-{hashlib.sha256(joined.encode()).hexdigest()}"
+    return f"{scope_type}@{joined}"
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """From the top; none for what lies in the generation's own folder."""
+    parts = path.split("/")
+    yield from ("/".join(parts[:count]) for count in range(1, len(parts)))

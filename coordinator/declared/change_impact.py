@@ -1,0 +1,200 @@
+"""Which scopes of which nodes a change can touch: what has to be compiled again (rules K21). Pure.
+
+A scope is a fold over the resources that concern one node, so a changed resource can touch a scope only where it
+concerned the node before the change or does so after it. What a changed node itself is given is looked at, before and
+after; the directories of others, where they could show it and would show it otherwise. So a label touches nobody but
+its node, unless something is selected by it. The answer may name too much, never too little; a property test holds
+that against the views themselves.
+
+No pair of nodes is looked at where many have changed: a few are asked for in every directory, which is cheap for one
+that joins; for more than that each directory is chosen before and after, which is exact and costs the same for two
+changed nodes and for all. So a first apply of a large fleet takes n log n.
+
+Example. In a fleet of 4,000 a route of organization `acme` gets another service. Its scopes are grouped once by the
+type of scope that shows them and by the organization that may know of them; the 90 members that serve `acme` are asked
+whether the route concerns them, before and after, and 12 do. No other node is compiled, and no pair of nodes is
+compared. When a node gets another role instead, its own scopes are compared, and the directories that could show it:
+those that may choose it as a peer.
+
+Too much costs a compilation whose result is equal, which `publication.py` notices by its hash: no version is made of
+it. Too little would be a node that never hears of a change: so wherever a cheaper test is not exact, it errs to that
+side, and a property test compares the answer with the views of both models for arbitrary changes.
+
+Rejected:
+
+- Compiling everything and comparing hashes: right by construction, and the cost of an apply of one label would grow
+  with the fleet.
+- Recording for each document which resources it was made of: it has to be kept true by every view, and says nothing
+  about a resource that would concern the node only after the change.
+- Asking each pair of nodes for directories: quadratic in the fleet, which the paragraph above is about.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from weakref import ref
+
+from coordinator.declared import peers
+from coordinator.declared.config_scope import CONFIG
+from coordinator.declared.kinds import Config, Node, QosPolicy, Resource, Route, Service
+from coordinator.declared.model import Key, Model, Subject, selects
+from coordinator.declared.node_scopes import PeerDirectory
+from coordinator.declared.scope_view import ScopeView, Sections
+from coordinator.declared.views import VIEWS, holds, scope_types, scopes, sections
+from snapshot.identifiers import Scope
+
+Touched = tuple[str, Scope]  # node id, and a scope that it holds before or after
+Groups = dict[str, dict[str, dict[Scope, list[Resource]]]]  # by scope type, organization and scope
+Pair = tuple[Subject | None, Subject | None]  # a node before and after
+FEW = 16  # changed nodes: for more, choosing every directory twice is cheaper
+_DIRECTORY = Scope(PeerDirectory.TYPE)
+_ANYBODYS = ""  # no organization's: everybody may know of it
+
+
+def affected_scopes(before: Model, after: Model, few: int = FEW) -> frozenset[Touched]:
+    """Every node id with every scope whose sections may differ between two models of one cluster.
+
+    Who makes a change asks, and then who compiles it: the answer stays with `after`.
+    """
+    for known, found in after.compared:
+        if known() is before:
+            return found
+    found = _work_out(before, after, few)
+    after.compared[:] = [(ref(before), found)]
+    return found
+
+
+def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
+    changed = changed_resources(before, after)
+    nodes = changed_members(before, after) | {id_ for kind, id_ in changed if kind == Node.KIND}
+    pairs = {node_id: (before.subjects.get(node_id), after.subjects.get(node_id)) for node_id in sorted(nodes)}
+    found: set[Touched] = set()
+    for old, new in pairs.values():
+        found.update(_own(before, after, old, new))
+    seen = {node_id: pair for node_id, pair in pairs.items() if _is_seen_otherwise(before, after, *pair)}
+    found.update(_few(before, after, seen) if len(seen) <= few else _many(before, after, seen.keys(), found))
+    for model in (before, after):
+        found.update(_scopes_about(model, changed, found))
+    return frozenset(scope for scope in found if not _is_the_same_config(before, after, *scope))
+
+
+def _is_the_same_config(before: Model, after: Model, node_id: str, scope: Scope) -> bool:
+    """Of a Config that changed, whether this node's files did not: it may be `to` others now, or exempt something. A
+    file may be a large one, so a Config is named exactly where it differs.
+    """
+    old, new = before.subjects.get(node_id), after.subjects.get(node_id)
+    if scope.type != CONFIG or old is None or new is None or _standing(old) != _standing(new):
+        return False
+    return _sections(before, old, scope) == _sections(after, new, scope)
+
+
+def changed_resources(before: Model, after: Model) -> set[Key]:
+    keys = before.resources.keys() | after.resources.keys()
+    pairs = ((key, before.resources.get(key), after.resources.get(key)) for key in keys)
+    return {key for key, old, new in pairs if old is not new and old != new}
+
+
+def changed_members(before: Model, after: Model) -> set[str]:
+    ids = before.members.keys() | after.members.keys()
+    pairs = ((node_id, before.members.get(node_id), after.members.get(node_id)) for node_id in ids)
+    return {node_id for node_id, old, new in pairs if old is not new and old != new}
+
+
+def _own(before: Model, after: Model, old: Subject | None, new: Subject | None) -> Iterator[Touched]:
+    """All of its scopes where it comes, goes, has another entry (rules K21), or other roles or organizations, which
+    every envelope names; else those that say something else.
+    """
+    stays = old is not None and new is not None and _standing(old) == _standing(new)
+    for model, subject in ((before, old), (after, new)):
+        if subject is None:
+            continue
+        for scope in scopes(model, subject):
+            if not stays or _sections(before, old, scope) != _sections(after, new, scope):
+                yield subject.node_id, scope
+
+
+def _sections(model: Model, subject: Subject | None, scope: Scope) -> Sections | None:
+    """None where it does not hold the scope."""
+    return sections(model, subject.node_id, scope) if subject is not None and holds(model, subject, scope) else None
+
+
+def _standing(subject: Subject) -> tuple[object, ...]:
+    return subject.member, subject.roles, subject.organizations
+
+
+def _is_seen_otherwise(before: Model, after: Model, old: Subject | None, new: Subject | None) -> bool:
+    """Whether any directory may show it anew, or differently, or no more."""
+    if old is None or new is None or _face(old) != _face(new):
+        return True
+    policies = [*before.peer_policies, *after.peer_policies]
+    return any(selects(policy.peers, old) != selects(policy.peers, new) for policy in policies)
+
+
+def _face(subject: Subject) -> tuple[object, ...]:
+    """What others are shown of it, and what makes it a peer at all (peers.py); who is selected is asked apart."""
+    return _standing(subject), subject.declared.addresses
+
+
+def _few(before: Model, after: Model, seen: Mapping[str, Pair]) -> Iterator[Touched]:
+    for old, new in seen.values():
+        yield from _directories(before, old)
+        yield from _directories(after, new)
+
+
+def _directories(model: Model, subject: Subject | None) -> Iterator[Touched]:
+    """Those that it may stand in. A new member has no roles yet: nobody need be asked."""
+    if subject is None or not peers.is_candidate(subject):
+        return
+    for other in model.subjects.values():
+        if _DIRECTORY.type in scope_types(other) and peers.could_choose(model, other, subject):
+            yield other.node_id, _DIRECTORY
+
+
+def _many(before: Model, after: Model, seen: Set[str], found: Set[Touched]) -> Iterator[Touched]:
+    """Those beyond `found` that choose otherwise, or one of the `seen`. Who comes or goes is found already."""
+    for node_id, new in after.subjects.items():
+        old, scope = before.subjects.get(node_id), (node_id, _DIRECTORY)
+        if old is None or scope in found or _DIRECTORY.type not in scope_types(new):
+            continue
+        shown = peers.chosen_ids(after, new)
+        if shown != peers.chosen_ids(before, old) or not seen.isdisjoint(shown):
+            yield scope
+
+
+def _scopes_about(model: Model, changed: Set[Key], found: Set[Touched]) -> list[Touched]:
+    """The scopes beyond `found` that say something of one of the changed resources."""
+    groups = _group(model, changed)
+    subjects = model.subjects.values() if groups else ()
+    asked = ((subject, scope, group) for subject in subjects for scope, group in _groups_of(groups, subject))
+    return [
+        (subject.node_id, scope)
+        for subject, scope, resources in asked
+        if (subject.node_id, scope) not in found and _says(model, subject, scope, resources)
+    ]
+
+
+def _group(model: Model, changed: Set[Key]) -> Groups:
+    """By the type of the scopes that they show in, and by the one organization that may know of them: then few are
+    asked.
+    """
+    groups: Groups = {}
+    for resource in filter(None, map(model.resources.get, sorted(changed))):
+        owner = resource.organization if isinstance(resource, (Service, Route, QosPolicy, Config)) else _ANYBODYS
+        for view in _views_of(type(resource)):
+            scope = view.scope_of(resource)
+            groups.setdefault(view.TYPE, {}).setdefault(owner, {}).setdefault(scope, []).append(resource)
+    return groups
+
+
+def _views_of(kind: type[Resource]) -> Iterator[ScopeView]:
+    return (view for view in VIEWS.values() if kind in view.SHOWN)
+
+
+def _groups_of(groups: Groups, subject: Subject) -> Iterator[tuple[Scope, Sequence[Resource]]]:
+    """What the subject may know of, by the scope that would say it."""
+    for scope_type in scope_types(subject):
+        of_type = groups.get(scope_type, {})
+        for owner in (_ANYBODYS, *subject.organizations) if of_type else ():
+            yield from of_type.get(owner, {}).items()
+
+
+def _says(model: Model, subject: Subject, scope: Scope, resources: Sequence[Resource]) -> bool:
+    return any(VIEWS[scope.type].concerns(model, resource, subject) for resource in resources)

@@ -1,0 +1,34 @@
+"""Contents of declared files, read from the database while a declaration is settled (config_files.py)."""
+
+from collections.abc import Mapping
+
+from coordinator.configs import config_files
+from coordinator.configs.config_files import SettledFiles
+from coordinator.database import catalog, uploads
+from coordinator.database.database import Database
+from coordinator.declared.contents import UploadedFile
+from coordinator.declared.kinds import Config
+from coordinator.declared.model import Key
+from coordinator.declared.resources import Declared
+from coordinator.declared.value_shapes import Shapes
+from coordinator.publishing import published_state
+
+
+def settle(
+    database: Database, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile], shapes: Shapes
+) -> SettledFiles:
+    """config_files.settle, from one consistent reading."""
+    if not any(isinstance(entry.resource, Config) for entry in declared.values()):
+        return SettledFiles(dict(declared))
+    with database.read() as transaction:
+        kept = uploads.existing_parts(transaction, _named_parts(declared, uploaded))
+        before = catalog.load(transaction).resources
+        return config_files.settle(declared, uploaded, kept, published_state.reader(transaction), shapes, before)
+
+
+def _named_parts(declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]) -> set[str]:
+    """All parts that a declaration could count on."""
+    configs = (entry.resource for entry in declared.values() if isinstance(entry.resource, Config))
+    shown = (file.content for config in configs for file in config.files.values() if file.content is not None)
+    rows = [*(upload.parts for upload in uploaded.values()), *(file.parts for file in shown)]
+    return {part for parts in rows for part in parts}

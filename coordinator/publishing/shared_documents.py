@@ -1,0 +1,127 @@
+"""What the nodes of one batch have in common: the counters of versions, and documents that are for many of them.
+
+    number(scope)            the next version of a scope, and `taken(...)` once a document has it
+    newest(content)          the newest shared document of this content for this audience, kept or made in this batch
+    add(content, made)       one that was made: whoever comes later finds it
+    increment(held, to)      what leads from one shared document to another
+
+Equal content for the same audience (roles and organizations of the envelope) is one document: signed once, reviewed
+once, kept once, whichever node needed it first. A node is given the newest one, if that is above all that it ever had;
+else a new version is made, which is then everybody's who comes after.
+
+Example. `config/edge` 5 says A and 6 says B. A node goes from A to B, and back. 5 lies behind it, so A is signed once
+more as 7; the others stay at 5. When 5 is to be renewed, they find 7, and nothing is signed.
+
+Two coordinators may sign the same content at once: each says which counters it has read, and whoever publishes second
+is told `conflict` (heads.py), looks again, and finds the document of the first.
+
+Rejected:
+
+- Moving all nodes of a group to a version that was made for one of them: what one node's change costs would grow with
+  the group.
+- Versions that follow from the content: they would not rise.
+- To count only what is shared: a node may go from a document of its own to a shared one, and back (a Config whose file
+  becomes a template).
+"""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+
+from coordinator.database import schema, scope_versions
+from coordinator.database.database import Transaction
+from coordinator.database.documents import EVERYBODY, Document
+from coordinator.declared.compiler import Audience, ScopeContent
+from coordinator.publishing import published_state
+from coordinator.publishing.published_state import PublishedDocument
+from snapshot import envelope
+from snapshot.envelope import INCREMENT, SNAPSHOT
+
+Key = tuple[str, str, Audience]
+"""Scope, content hash and audience."""
+
+
+@dataclass(frozen=True)
+class SharedDocument:
+    """`unkept`: the document where this batch has made it; with the head that lists it first it is kept."""
+
+    held: PublishedDocument
+    unkept: Document | None = None
+
+
+@dataclass
+class SharedDocuments:
+    """Of one batch, and of the transaction in which its nodes were read."""
+
+    transaction: Transaction
+    read: dict[str, int] = field(default_factory=dict)  # counters as they stand in the database
+    _last: dict[str, int] = field(default_factory=dict)
+    _newest: dict[Key, SharedDocument | None] = field(default_factory=dict)
+    _increments: dict[tuple[str, str], Document | None] = field(default_factory=dict)
+
+    def number(self, scope: str) -> int:
+        """The version that the next document of a scope gets."""
+        if scope not in self.read:
+            self.read[scope] = scope_versions.read(self.transaction, [scope]).get(scope, 0)
+        return max(self.read[scope], self._last.get(scope, 0)) + 1
+
+    def take(self, scope: str, version: int) -> None:
+        """A document has it; one that was not signed after all takes none."""
+        self._last[scope] = max(version, self._last.get(scope, 0))
+
+    def newest(self, content: ScopeContent, epoch: int) -> SharedDocument | None:
+        """Of this epoch."""
+        key = _key(content)
+        if key not in self._newest:
+            self._newest[key] = self._find(content, epoch)
+        return self._newest[key]
+
+    def add(self, content: ScopeContent, made: SharedDocument) -> None:
+        self._newest[_key(content)] = made
+
+    def is_sought(self, held: PublishedDocument, to: PublishedDocument) -> bool:
+        """Whether it is known how one leads to the other; or that no increment is worth it."""
+        pair = (held.entry.snapshot_id, to.entry.snapshot_id)
+        if pair not in self._increments and self._is_kept(held, to):
+            self._increments[pair] = None
+        return pair in self._increments
+
+    def increment(self, held: PublishedDocument, to: PublishedDocument) -> Document | None:
+        """The one that this batch has made."""
+        return self._increments[held.entry.snapshot_id, to.entry.snapshot_id]
+
+    def add_increment(self, held: PublishedDocument, to: PublishedDocument, made: Document | None) -> None:
+        self._increments[held.entry.snapshot_id, to.entry.snapshot_id] = made
+
+    def _find(self, content: ScopeContent, epoch: int) -> SharedDocument | None:
+        table = schema.documents
+        chosen = select(table.c.snapshot_id, table.c.envelope).where(
+            table.c.scope == content.scope.name,
+            table.c.content_hash == content.content_hash,
+            table.c.subject == EVERYBODY,
+            table.c.kind == SNAPSHOT,
+            table.c.authority_epoch == epoch,
+        )
+        rows = self.transaction.rows(chosen.order_by(table.c.config_version.desc(), table.c.published_at.desc()))
+        parsed = ((row.snapshot_id, envelope.parse(bytes(row.envelope), SNAPSHOT)) for row in rows)
+        ids = (
+            id_ for id_, document in parsed if Audience(document.roles, document.organization_ids) == content.audience
+        )
+        found = next(ids, None)
+        return None if found is None else SharedDocument(published_state.read_document(self.transaction, found))
+
+    def _is_kept(self, held: PublishedDocument, to: PublishedDocument) -> bool:
+        table = schema.documents
+        chosen = select(table.c.snapshot_id).where(
+            table.c.subject == EVERYBODY,
+            table.c.scope == to.envelope.scope,
+            table.c.kind == INCREMENT,
+            table.c.base_config_version == held.entry.config_version,
+            table.c.config_version == to.entry.config_version,
+            table.c.authority_epoch == to.entry.authority_epoch,
+        )
+        return self.transaction.row(chosen.limit(1)) is not None
+
+
+def _key(content: ScopeContent) -> Key:
+    return (content.scope.name, content.content_hash, content.audience)

@@ -1,0 +1,74 @@
+"""What is known of one document while it is judged: the evidence that the steps gather, and ask."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from snapshot import trust
+from snapshot.bundle import TrustBundle
+from snapshot.container import Opening, Parts
+from snapshot.content import DocumentContent
+from snapshot.envelope import Envelope
+from snapshot.manifest import Head, RecoveryManifest, SectionChange, SectionEntry
+from snapshot.raw_secrets import RawSections
+from snapshot.reasons import Reason, Rejected
+from snapshot.verifier_state import HeldDocument, Mark, VerifierState
+
+Keep = Callable[[str, bytes], None]
+
+
+@dataclass
+class Verification:
+    """One document, one reader, one reading of the clock."""
+
+    holder: VerifierState
+    kind: str
+    now: float
+    parts: Parts
+    keep: Keep | None
+    superseded: bool = False  # a trust bundle that another one follows in the same run
+    step: int = 0
+    signers: tuple[str, ...] = ()
+    manifest_bytes: bytes = b""
+    carried: dict[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
+    changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
+    state: dict[str, SectionEntry] = field(default_factory=dict)
+    head: Head | None = None
+    recovery: RecoveryManifest | None = None
+    bundle: TrustBundle | None = None
+    raw: RawSections = field(default_factory=RawSections)  # of a config
+
+    # Set by step 1.
+    opening: Opening = field(init=False)
+    envelope: Envelope = field(init=False)
+    content: DocumentContent = field(init=False)
+
+    @property
+    def mark(self) -> Mark | None:
+        return self.holder.marks.get(self.envelope.scope)
+
+    @property
+    def base(self) -> HeldDocument | None:
+        """The active document of the scope, if it is the one that this increment changes."""
+        active = self.holder.active.get(self.envelope.scope)
+        if active is None or active.envelope.config_version != self.envelope.base_config_version:
+            return None
+        return active if active.content_hash == self.envelope.base_content_hash else None
+
+    @property
+    def is_bundle(self) -> bool:
+        return trust.is_bundle(self.envelope)
+
+
+def digest_is(data: bytes, digest: str) -> bool:
+    return hmac.compare_digest(hashlib.sha256(data).hexdigest(), digest)
+
+
+def reject(step: int, reason: Reason, expected: object, found: object, where: str) -> NoReturn:
+    raise Rejected(step, reason, expected=expected, found=found, where=where)
+
+
+def step_11(reason: Reason, expected: object, found: object, where: str) -> Rejected:
+    return Rejected(11, reason, expected=expected, found=found, where=where)

@@ -1,0 +1,152 @@
+"""The product's programs as processes: `run` for a command, `start` for a daemon (fork_server.py has how).
+
+ran = programs.run("holdfastctl", "status", folder=folder)
+daemon = programs.start("holdfast-coordinator", "--config", path, folder=folder, log=folder / "log")
+"""
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.citations import ROOT
+from tests.world.fork_server import PROGRAMS
+
+RUN_S = 120.0  # on a machine that has other work
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+
+class Process:
+    """One that runs, with subprocess.Popen's words."""
+
+    def __init__(self, asked: socket.socket, words: Sequence[str]) -> None:
+        self._asked, self._words = asked, words
+        self.pid = int(asked.recv(32))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._asked.settimeout(timeout)
+            try:
+                self.returncode = int(self._asked.recv(32))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self._words, timeout or 0) from None
+            self._asked.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    program: str, *arguments: object, folder: Path, environment: Mapping[str, str] | None = None, stdin: str = ""
+) -> Ran:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        descriptors = (given.fileno(), out.fileno(), err.fileno())
+        process = _forked(program, arguments, folder, environment, descriptors)
+        try:
+            status = process.wait(RUN_S)
+        finally:
+            process.kill()
+        return Ran(status, _text(out), _text(err))
+
+
+def start(
+    program: str, *arguments: object, folder: Path, log: Path, environment: Mapping[str, str] | None = None
+) -> Process:
+    """What it says is added to `log`."""
+    with log.open("ab") as said, Path(os.devnull).open("rb") as nothing:
+        return _forked(program, arguments, folder, environment, (nothing.fileno(), said.fileno(), said.fileno()))
+
+
+def start_by(python: str, program: str, *arguments: object, folder: Path, log: Path) -> "Process | subprocess.Popen":
+    """By another interpreter than the tests' own, where that is wanted."""
+    if python == sys.executable:
+        return start(program, *arguments, folder=folder, log=log)
+    command = [python, "-c", f"from {PROGRAMS[program]} import main; main()", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("ab") as said:
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
+
+
+def _forked(
+    program: str,
+    arguments: Sequence[object],
+    folder: Path,
+    environment: Mapping[str, str] | None,
+    descriptors: Sequence[int],
+) -> Process:
+    words = [str(word) for word in arguments]
+    job = {
+        "program": program,
+        "arguments": words,
+        "folder": str(folder),
+        "environment": {**(os.environ if environment is None else environment), "PYTHONPATH": str(ROOT)},
+    }
+    asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    asked.connect(_server())
+    socket.send_fds(asked, [json.dumps(job).encode()], descriptors)
+    return Process(asked, [program, *words])
+
+
+@cache
+def _server() -> str:
+    """One for this test run, or this worker of it: the path of its socket."""
+    folder = tempfile.mkdtemp(prefix="hf-fork-")
+    path = f"{folder}/socket"
+    command = [sys.executable, "-W", "error", "-m", "tests.world.fork_server", path]
+    server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdout is not None and server.stdin is not None
+    assert server.stdout.readline() == b"listening\n"
+
+    def end() -> None:
+        server.stdin.close()
+        server.wait(RUN_S)
+        server.stdout.close()
+        shutil.rmtree(folder)
+
+    atexit.register(end)
+    return path
+
+
+def _text(file: object) -> str:
+    file.seek(0)
+    return file.read().decode()

@@ -1,0 +1,328 @@
+"""What a coordinator answers of declared state, of who may join and ask, and of itself (docs/admin-api.md).
+
+Times without a form are Unix seconds.
+"""
+
+from collections.abc import Mapping
+
+from wire.endings import URGENCY, EndingThing
+from wire.forms import (
+    DIGEST,
+    HASH,
+    IDENTIFIER,
+    TIMESTAMP,
+    array,
+    integer,
+    member,
+    message,
+    nullable,
+    one_of,
+    table,
+    text,
+)
+from wire.operators.answer_message import AnswerMessage, AnswerPage
+
+CHANGES_OF_A_SECTION = ("set", "remove", "patch")
+COUNT = integer()
+VERSION = integer(1)
+
+
+@message
+class ResourceProblem:
+    """What is wrong in what was declared, and where; `remedy`: what to do about it."""
+
+    file: str
+    line: int = member(COUNT)
+    field: str
+    message: str
+    remedy: str
+
+
+@message
+class OperatorRefusal(AnswerMessage):
+    """`problems`: all that is wrong with declared files, at once."""
+
+    code: str
+    message: str
+    problems: tuple[ResourceProblem, ...] | None = None
+
+
+@message
+class DifferentValue:
+    """A member of a resource, by its path."""
+
+    path: str
+    before: object
+    after: object
+
+
+@message
+class PlannedChange:
+    verb: str = member(one_of("create", "change", "delete"))
+    kind: str = member(text(64, 1))
+    id: str = member(IDENTIFIER)
+    differences: tuple[DifferentValue, ...]
+
+
+@message
+class AppliedPlan(AnswerMessage):
+    """What declared files change, or have changed; `touched`: scopes by node; `lines` say it to a person.
+
+    `held_back`: what keeps it from being published, or nothing; `based_on` is the plan's id.
+    """
+
+    outcome: str = member(one_of("planned", "applied"))
+    changes: tuple[PlannedChange, ...]
+    unchanged: int = member(COUNT)
+    touched: Mapping[str, tuple[str, ...]]
+    based_on: str
+    lines: tuple[str, ...]
+    held_back: str
+    warnings: tuple[str, ...]
+
+
+@message
+class UnpublishedChanges(AnswerMessage):
+    """Node -> scope -> section -> what the next publication does with it."""
+
+    nodes: Mapping[str, Mapping[str, Mapping[str, str]]] = member(
+        table(IDENTIFIER, table(text(4300), table(text(128), one_of(*CHANGES_OF_A_SECTION))))
+    )
+
+
+@message
+class MissingParts(AnswerMessage):
+    """Those that are to be uploaded, by their SHA-256."""
+
+    missing: tuple[str, ...] = member(array(DIGEST))
+
+
+@message
+class KeptPart(AnswerMessage):
+    sha256: str = member(DIGEST)
+
+
+@message
+class KeptParts(AnswerMessage):
+    """How many of them."""
+
+    parts: int = member(COUNT)
+
+
+@message
+class ResourceEntry(AnswerMessage):
+    """One declared resource."""
+
+    kind: str = member(text(64, 1))
+    id: str = member(IDENTIFIER)
+    spec: Mapping[str, object]
+
+
+@message
+class ResourcePage(AnswerPage):
+    resources: tuple[ResourceEntry, ...]
+
+
+@message
+class AllowlistEntry(AnswerMessage):
+    """One line of the allowlist."""
+
+    node_id: str
+    kind: str = "data"
+    site_id: str = "default"
+    certificate_sha256: str | None = None
+
+
+@message
+class Allowlist(AnswerMessage):
+    entries: tuple[AllowlistEntry, ...]
+
+
+@message
+class TokenEntry:
+    """What an operator sees of a token; its text was shown once, when it was issued."""
+
+    jti: str
+    site_id: str
+    node_id: str | None
+    issued_by: str
+    not_before: int
+    expires_at: int
+    revoked_at: float | None
+    used_at: float | None
+    used_by: str | None
+    uses: int
+    used: int
+    nodes: str | None
+
+
+@message
+class TokenList(AnswerMessage):
+    tokens: tuple[TokenEntry, ...]
+
+
+@message
+class IssuedToken(AnswerMessage):
+    """The one time that its text, `token`, is shown."""
+
+    token: str
+    jti: str
+    expires_at: int = member(COUNT)
+    site_id: str = member(IDENTIFIER)
+    node_id: str | None = member(nullable(IDENTIFIER))
+    uses: int = member(VERSION)
+    nodes: str | None
+
+
+@message
+class RevokedToken(AnswerMessage):
+    jti: str
+
+
+@message
+class JoinFacts(AnswerMessage):
+    """What a node has to know before it can join; with a token beside it this is a join file."""
+
+    cluster_id: str = member(IDENTIFIER)
+    urls: tuple[str, ...]
+    join_urls: tuple[str, ...]
+    ca: str | None
+    root_key_ids: tuple[str, ...] = member(array(HASH))
+    root_threshold: int = member(VERSION)
+
+
+@message
+class Operator(AnswerMessage):
+    """Times are Unix seconds. `added_by`: as the audit log names who asked."""
+
+    name: str
+    certificate_sha256: str
+    expires_at: int
+    added_by: str
+    added_at: float
+
+
+@message
+class OperatorList(AnswerMessage):
+    operators: tuple[Operator, ...]
+
+
+@message
+class RemovedOperator(AnswerMessage):
+    name: str
+
+
+@message
+class Replica:
+    """`added_at`: Unix seconds. The id of a token key is the `sha256:` of its public half (DER)."""
+
+    coordinator_id: str
+    url: str
+    certificate_sha256: str
+    token_key_id: str
+    added_at: float
+
+
+@message
+class ReplicaList(AnswerMessage):
+    """`answering` is the one that answers."""
+
+    answering: str = member(IDENTIFIER)
+    coordinators: tuple[Replica, ...]
+
+
+@message
+class RemovedReplica(AnswerMessage):
+    coordinator_id: str = member(IDENTIFIER)
+
+
+@message
+class MemberEndings:
+    """Of members' certificates, which renew themselves."""
+
+    certificates: int = member(COUNT)
+    first_ends: str | None = member(nullable(TIMESTAMP))
+
+
+@message
+class Endings(AnswerMessage):
+    """What ends, first first. `soon` and `ended` ask for somebody."""
+
+    now: str = member(TIMESTAMP)
+    urgency: str = member(URGENCY)
+    things: tuple[EndingThing, ...]
+    members: MemberEndings
+
+
+@message
+class PresentBundle:
+    authority_epoch: int = member(VERSION)
+    config_version: int = member(VERSION)
+    content_hash: str = member(HASH)
+    snapshot_id: str = member(IDENTIFIER)
+    expires_at: str = member(TIMESTAMP)
+
+
+@message
+class PresentCertificate:
+    sha256: str = member(HASH)
+    expires_at: str = member(TIMESTAMP)
+
+
+@message
+class PublishingHealth:
+    """`fault`: why nothing is published, or nothing; `behind`: heads to make; `failed`: node -> scope -> why."""
+
+    fault: str
+    behind: int = member(COUNT)
+    conflicts: int = member(COUNT)
+    failed: Mapping[str, Mapping[str, str]]
+
+
+@message
+class CoordinatorStatus(AnswerMessage):
+    """This replica, and the state that it shares with the others."""
+
+    cluster_id: str = member(IDENTIFIER)
+    authority_epoch: int = member(VERSION)
+    revision: int = member(COUNT)
+    state_id: str
+    restored_backup: str
+    sites: Mapping[str, int]
+    trust_bundle: PresentBundle | None
+    coordinator_id: str = member(IDENTIFIER)
+    held_polls: int = member(COUNT)
+    alarms: Mapping[str, int]
+    certificate: PresentCertificate
+    publishing: PublishingHealth
+    due: tuple[EndingThing, ...]
+
+
+@message
+class AuditEntry:
+    """`at` in Unix seconds; `outcome` is "done", or the code of a refusal; `before` and `after` are JSON values."""
+
+    audit_id: int
+    at: float
+    actor: str
+    action: str
+    subject: str
+    outcome: str
+    before: object
+    after: object
+
+
+@message
+class AuditPage(AnswerMessage):
+    """The newest first."""
+
+    entries: tuple[AuditEntry, ...]
+
+
+@message
+class Written(AnswerMessage):
+    """Files by what became of them."""
+
+    new: int
+    unchanged: int
+    removed: int

@@ -1,0 +1,129 @@
+"""What operators send of trust: documents that root keys have signed, and wishes for those that they are to sign.
+
+    BundleSubmission        POST /v1/trust
+    RecoverySubmission      POST /v1/recoveries
+    BundleDraftRequest      POST /v1/trust/requests
+    RecoveryDraftRequest    POST /v1/recoveries/requests
+
+A wish is a verb with its arguments, `{"wish": "retire", "key_id": ...}`. What is absent is as the coordinator has it.
+"""
+
+from typing import ClassVar
+
+from snapshot.bundle import CONFIG, ROOT
+from snapshot.signature import ALGORITHMS
+from wire.forms import (
+    BOOLEAN,
+    HASH,
+    IDENTIFIER,
+    SCOPE,
+    TIME,
+    array,
+    binary,
+    integer,
+    member,
+    message,
+    one_of,
+    tagged_record,
+    text,
+)
+from wire.messages import Message
+
+SUBMISSION_BYTES = 2 << 20
+WISHES_MAX = 64
+_DOCUMENT = binary(3 * (SUBMISSION_BYTES // 4))
+_PURPOSE = one_of(ROOT, CONFIG)
+
+
+@message
+class BundleSubmission(Message):
+    """`despite_reports`: members that report other bundles of that number are not believed."""
+
+    MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
+
+    document: bytes = member(_DOCUMENT)
+    despite_reports: bool = member(BOOLEAN, default=False)
+
+
+@message
+class RecoverySubmission(Message):
+    MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
+
+    document: bytes = member(_DOCUMENT)
+
+
+@message
+class AddWish:
+    """A new key, SubjectPublicKeyInfo in DER."""
+
+    purpose: str = member(_PURPOSE)
+    algorithm: str = member(one_of(*ALGORITHMS))
+    public_key: bytes = member(binary(3072))
+    not_after: int | None = member(TIME, default=None)
+    scope_types: tuple[str, ...] | None = member(array(text(64, 1), 64), default=None)
+
+
+@message
+class RetireWish:
+    """`early`: before what the key alone has signed is out of use."""
+
+    key_id: str = member(HASH)
+    early: bool = member(BOOLEAN, default=False)
+
+
+@message
+class RemoveWish:
+    key_id: str = member(HASH)
+
+
+@message
+class RevokeWish:
+    key_id: str = member(HASH)
+
+
+@message
+class ThresholdWish:
+    """How many keys of a purpose must sign."""
+
+    purpose: str = member(_PURPOSE)
+    number: int = member(integer(1))
+
+
+@message
+class EpochWish:
+    """To the next epoch, unless `to` names one."""
+
+    to: int | None = member(integer(1), default=None)
+
+
+@message
+class RestoreWish:
+    """A revocation that the next bundle carries no more."""
+
+    category: str = member(text(64, 1))
+    value: str = member(text(320, 1))
+
+
+WishMessage = AddWish | RetireWish | RemoveWish | RevokeWish | ThresholdWish | EpochWish | RestoreWish
+WISHES: dict[str, type[WishMessage]] = {
+    "add": AddWish,
+    "retire": RetireWish,
+    "remove": RemoveWish,
+    "revoke": RevokeWish,
+    "threshold": ThresholdWish,
+    "raise_epoch": EpochWish,
+    "restore": RestoreWish,
+}
+
+
+@message
+class BundleDraftRequest(Message):
+    wishes: tuple[WishMessage, ...] = member(array(tagged_record("wish", WISHES), WISHES_MAX), default=())
+    despite_reports: bool = member(BOOLEAN, default=False)
+
+
+@message
+class RecoveryDraftRequest(Message):
+    node_id: str = member(IDENTIFIER)
+    scope: str = member(SCOPE)
+    to_config_version: int = member(integer(1))
