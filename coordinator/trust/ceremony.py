@@ -61,6 +61,15 @@ class CeremonyMoment:
     present: Trust | None = None
     former: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def key_start(self) -> int:
+        """From when a new key is good: later than every key of the present bundle, whose age tells which one follows
+        which (rotation.py), and two bundles may be of one second. Back enough all the same that nobody waits for it.
+        """
+        present = self.present.keys.values() if self.present else ()
+        latest = max((record.not_before for record in present), default=0)
+        return max(self.now - BACKDATED_S, min(self.now, latest + 1))
+
 
 class Wish(Protocol):
     def grant(self, trust: Trust, moment: CeremonyMoment) -> Trust:
@@ -98,7 +107,7 @@ class Add:
         if unknown:
             _refuse(f"config keys do not sign {unknown[0]}", f"choose from {', '.join(CONFIG_SCOPES)}")
         scopes = tuple(sorted(set(self.scope_types))) if self.purpose == CONFIG else ()
-        times = {"not_before": moment.now - BACKDATED_S, "not_after": self.not_after}
+        times = {"not_before": moment.key_start, "not_after": self.not_after}
         about = {"purpose": self.purpose, "cluster_id": moment.cluster_id, "scope_types": scopes, "status": ACTIVE}
         record = KeyRecord(new, self.key.algorithm, self.key.public_key, **about, **times)  # type: ignore[arg-type]
         return _with_key(trust, record)

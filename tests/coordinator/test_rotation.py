@@ -44,6 +44,21 @@ def test_the_whole_walk_by_its_dates() -> None:
     assert {each.key_id for each in steps(cluster.trust, DATES, cluster.now)} == {new, *cluster.of(ROOT)}
 
 
+def test_a_key_of_the_same_second_is_the_younger() -> None:
+    """A ceremony right after `init`: the old key retires, not before its date, and the new one signs at once."""
+    cluster = Ceremonies()
+    old = cluster.config_key()
+    new = cluster.add()
+    another = cluster.add()
+    assert step_of(cluster, old).action == RETIRE
+    assert new in step_of(cluster, old).why
+    assert [step_of(cluster, key_id).action for key_id in (new, another)] == [RETIRE, ADD]
+    assert {step_of(cluster, key_id).action for key_id in cluster.of(ROOT)} == {ADD}, (
+        "those of one bundle are of one age"
+    )
+    assert {record.key_id for record in cluster.trust.active(CONFIG, cluster.now)} == {old, new, another}
+
+
 def test_a_key_that_cannot_be_spared_is_not_to_retire() -> None:
     """A younger key that signs less is no successor; a threshold of two needs two others."""
     cluster = Ceremonies()
