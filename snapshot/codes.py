@@ -484,6 +484,10 @@ _REQUEST: Table = {
         "A disk is full: the database's, or the one that a backup goes to. Nothing is lost, and nothing half done.",
         "Free space there; what could not be written is taken again by itself, or when it is asked for again.",
     ),
+    "timed_out": Explanation(
+        "The machine was too busy to work out what was asked for. Nothing was decided, and nothing changed.",
+        "Ask again; look at the machine's load if it stays.",
+    ),
     "backup_failed": Explanation(
         "The backup could not be made, or not be restored; nothing of it was left.", "Correct what the message names."
     ),

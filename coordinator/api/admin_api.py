@@ -13,7 +13,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, write_answer
 from coordinator.api.roster_api import selection
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_library, in_waiting
 from coordinator.database import audit_log, catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared import foresight
@@ -128,7 +128,7 @@ class AdminApi:
         """With contents of files by their hashes alone; what the declaration says itself is kept like an upload."""
         shapes = self._at.last_read.shapes
         found = await in_library(file_contents.settle, self._at.database, declared, uploaded, shapes)
-        await in_library(schema_child.check, found.checks)
+        await in_waiting(schema_child.check, found.checks)
         await in_database(uploads.add_all, self._at.database, found.parts.values(), now=self._at.now())
         return found.declared
 

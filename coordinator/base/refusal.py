@@ -32,6 +32,7 @@ class Code(enum.StrEnum):
     NO_STATE = "no_state"
     DATABASE_MISSING = "database_missing"
     STORE_FULL = "store_full"
+    TIMED_OUT = "timed_out"
     BACKUP_FAILED = "backup_failed"
     BACKUP_DAMAGED = "backup_damaged"
     STALE_STATE = "stale_state"

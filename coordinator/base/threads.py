@@ -3,6 +3,7 @@
     in_database    changes and reports: one thread, one after the other
     in_library     what is only read and handed out, beside them
     in_compiler    compiling, signing and verifying, which take long and write nothing
+    in_waiting     what a process of its own works out; on a busy machine that is minutes, and holds up nobody else
 
 One call is one transaction. A call that has begun runs to its end, also when its caller is cancelled: what was written
 is then committed, and the answer is lost (rules P7, J12).
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 _changes = trio.CapacityLimiter(1)
 _library = trio.CapacityLimiter(2)
 _compiler = trio.CapacityLimiter(1)
+_waiting = trio.CapacityLimiter(1)
 
 
 async def in_database(
@@ -40,6 +42,13 @@ async def in_compiler(
     operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
     return await _run(_compiler, partial(operation, *arguments, **named))
+
+
+async def in_waiting(
+    operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+) -> Result:
+    """Wait for one process, after those that are waited for already: no two of them take memory at a time."""
+    return await _run(_waiting, partial(operation, *arguments, **named))
 
 
 async def _run(limiter: trio.CapacityLimiter, call: Callable[[], Result]) -> Result:

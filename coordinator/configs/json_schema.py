@@ -17,9 +17,9 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 Fault = tuple[list[str | int], str]  # where in the value, and what is wrong
 
 
-def faults_of_all(pairs: Iterable[tuple[str, str]]) -> list[list[Fault]]:
-    """Of (schema, value), each as JSON."""
-    return [list(faults_of(schema, value)) for schema, value in pairs]
+def faults_of_all(pairs: Iterable[tuple[str, str]]) -> Iterator[list[Fault]]:
+    """Of (schema, value), each as JSON; one after the other, so that whoever ends it knows how far it came."""
+    return (list(faults_of(schema, value)) for schema, value in pairs)
 
 
 def faults_of(schema_text: str, value_text: str) -> Iterator[Fault]:

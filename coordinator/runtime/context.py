@@ -48,6 +48,7 @@ _STATUS = {
     Code.STORE_FULL: 503,
     Code.NO_STATE: 503,
     Code.STALE_STATE: 503,
+    Code.TIMED_OUT: 503,
 }
 
 
@@ -142,5 +143,7 @@ def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpErr
 
 
 def to_operator(refused: Refused) -> HttpError:
+    status, name = status_of(refused.code), refused.code.value
     remedy = f" ({refused.remedy})" if refused.remedy else ""
-    return HttpError(status_of(refused.code), refused.code.value, f"{refused.detail}{remedy}", remedy=refused.remedy)
+    retry_after = UNAVAILABLE_S if status == 503 else None
+    return HttpError(status, name, f"{refused.detail}{remedy}", retry_after=retry_after, remedy=refused.remedy)

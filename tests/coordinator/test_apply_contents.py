@@ -9,7 +9,7 @@ from coordinator.database import documents, object_store, uploads
 from coordinator.runtime import retention, schema_child
 from tests.coordinator.daemon import Running, refusal, running
 from tests.coordinator.founding import Founded
-from tests.coordinator.test_admin_api import refused_apply
+from tests.coordinator.test_admin_api import refused_apply, refused_files
 from tests.fakes.binary import random_bytes
 from wire.client import Call
 
@@ -100,7 +100,7 @@ async def test_what_is_wrong_with_a_file_is_said_and_nothing_is_applied(
     founded: Founded, monkeypatch: pytest.MonkeyPatch, file: str, data: bytes, message: str
 ) -> None:
     """Reason, file and line, remedy; a value that is a secret is never repeated (threats D-55)."""
-    monkeypatch.setattr(schema_child, "DEADLINE_S", 3.0)
+    monkeypatch.setattr(schema_child, "PROCESSOR_S", 1.0)
     async with running(founded) as at:
         answer = await refused_apply(at, BAD.replace("FILE", file), contents={"data": await upload(at, data)})
         (found,) = answer["problems"]
@@ -108,6 +108,21 @@ async def test_what_is_wrong_with_a_file_is_said_and_nothing_is_applied(
         assert message in found["message"] and found["remedy"]
         assert "AKIAIOSFODNN7EXAMPLE" not in str(answer)
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+
+
+async def test_a_machine_too_busy_for_a_schema_says_so_and_changes_nothing(
+    founded: Founded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503: the same apply goes through once there is a turn for it."""
+    async with running(founded) as at:
+        contents = {"data": await upload(at, b"{}")}
+        text = BAD.replace("FILE", "{json: 1, schema: data}")
+        monkeypatch.setattr(schema_child, "WALL_S", 0.0)
+        answer = await refused_files(at, {"state.yaml": text}, 503, contents=contents)
+        assert answer["code"] == "timed_out" and "apply once more" in answer["message"]
+        assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+        monkeypatch.undo()
+        assert (await at.apply(text, contents=contents))["outcome"] == "applied"
 
 
 async def test_two_configs_of_one_id_are_refused(founded: Founded) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.base.refusal import Code
+from coordinator.base.refusal import Code, Refused
 from coordinator.configs import config_files
 from coordinator.configs.config_files import content_name
 from coordinator.declared import contents, kinds, resources, value_shapes
@@ -292,10 +292,32 @@ def test_what_does_not(schema: bytes, files: str, field: str, message: str) -> N
 
 def test_a_schema_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pattern holds the interpreter's lock: no thread of ours would get it back."""
-    monkeypatch.setattr(schema_child, "DEADLINE_S", 2.0)
-    world = World(s=b'{"pattern": "^(([a-z])+.)+[A-Z]([a-z])+$"}')
-    found = world.problem(f"a: {{json: {'a' * 60}, schema: s}}")
+    monkeypatch.setattr(schema_child, "PROCESSOR_S", 1.0)
+    world = World(fits=b"{}", s=b'{"pattern": "^(([a-z])+.)+[A-Z]([a-z])+$"}')
+    never = f"{{json: {'a' * 60}, schema: s}}"
+    found = world.problem(f"a: {{json: 1, schema: fits}}\nb: {never}\nc: {never}")
+    assert (found.line, found.field) == (7, "spec.files.b.json")  # where it stood
     assert "do not come to an end" in found.message
+
+
+def test_what_has_no_turn_is_not_the_schemas_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy with other things refuses nothing: it says so, and to come again."""
+    monkeypatch.setattr(schema_child, "WALL_S", 0.0)
+    world = World(s=NUMBERS)
+    settled = world.settle(config("a: {json: [1, 2], schema: s}"))
+    with pytest.raises(Refused) as caught:
+        schema_child.check(settled.checks)
+    assert caught.value.code is Code.TIMED_OUT
+    assert "nothing was changed" in caught.value.detail and "once more" in caught.value.remedy
+    monkeypatch.undo()
+    schema_child.check(settled.checks)
+
+
+def test_what_the_interpreter_needs_to_start_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is more than this, and the schema's own work is less."""
+    monkeypatch.setattr(schema_child, "PROCESSOR_S", 0.2)
+    settled = World(s=NUMBERS).settle(config("a: {json: [1, 2], schema: s}"))
+    schema_child.check(settled.checks)
 
 
 def test_a_schema_that_takes_all_memory_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
