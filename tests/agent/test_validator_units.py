@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,13 +84,13 @@ class Machine:
 
     def run(self) -> int:
         """As holdfast-validating@nginx.service, which is started as long as there is a request."""
-        status = self._do("judge")
+        status = self.do("judge")
         assert not os.path.lexists(self.request)
-        assert self._do("answer") == 0
+        assert self.do("answer") == 0
         assert not os.path.lexists(self.candidate)
         return status
 
-    def _do(self, verb: str) -> int:
+    def do(self, verb: str) -> int:
         script = SCRIPT.replace("/run/", f"{self.folder}/")
         for account in ("root:root", "holdfast:"):
             script = script.replace(account, f"{os.geteuid()}:{os.getegid()}")
@@ -196,6 +197,81 @@ def test_what_the_agent_could_put_in_a_candidate_leads_root_nowhere(machine):
     os.mkfifo(machine.request)
     assert machine.run() == 1
     assert not (machine.folder / "started").exists()
+
+
+def test_a_link_in_the_place_of_the_agents_folder_takes_nothing_of_roots_away(machine):
+    """threats D-61: `validate` lies in a folder of the agent's, who may put there a link to any other"""
+    requests, others = machine.request.parent, machine.folder / "etc"
+    (others / UNIT).mkdir(parents=True)
+    (others / UNIT / "nginx.conf").write_text("mine")
+    requests.rmdir()
+    requests.symlink_to(others)
+    assert machine.do("judge") != 0
+    assert (others / UNIT / "nginx.conf").read_text() == "mine"
+    requests.unlink()
+    requests.mkdir()
+    (machine.folder / "holdfast-candidates/prod.1").mkdir()
+    machine.request.write_text("prod.1 web 4\n")
+    assert machine.run() == 0
+
+
+def test_a_request_goes_first_also_where_nothing_can_be_judged(machine):
+    """Else systemd starts the unit again and again, until it gives up the path unit, and nobody is judged any more."""
+    (machine.folder / "holdfast-validating/said").rmdir()
+    machine.request.write_text("prod.1 web 4\n")
+    assert machine.do("judge") != 0
+    assert not machine.request.exists()
+
+
+def test_a_second_name_of_anothers_file_makes_it_nobodys_to_read(machine):
+    """Where the kernel lets links be made to files of others (fs.protected_hardlinks=0)."""
+    candidate, key = machine.folder / "holdfast-candidates/prod.1", machine.folder / "key"
+    key.write_text("key")
+    key.chmod(0o600)
+    candidate.mkdir()
+    (candidate / "key").hardlink_to(key)
+    machine.request.write_text("prod.1 web 4\n")
+    assert machine.run() == 1
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert not (machine.folder / "started").exists()
+    assert b"files and folders alone" in (machine.folder / "holdfast-validate" / UNIT).read_bytes()
+
+
+BUSY = """
+import itertools, os, sys
+folder = int(sys.argv[1])
+os.setgid(65534), os.setuid(65534)
+for number in itertools.count():
+    try:
+        os.mkdir(f"late{number}", dir_fd=folder)
+    except OSError:
+        break
+    if number == 20:
+        print(flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be the agent and root at once")
+def test_whoever_has_the_candidate_open_still_changes_nothing_in_it(machine):
+    """threats D-61: what root takes it is taken with all that is made in it at that moment"""
+    candidate, held = machine.folder / "holdfast-candidates/prod.1", machine.folder / "held"
+    for number in range(300):
+        (candidate / f"config/edge/{number}").mkdir(parents=True)
+    subprocess.run(["chown", "-R", "65534:65534", candidate], check=True)
+    (machine.folder / "will").write_text("\nsuccess 0\n")
+    program = (machine.folder / "systemctl").read_text()
+    look = f'"start --") find "$FOLDER/holdfast-validating/candidate/{UNIT}" ! -user 0 -o -perm /022 > {held};'
+    (machine.folder / "systemctl").write_text(program.replace('"start --")', look))
+    machine.request.write_text("prod.1 web 4\n")
+    folder = os.open(candidate, os.O_RDONLY | os.O_DIRECTORY)
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY, str(folder)], pass_fds=[folder], stdout=subprocess.PIPE
+    ) as attacker:
+        attacker.stdout.readline()
+        assert machine.run() == 0
+        attacker.kill()
+    os.close(folder)
+    assert held.read_text() == ""
 
 
 async def test_what_root_has_not_enabled_is_said_before_anything_changes():

@@ -133,7 +133,8 @@ def test_a_candidate_is_asked_about_where_its_unit_looks():
     assert setting("holdfast-validate@.path", "PathExists") == [f"{requests}/%i"]
     assert setting("holdfast-validate@.path", "Unit") == ["holdfast-validating@%i.service"]
     script = (ROOT / "packaging/bin/validate-unit").read_text()
-    for place in (f"{requests}/$unit", f"{answers}/$unit", f"{AGENT.candidates_directory}/$id"):
+    assert f"\nREQUESTS={requests}\n" in script
+    for place in (f"{answers}/$unit", f"{AGENT.candidates_directory}/$id"):
         assert f'"{place}"' in script
     made = (DEB / "holdfast-agent.tmpfiles").read_text()
     assert f"d {requests} 0755 holdfast holdfast -\n" in made
