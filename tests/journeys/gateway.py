@@ -52,7 +52,7 @@ spec: {{allow: [continue_services, preserve_routes, report_degraded], allow_unco
 AGENT = """\
 [node]
 cluster_id = "prod"
-node_id = "gateway"
+node_id = "{node}"
 state_directory = "{folder}/state"
 
 [coordinator]
@@ -79,12 +79,14 @@ class Gateway:
     folder: Path
     lab: Lab
     process: Process | subprocess.Popen | None = None
+    node_id: str = "gateway"
 
     def __post_init__(self) -> None:
         (self.folder / "run").mkdir(parents=True)
         (self.folder / "state").mkdir(mode=0o700)
         ca = self.lab.folder / "state" / "tls" / "ca.pem"
-        (self.folder / "agent.toml").write_text(AGENT.format(folder=self.folder, ca=ca, **self.lab.ports))
+        text = AGENT.format(folder=self.folder, ca=ca, node=self.node_id, **self.lab.ports)
+        (self.folder / "agent.toml").write_text(text)
 
     def start(self) -> None:
         log, words = self.folder / "log", ("--config", self.folder / "agent.toml")
@@ -93,10 +95,15 @@ class Gateway:
 
     def join(self, port: int) -> None:
         """With a token of its own; until it is active, and services read the port that is declared."""
-        self.lab.good("allow", "add", "gateway")
-        self.lab.good("tokens", "create", "--node", "gateway", "--out", self.folder / "join.token")
+        self.enrol()
+        self.until(lambda: self.port() == port)
+
+    def enrol(self) -> None:
+        """With a token of its own; until it is active."""
+        self.lab.good("allow", "add", self.node_id)
+        self.lab.good("tokens", "create", "--node", self.node_id, "--out", self.folder / "join.token")
         self.start()
-        self.until(lambda: self.status["state"] == "active" and self.port() == port)
+        self.until(lambda: self.status["state"] == "active")
 
     def kill(self) -> None:
         if self.process is not None:
