@@ -38,9 +38,9 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z", re.ASCII)
 _NO_TIME = "not a time of the form YYYY-MM-DDTHH:MM:SSZ"
 _MOST_TIMES = 1024  # remembered: the documents of one run have theirs in common
-_ENDPOINT = re.compile(
-    r"https://([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]):([1-9][0-9]{0,4})", re.ASCII
-)
+_HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]", re.ASCII)
+_HOST_PORT = re.compile(rf"({_HOST.pattern}):([1-9][0-9]{{0,4}})", re.ASCII)
+_HTTPS = "https://"
 
 
 def is_id(value: object) -> bool:
@@ -75,8 +75,17 @@ def is_integer(value: object, least: int = 1) -> bool:
 
 def is_endpoint(value: object) -> bool:
     """`https://host:port` and nothing more (format.md 5, rules K4)."""
-    match = _ENDPOINT.fullmatch(value) if isinstance(value, str) else None
+    return isinstance(value, str) and value.startswith(_HTTPS) and is_host_port(value.removeprefix(_HTTPS))
+
+
+def is_host_port(value: object) -> bool:
+    match = _HOST_PORT.fullmatch(value) if isinstance(value, str) else None
     return match is not None and int(match[2]) <= 65535
+
+
+def is_host(value: object) -> bool:
+    """A name in lower case, an IPv4 address, or an IPv6 one in brackets."""
+    return isinstance(value, str) and bool(_HOST.fullmatch(value))
 
 
 def is_sorted_set(values: object, member: object, most: int | None = None) -> bool:

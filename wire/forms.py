@@ -4,6 +4,9 @@ A form judges a JSON value, reads it into ours and writes it back. `takes` alone
 words for a refusal, and asks it: the member by its place, what was found by its kind, what there should be. Nothing
 that was sent is quoted (threats D-55, D-59). The `schema` (JSON Schema 2020-12) says the same to others:
 `docs/openapi-*.yaml` are made of them.
+
+Configurations and declared resources are judged by the same forms, and refused in words of their own, since a person
+reads those: `agent/config/toml_form.py`, `coordinator/base/settings.py`, `coordinator/declared/fields.py`.
 """
 
 import base64
@@ -22,6 +25,8 @@ from snapshot.identifiers import (
     format_time,
     is_endpoint,
     is_hash,
+    is_host,
+    is_host_port,
     is_id,
     parse_scope,
     parse_time,
@@ -110,6 +115,10 @@ ENDPOINT: Form[str] = _that(
     "https://host:port and nothing more",
     {"type": "string", "maxLength": 320, "pattern": r"^https://[^/?#@]+:[1-9][0-9]{0,4}$"},
 )
+
+
+HOST_PORT: Form[str] = _that(is_host_port, "host:port", {"type": "string", "maxLength": 320})
+HOST: Form[str] = _that(is_host, "a host name or address", {"type": "string", "maxLength": 253})
 
 
 def hexadecimal(digits: int) -> Form[str]:

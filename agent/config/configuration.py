@@ -23,6 +23,7 @@ from agent.config.toml_form import (
     file_mode,
     named_tables,
     number,
+    of_form,
     read_table,
     setting,
     tables,
@@ -31,8 +32,9 @@ from agent.config.toml_form import (
     words,
 )
 from agent.config.units import Verb, is_unit
-from snapshot.identifiers import HEAD, SCOPE_TYPES, is_endpoint, is_id, is_key_id
+from snapshot.identifiers import HEAD, SCOPE_TYPES
 from snapshot.limits import Limits
+from wire import forms
 
 __all__ = ["AgentSettings", "ConfigurationError", "load", "parse"]
 
@@ -41,12 +43,12 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 TOKEN_VARIABLE = "HOLDFAST_TOKEN_PATH"
 DEFAULT_TOKEN = Path("/etc/holdfast/join.token")
 
-_IDENTIFIER = that(is_id, "an id (lower-case letters, digits, '.', '_', '-')")
-_URL = that(is_endpoint, "https://host:port and nothing more")
-_KEY_ID = that(is_key_id, "sha256: and 64 hex digits")
-_ACCOUNT = that(lambda value: 0 < len(value) <= 64 and value.isprintable(), "the name of an account")
+_IDENTIFIER = of_form(forms.IDENTIFIER, "an id (lower-case letters, digits, '.', '_', '-')")
+_URL = of_form(forms.ENDPOINT, "https://host:port and nothing more")
+_KEY_ID = of_form(forms.HASH, "sha256: and 64 hex digits")
+_ACCOUNT = of_form(forms.text(64, 1), "the name of an account")
 _UNIT = that(is_unit, "the name of a systemd unit")
-_WORD = that(lambda value: bool(value) and "\0" not in value, "a word")
+_WORD = that(lambda value: bool(value) and forms.CONTENT.takes(value), "a word")
 _SCOPE = TomlForm(patterns.check_pattern, patterns.FORM)
 
 
@@ -177,7 +179,7 @@ class LocalTable:
         "Where candidates are laid out for `validate_unit`, whose units take them from there. The agent's alone.",
     )
     probes_listen: str | None = setting(
-        that(lambda v: is_endpoint(f"https://{v}"), "host:port"),
+        of_form(forms.HOST_PORT, "host:port"),
         None,
         "A TCP address for `/probe/*` and `/metrics` beside the socket. Left out: the socket alone.",
     )

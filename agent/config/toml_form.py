@@ -5,7 +5,8 @@
         heartbeat_interval_s: int = setting(number(5, 300), 30, "How often the node reports.")
 
 Each setting says what it is for, and each form what it takes: docs/configuration.md is made of that.
-All that is wrong is gathered, so that one look at the error is enough.
+All that is wrong is gathered, so that one look at the error is enough. Values are judged as in messages
+(wire/forms.py); the words are for who wrote the file, and quote what stands there.
 """
 
 import difflib
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+from wire import forms
 
 T = TypeVar("T")
 
@@ -71,17 +74,23 @@ def _read(each: "Field[Any]", item: object, place: str, problems: list[str]) -> 
         return None
 
 
-def number(least: int, most: int) -> TomlForm[int]:
-    def read(value: object) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError(f"must be an integer from {least} to {most}, not {value!r}")
-        return value
+def of_form(form: forms.Form[T], words: str, description: str = "") -> TomlForm[T]:
+    """What a form of messages takes. `words` say what it must be; `description` the same ahead, where it differs."""
 
-    return TomlForm(read, f"integer, {least} to {most}")
+    def read(value: object) -> T:
+        if not form.takes(value):
+            raise ValueError(f"must be {words}, not {value!r}"[:300])
+        return form.make(value)
+
+    return TomlForm(read, description or words)
+
+
+def number(least: int, most: int) -> TomlForm[int]:
+    return of_form(forms.integer(least, most), f"an integer from {least} to {most}", f"integer, {least} to {most}")
 
 
 def words(*allowed: str) -> TomlForm[str]:
-    return that(lambda value: value in allowed, f"one of {', '.join(allowed)}")
+    return of_form(forms.one_of(*allowed), f"one of {', '.join(allowed)}")
 
 
 def that(accepts: Callable[[str], bool], form: str) -> TomlForm[str]:
@@ -95,12 +104,6 @@ def that(accepts: Callable[[str], bool], form: str) -> TomlForm[str]:
     return TomlForm(read, form)
 
 
-def _boolean(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {value!r}"[:300])
-    return value
-
-
 def array(form: TomlForm[T], least: int = 0) -> TomlForm[tuple[T, ...]]:
     def read_all(value: object) -> tuple[T, ...]:
         if not isinstance(value, list) or len(value) < least:
@@ -112,9 +115,7 @@ def array(form: TomlForm[T], least: int = 0) -> TomlForm[tuple[T, ...]]:
 
 
 def _absolute_path(value: object) -> Path:
-    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
-        raise ValueError(f"must be an absolute path, not {value!r}"[:300])
-    return Path(value)
+    return Path(_PATH.read(value))
 
 
 def _file_mode(value: object) -> int:
@@ -124,7 +125,8 @@ def _file_mode(value: object) -> int:
     return int(value, 8)
 
 
-boolean = TomlForm(_boolean, "true or false")
+_PATH = of_form(forms.PATH, "an absolute path")
+boolean = of_form(forms.BOOLEAN, "true or false")
 absolute_path = TomlForm(_absolute_path, "an absolute path")
 file_mode = TomlForm(_file_mode, 'four octal digits in quotes, such as "0660"')
 

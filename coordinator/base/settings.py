@@ -6,6 +6,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from coordinator.base.refusal import Code, Refused
+from wire.forms import BOOLEAN, integer
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 CLOCK_SKEW_S = 300  # fixed by format.md 7
@@ -68,11 +69,13 @@ class CoordinatorSettings:
 def _out_of_range(each: "Field[Any]", settings: CoordinatorSettings) -> list[str]:
     value = getattr(settings, each.name)
     if each.type is bool or each.type == "bool":
-        return [] if isinstance(value, bool) else [f"{each.name} must be true or false"]
+        return [] if BOOLEAN.takes(value) else [f"{each.name} must be true or false"]
     least, most = each.metadata["least"], each.metadata["most"]
-    if type(value) is not int:
-        return [f"{each.name} must be an integer from {least} to {most}"]
-    return [] if least <= value <= most else [f"{each.name} is {value}, but must be {least} to {most}"]
+    if integer(least, most).takes(value):
+        return []
+    if type(value) is int:
+        return [f"{each.name} is {value}, but must be {least} to {most}"]
+    return [f"{each.name} must be an integer from {least} to {most}"]
 
 
 def _at_odds(settings: CoordinatorSettings) -> list[str]:

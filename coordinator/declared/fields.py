@@ -1,24 +1,25 @@
 """The forms that a declared value may have: how it is read, what is wrong with it, how it is described.
 
 A form reads a plain value (from YAML or from the database) into an immutable one and reports every fault that it finds,
-each with the path of the member and a remedy. docs/resources.md is made from the same objects.
+each with the path of the member and a remedy. docs/resources.md is made from the same objects. Scalars are judged as in
+messages (wire/forms.py): what a file may declare, a node may report and an answer may show.
 """
 
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property
 from ipaddress import ip_network
 from typing import Any, Protocol
 
 from snapshot import canonical
-from snapshot.identifiers import is_endpoint, is_hex_digest, is_id
+from snapshot.identifiers import is_id
+from wire import forms
 
 Path = tuple[str | int, ...]
 
-_HOST_PORT = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]):([1-9][0-9]{0,4})", re.ASCII)
 _PART = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
-_HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,12 @@ class OneOf:
     def description(self) -> str:
         return "one of " + ", ".join(f"`{word}`" for word in self.words)
 
+    @cached_property
+    def _form(self) -> forms.Form[str]:
+        return forms.one_of(*self.words)
+
     def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
-        if value in self.words:
+        if self._form.takes(value):
             return value
         near = difflib.get_close_matches(str(value), self.words, 1)
         remedy = f"did you mean {near[0]}?" if near else "choose one of " + ", ".join(self.words)
@@ -320,40 +325,35 @@ def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults:
 
 ID_REMEDY = "1 to 64 of a-z 0-9 . _ -, beginning and ending with a letter or digit"
 PATH_REMEDY = "1 to 8 parts of A-Z a-z 0-9 . _ - joined by /, none of them . or .., at most 255 bytes"
-IDENTIFIER = Scalar("an id", is_id)
-DIGEST = Scalar("64 lower-case hex digits", is_hex_digest)
-BOOLEAN = Scalar("`true` or `false`", lambda value: isinstance(value, bool))
-ENDPOINT = Scalar("`https://host:port`", is_endpoint)
+IDENTIFIER = Scalar("an id", forms.IDENTIFIER.takes)
+DIGEST = Scalar("64 lower-case hex digits", forms.DIGEST.takes)
+BOOLEAN = Scalar("`true` or `false`", forms.BOOLEAN.takes)
+ENDPOINT = Scalar("`https://host:port`", forms.ENDPOINT.takes)
 
 
 def text(most: int) -> Scalar:
-    return Scalar(
-        f"text of at most {most} printable characters",
-        lambda value: isinstance(value, str) and len(value) <= most and (value.isprintable() or not value),
-    )
+    return Scalar(f"text of at most {most} printable characters", forms.text(most).takes)
 
 
 def lines(most: int) -> Scalar:
-    """Text of any characters: what a file holds."""
-    return Scalar(
-        f"text of at most {most >> 10} KiB", lambda value: isinstance(value, str) and len(value.encode()) <= most
-    )
+    """Text of any characters but NUL: what a file holds."""
+
+    def accepts(value: object) -> bool:
+        return forms.CONTENT.takes(value) and len(str(value).encode()) <= most
+
+    return Scalar(f"text of at most {most >> 10} KiB", accepts)
 
 
 def words(most: int) -> Scalar:
+    printable = forms.text(most, 1)
     return Scalar(
         f"text of 1 to {most} printable characters, not all of them spaces",
-        lambda value: isinstance(value, str) and len(value) <= most and value.isprintable() and bool(value.strip()),
+        lambda value: printable.takes(value) and bool(str(value).strip()),
     )
 
 
 def integer(least: int, most: int) -> Scalar:
-    return Scalar(f"an integer from {least} to {most}", lambda value: type(value) is int and least <= value <= most)
-
-
-def _is_host_port(value: object) -> bool:
-    match = _HOST_PORT.fullmatch(value) if isinstance(value, str) else None
-    return match is not None and int(match[2]) <= 65_535
+    return Scalar(f"an integer from {least} to {most}", forms.integer(least, most).takes)
 
 
 def _is_network(value: object) -> bool:
@@ -364,5 +364,5 @@ def _is_network(value: object) -> bool:
 
 
 NETWORK = Scalar("a network, as `192.0.2.0/24` or `2001:db8::/32`", _is_network)
-HOST_PORT = Scalar("`host:port`", _is_host_port)
-HOST = Scalar("a host name or address", lambda value: isinstance(value, str) and bool(_HOST.fullmatch(value)))
+HOST_PORT = Scalar("`host:port`", forms.HOST_PORT.takes)
+HOST = Scalar("a host name or address", forms.HOST.takes)

@@ -14,6 +14,7 @@ from coordinator.membership import operators
 from coordinator.publishing import published_state
 from snapshot.bundle import ACTIVE, ROOT
 from snapshot.identifiers import is_hash, is_id
+from wire.forms import integer
 from wire.operators.operator_answers import AllowlistEntry, TokenEntry
 
 ONE_NODE = MultiUse()
@@ -219,5 +220,5 @@ def _check_whom(node_id: str | None, several: MultiUse) -> None:
 
 def _check_lifetime(lifetime_s: int) -> None:
     least, most = 600, 7 * 86_400  # rules, Numbers: token lifetime
-    if type(lifetime_s) is not int or not least <= lifetime_s <= most:
+    if not integer(least, most).takes(lifetime_s):
         raise Refused(Code.BAD_REQUEST, f"a token lives {least} to {most} s")

@@ -19,11 +19,12 @@ from typing import Any
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from snapshot.identifiers import is_id, is_integer
+from wire import forms
 
 DEFAULT_PATH = Path("/etc/holdfast/coordinator.toml")
 CREDENTIAL = "credential:"
 MAX_PORT = 65_535
+_TEXT = forms.text(forms.PATH_MAX, 1)
 
 # What belongs into an agent's configuration: the coordinator's role is its own daemon (rules K8, K9).
 _AGENTS = frozenset({"coordinators", "coordinator_urls", "ca", "ca_file", "token_file", "map", "direct_url", "node_id"})
@@ -149,7 +150,7 @@ def file_of(name: str, environment: Mapping[str, str] = os.environ) -> Path:
 def _problems(values: Mapping[str, object]) -> Iterator[str]:
     known = ["coordinator_id", *TABLES, "settings"]
     yield from (_unknown(name, known) for name in values if name not in known)
-    if not is_id(values.get("coordinator_id")):
+    if not forms.IDENTIFIER.takes(values.get("coordinator_id")):
         yield "coordinator_id must be an id: a-z 0-9 . _ -"
     for table, members in TABLES.items():
         yield from _problems_of_table(table, members, values.get(table, {}))
@@ -169,9 +170,9 @@ def _problems_of_table(table: str, members: Collection[str], value: object) -> I
             yield f"{table}.{name} is missing"
         elif (table, name) in RANGES:
             least, most = RANGES[table, name]
-            if not is_integer(given, least) or given > most:
+            if not forms.integer(least, most).takes(given):
                 yield f"{table}.{name} must be an integer from {least} to {most}"
-        elif given != OPTIONAL.get((table, name)) and (not isinstance(given, str) or not given):
+        elif given != OPTIONAL.get((table, name)) and not _TEXT.takes(given):
             yield f"{table}.{name} must be text"
 
 
