@@ -77,6 +77,7 @@ ANOTHER_CLUSTER = {"holdfast verify": 1}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
 NGINX = "consumers.nginx_lives_by_what_is_declared"
+PROGRAM = Elsewhere("tests/journeys/consumer_programs.py", "node/agent.toml", "node/prometheus.default", "ExecStart=")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
 COVERED: dict[str, list[tuple[str, Kind]]] = {
@@ -235,6 +236,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     ],
     "docs/local-api.md": [("systemctl edit", Boots(NGINX))],
     "examples/consumers/nginx/README.md": [("cp node/holdfast.conf", Boots(NGINX))],
+    "examples/consumers/prometheus/README.md": [("cp node/prometheus.default", PROGRAM)],
+    "examples/consumers/python/README.md": [("install -m 0755 node/limits.py", PROGRAM)],
+    "examples/consumers/shell/README.md": [("install -m 0755 node/networks.sh", PROGRAM)],
+    "examples/consumers/exec/README.md": [("install -m 0755 node/greeter.py", PROGRAM)],
     "examples/gateway/README.md": [("[[service]]", Reads(service_table))],
     "examples/import/README.md": [
         ("apt-get install", Elsewhere("tests/journeys/test_import_example.py", "icann")),
