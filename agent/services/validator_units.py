@@ -8,13 +8,17 @@ the agent to ask.
     <requests>/<unit>      the id, in place at once; root takes it away, and its being there is what starts the unit
     <answers>/<unit>       `<id> <result> <exit status>`, and what the command said; root's
 
-An answer is for the id that stands in it, and an id for one candidate: what another was told is passed over. What root
-does is in packaging/bin/validate-unit.
+An answer is for the id that stands in it, and an id for one candidate: what another was told is passed over. Agents of
+several clusters that ask the same unit take turns, by a lock that ends with its process. What root does is in
+packaging/bin/validate-unit.
 """
 
+import fcntl
+import os
 import secrets
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,15 +63,12 @@ class ValidatorUnit:
         state = await self.read_state(path)
         if not state.active and not state.fault:
             return CommandOutcome(None, f"{path} is not enabled: systemctl enable --now {path}")
-        try:
-            self._ask(staged.name, service, generation)
-        except OSError as error:
-            return CommandOutcome(None, safe_text(f"{self.requests / self.unit}: {error.strerror}"))
-        try:
-            with trio.move_on_after(self.timeout_s):
-                return await self._answer(staged.name)
-        finally:
-            self._take_back(staged)
+        with trio.move_on_after(self.timeout_s):
+            try:
+                async with self._turn():
+                    return await self._ask(staged, service, generation)
+            except OSError as error:
+                return CommandOutcome(None, safe_text(f"{self.requests / self.unit}: {error.strerror}"))
         remedy = f"journalctl -u holdfast-validate@{self.unit}.service; systemctl status {path}"
         return CommandOutcome(None, f"no answer in {self.timeout_s:g} s: {remedy}")
 
@@ -76,9 +77,27 @@ class ValidatorUnit:
     def _is_ours(self, name: str) -> bool:
         return name.rpartition(".")[0] == self.label
 
-    def _ask(self, name: str, service: str, generation: int) -> None:
-        """Whole at once: root reads it as soon as it is there."""
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """From the question to its answer there is no other."""
         self.requests.mkdir(mode=0o755, exist_ok=True)
+        descriptor = os.open(self.requests / f".{self.unit}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            while not _is_locked(descriptor):  # noqa: ASYNC110 - another process has it
+                await trio.sleep(LOOK_EVERY_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def _ask(self, staged: Path, service: str, generation: int) -> CommandOutcome:
+        self._write_request(staged.name, service, generation)
+        try:
+            return await self._answer(staged.name)
+        finally:
+            self._take_back(staged)
+
+    def _write_request(self, name: str, service: str, generation: int) -> None:
+        """Whole at once: root reads it as soon as it is there."""
         new = self.requests / f".{name}"
         try:
             new.write_text(f"{name} {service} {generation}\n")
@@ -108,6 +127,15 @@ class ValidatorUnit:
             return None
         words = first.decode("ascii", "replace").split()
         return _outcome(words[1:], line_of(said)) if words[:1] == [name] else None
+
+
+def _is_locked(descriptor: int) -> bool:
+    """By this process now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _outcome(words: list[str], said: str) -> CommandOutcome:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.lowlevel
+from trio.testing import wait_all_tasks_blocked
 
 from agent.base.threads import Threads
 from agent.config.configuration import ServiceTable
@@ -178,6 +179,27 @@ async def test_a_start_takes_back_what_is_its_own_and_leaves_a_further_clusters(
     machine.request.write_text(f"{names[1]} web 4\n")
     machine.validators()
     assert machine.request.exists()
+
+
+async def test_the_agents_of_two_clusters_ask_the_same_unit_one_after_the_other(machine):
+    """Neither the question of one is written over the other's, nor the answer."""
+    machine.will("no", "exit-code 1")
+    outcomes = {}
+
+    async def judge(label: str) -> None:
+        unit = machine.unit(label=label)
+        staged = unit.new_place()
+        staged.mkdir()
+        outcomes[label] = str(await unit.judge(staged, "web", 5))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(judge, "prod")
+        nursery.start_soon(judge, "lab")
+        await wait_all_tasks_blocked()
+        for _ in range(2):
+            await nursery.start(serve, machine)
+    assert outcomes == {"prod": "exit 1: no", "lab": "exit 1: no"}
+    assert list((machine.folder / "holdfast-candidates").iterdir()) == []
 
 
 def test_what_the_agent_could_put_in_a_candidate_leads_root_nowhere(machine):
