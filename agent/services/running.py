@@ -93,9 +93,10 @@ class Running:
     async def look(self) -> None:
         """Once. StoreError."""
         active = {name: await self._state(unit) for name, unit in self.units.items()}
-        assigned, now = await self._assigned_services(), self.node.now()
+        told = frozenset(self._told)  # who is told meanwhile is for the next look
+        assigned, now = await self._assigned_services(told), self.node.now()
         if assigned is not None:
-            for name in sorted(assigned & self._told):
+            for name in sorted(assigned & told):
                 self._see(name, now, None)
             for name, state in active.items():
                 if state.active and name in assigned:
@@ -105,7 +106,7 @@ class Running:
             for name, sight in list(self._sights.items()):
                 if sight.is_old(now) or name not in assigned:
                     del self._sights[name]
-        self._told.clear()
+        self._told -= told
         await self._write()
 
     # ---- inside
@@ -123,12 +124,12 @@ class Running:
         if self._sights[name].is_worth_writing(self._written.get(name)):
             self._news.set()
 
-    async def _assigned_services(self) -> frozenset[str] | None:
+    async def _assigned_services(self, told: frozenset[str]) -> frozenset[str] | None:
         """Of all that is asked about here, what the fresh head assigns to this node; None without one."""
         facts, now = self.node.gate_facts(), self.node.now()
         if not facts.head_is_fresh(now) or facts.cause is not None:
             return None
-        asked: dict[str, str | None] = dict.fromkeys([*self.units, *self._told])
+        asked: dict[str, str | None] = dict.fromkeys([*self.units, *told])
         asked |= {name: sight.scope for name, sight in self._sights.items()}
         return await self.node.threads.read(_allowed_services, asked, facts, now)  # a large scope is read for it
 

@@ -1,11 +1,14 @@
 """Which services ran when the head expired is the node's own knowledge: whoever says otherwise changes nothing."""
 
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from agent.base.threads import READERS
 from agent.services.running import LOOK_EVERY_S
 from agent.services.unit_states import UnitState
 from agent.state.sights import KEPT_S, MOST, PREFIX, SeenRunning
@@ -262,6 +265,21 @@ async def test_a_command_that_tells_it_well_shows_it(assigned, mock_clock):
         running.note_command("web")
         await running.look()
         assert made.node.learnt.sights.keys() == {"db"}, "in an outage nothing is shown"
+
+
+async def test_a_command_that_ends_while_it_is_looked_is_shown_by_the_next_look(assigned, mock_clock):
+    """It is told once for each change: forgotten now, the service would not be known to run in an outage."""
+    held = threading.Event()
+    async with watched(assigned, {"web.service": UnitState(False)}) as (made, running, _):
+        async with trio.open_nursery() as nursery:
+            for _ in range(READERS):
+                nursery.start_soon(made.node.threads.read, held.wait)
+            nursery.start_soon(running.look)
+            await wait_all_tasks_blocked()
+            running.note_command("db")
+            held.set()
+        await running.look()
+        assert made.node.learnt.sights.keys() == {"db"}
 
 
 async def test_what_was_not_seen_for_a_day_before_the_outage_counts_no_more(assigned, mock_clock):
