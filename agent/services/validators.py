@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import trio
+
 from agent.base.commands import CommandOutcome, run_command
 from agent.base.threads import Threads
 from agent.config.patterns import matches
@@ -119,7 +121,8 @@ class Validators:
         except OSError as error:
             return CommandOutcome(None, safe_text(f"{staged}: {error.strerror}"))
         finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            with trio.CancelScope(shield=True):
+                await self.threads.read(_take_away, staged)
 
 
 def _stage(place: Path, scopes: Sequence[ProjectedScope], generation: int) -> None:
@@ -131,6 +134,10 @@ def _stage(place: Path, scopes: Sequence[ProjectedScope], generation: int) -> No
         write_file(folder, INDEX, (index_bytes(generation, scopes),), OURS_ALONE, OURS_ALONE.file_mode)
     finally:
         os.close(folder)
+
+
+def _take_away(place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _content(scope: ProjectedScope | None) -> str | None:

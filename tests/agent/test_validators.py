@@ -1,6 +1,7 @@
 """Validators: real commands over staged files, before anything becomes active."""
 
 import sys
+import threading
 
 import pytest
 
@@ -26,6 +27,15 @@ async def test_exit_zero_accepts(tmp_path):
     made = validators(tmp_path, "import json; assert json.load(open('route_policy/routes.json')) == {'new': {}}")
     assert await made.refusal([CANDIDATE], ACTIVE, 5) is None
     assert list((tmp_path / "staged").iterdir()) == []
+
+
+async def test_a_candidate_is_written_and_taken_away_beside_the_event_loop(tmp_path):
+    """A Config has 10,000 files: to unlink them takes longer than anybody may wait for an answer."""
+    accepted, where = validators(tmp_path, "pass"), []
+    sys.addaudithook(lambda event, _: where.append(threading.get_ident()) if event == "shutil.rmtree" else None)
+    assert await accepted.refusal([CANDIDATE], ACTIVE, 5) is None
+    assert where
+    assert threading.get_ident() not in where
 
 
 @pytest.mark.parametrize(
