@@ -121,7 +121,8 @@ class Generations:
             for name in _beginning(f".{self.name}.link-", root):
                 _remove(name, root)
         with self._folders() as folders:
-            self.permissions.give(folders, self.permissions.folder_mode)
+            if not self.permissions.are_of(folders, mode := self.permissions.folder_mode):
+                self.permissions.give(folders, mode)  # not otherwise: for a moment nobody may come by
             for name in _beginning(".new-", folders):
                 _remove(name, folders)
 

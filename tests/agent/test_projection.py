@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from agent.access.access import Access, AccessRule
+from agent.access.access import Access, AccessRule, Readers
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, Generations, Permissions
 from agent.files.layout import ProjectedScope, folder_of
@@ -316,7 +316,7 @@ FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from agent.access.access import Access, AccessRule
+from agent.access.access import Access, AccessRule, Readers
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError
 from tests.agent.test_projection import projection, scope, tree
@@ -663,3 +663,15 @@ def test_what_is_not_ours_is_left_and_nothing_piles_up(tmp_path):
         with pytest.raises(FilesError):
             made.project(1, [scope("route_policy", {"a": b"1"})], 1.0)
     assert len(made.generations.labels()) == before
+
+
+def test_a_start_leaves_the_rights_of_the_files_that_are_read_as_they_are(tmp_path):
+    """While the agent is down its files are what services go by: not for a moment are they shut to one of them."""
+    given = Permissions(0o640, 0o750, readers=Readers(uids=frozenset({4001})))
+    projection(tmp_path, given).project(7, [scope("route_policy", {"routes": b"{}"})], 0.0)
+    before = (tmp_path / ".active.generations").stat().st_ctime_ns
+    begun(tmp_path, given).start()
+    assert (tmp_path / ".active.generations").stat().st_ctime_ns == before
+    (tmp_path / ".active.generations").chmod(0o700)
+    begun(tmp_path, given).start()
+    assert stat.S_IMODE((tmp_path / ".active.generations").stat().st_mode) == 0o750
