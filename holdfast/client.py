@@ -760,10 +760,10 @@ def _pieces_of(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _files_below(folder: int, path: str) -> Iterator[tuple[str, ListedFile]]:
-    """By path below it, sorted."""
+    """By path below it, sorted. OSError where one of its folders cannot be read: what is left out would seem gone."""
     found = [
         (f"{place}/{name}".removeprefix(f"{path}/"), f"{place}/{name}")
-        for place, _, names, _ in os.fwalk(path, dir_fd=folder)
+        for place, _, names, _ in os.fwalk(path, onerror=_fail, dir_fd=folder)
         for name in names
     ]
     for name, place in sorted(found):
@@ -771,6 +771,10 @@ def _files_below(folder: int, path: str) -> Iterator[tuple[str, ListedFile]]:
             status = os.fstat(file.fileno())
             whole = _hash_of(_pieces_of(file))
         yield name, ListedFile(status.st_size, f"{stat.S_IMODE(status.st_mode):04o}", whole)
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _hash_of(pieces: Iterator[bytes]) -> str:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
+import sys
 
 import pytest
 import trio
@@ -103,6 +105,23 @@ async def test_a_config_that_is_not_there_or_over(edge):
         client_of(edge).get("config/web", "nginx.conf", expired=True)
     with pytest.raises(AgentDown):
         Client("/nonexistent", "/nonexistent").file("web", "empty")
+
+
+async def test_a_generation_that_goes_while_it_is_listed_is_no_list_without_these_files(edge):
+    """A program that follows the list would take away what it believes to be gone."""
+    going = []
+
+    def go(event, arguments):
+        if going and event == "open" and arguments[0] == "geo":
+            shutil.rmtree(going.pop() / "config/web/geo")
+
+    sys.addaudithook(go)
+    async with serving(edge):
+        active = await call(lambda: client_of(edge).files("web") and (edge.folder / "active").resolve())
+    going.append(active)
+    with pytest.raises(AgentDown):
+        client_of(edge).files("web")
+    assert not going
 
 
 async def test_files_are_followed_through_a_change_a_renewal_and_the_agents_end(edge, monkeypatch):
