@@ -6,6 +6,7 @@ that gives up its rights or closes what it does not know could not open it again
 machines and everybody's.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping
@@ -59,6 +60,8 @@ def _filesystem(device: int) -> str:
 
 def _swap_in(folder: int, name: str, data: bytes) -> None:
     whole = f".{name}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):  # of a start that was killed: in a container all have one process id
+        os.unlink(whole, dir_fd=folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(whole, flags, 0o600, dir_fd=folder)
     try:

@@ -26,8 +26,15 @@ class UnresolvedError(ValueError):
     """A secret that cannot be had; the text names the reference and the remedy, and no value."""
 
 
-def resolve(value: object, environment: Mapping[str, str], place: str = "") -> object:
+def resolve(value: object, environment: Mapping[str, str]) -> object:
     """The same JSON value with each reference replaced by its secret. UnresolvedError names the member as well."""
+    try:
+        return _resolve(value, environment, "")
+    except RecursionError:
+        raise UnresolvedError("is nested too deep") from None
+
+
+def _resolve(value: object, environment: Mapping[str, str], place: str) -> object:
     match value:
         case {"secret_ref": str(reference), **others} if not others:
             try:
@@ -36,9 +43,9 @@ def resolve(value: object, environment: Mapping[str, str], place: str = "") -> o
                 raise UnresolvedError(f"{place}: {error}" if place else str(error)) from None
         case dict():
             within = f"{place}." if place else ""
-            return {name: resolve(inner, environment, f"{within}{name}") for name, inner in value.items()}
+            return {name: _resolve(inner, environment, f"{within}{name}") for name, inner in value.items()}
         case list():
-            return [resolve(inner, environment, f"{place}[{at}]") for at, inner in enumerate(value)]
+            return [_resolve(inner, environment, f"{place}[{at}]") for at, inner in enumerate(value)]
         case _:
             return value
 

@@ -123,6 +123,14 @@ def test_a_file_on_a_private_tmpfs(agent, credentials, runtime):
     assert [one.name for one in runtime.iterdir()] == ["web.json"]
 
 
+def test_what_a_start_that_was_killed_has_left_keeps_no_other_out(runtime):
+    """In a container every start has the same process id."""
+    (runtime / f".web.json.{os.getpid()}").write_text("half of")
+    path = write_private("web.json", b"{}", {"RUNTIME_DIRECTORY": str(runtime)})
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"{}", 0o600)
+    assert [found.name for found in runtime.iterdir()] == ["web.json"]
+
+
 def test_a_place_that_is_not_private_is_refused(agent, credentials, runtime, tmp_path, monkeypatch):
     """No secret reaches a disk, or a folder of others."""
     refused = run(agent, "--service", "web", "--file", "x", "true", CREDENTIALS_DIRECTORY=credentials)
@@ -338,14 +346,33 @@ def test_a_file_of_another_account_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["LD_PRELOAD", "PATH", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS", "CREDENTIALS_DIRECTORY", "LISTEN_FDS"]
+    "name",
+    [
+        *("LD_PRELOAD", "PATH", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS", "CREDENTIALS_DIRECTORY", "LISTEN_FDS"),
+        *("NODE_PATH", "PERLLIB", "LUA_INIT", "LUA_INIT_5_4", "LUA_CPATH", "JDK_JAVA_OPTIONS", "CLASSPATH", "PHPRC"),
+        *("PHP_INI_SCAN_DIR", "DOTNET_STARTUP_HOOKS", "CORECLR_PROFILER_PATH", "OPENSSL_CONF", "OPENSSL_MODULES"),
+        *("ZDOTDIR", "GIT_SSH_COMMAND", "GEM_PATH", "BUNDLE_GEMFILE", "ERL_FLAGS", "HOLDFAST_SOCKET", "HOLDFAST_FILES"),
+    ],
 )
 def test_settings_do_not_choose_the_program(name):
     with pytest.raises(NotVariablesError, match="decides what is run"):
         variables({name: "x"}, {})
 
 
+@pytest.mark.parametrize("name", ["GIT_COMMIT", "LUA_VERSION", "BUNDLE_ID", "ERL_NODE", "OPENSSL_VERSION", "HOLDFAST"])
+def test_names_like_these_are_settings_as_others(name):
+    assert variables({name: "x"}, {}) == {name: "x"}
+
+
 @pytest.mark.parametrize("value", [[], "x", None, {"a-b": 1}, {"": 1}, {"1A": 1}, {"A=B": 1}])
 def test_what_is_no_variable_is_named(value):
     with pytest.raises(NotVariablesError, match="--file"):
         variables(value, {})
+
+
+@pytest.mark.parametrize("depth", [700, 900, 5000])
+def test_what_is_nested_too_deep_is_an_error_with_words(depth):
+    """Of a Config's file, which nobody has parsed before."""
+    text = b'{"A":' + b"[" * depth + b"]" * depth + b"}"
+    with pytest.raises((NoVariablesFileError, UnresolvedError), match="nested too deep"):
+        resolve(read_variables("env.json", text), {})
