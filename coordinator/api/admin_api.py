@@ -14,9 +14,12 @@ from coordinator.api.operator_route import Answering, for_operators, message_of,
 from coordinator.api.roster_api import selection
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library, in_waiting
+from coordinator.configs import template_checks
+from coordinator.configs.config_files import SettledFiles
 from coordinator.database import audit_log, catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared import foresight
+from coordinator.declared.apply_cache import ReadDeclaration
 from coordinator.declared.contents import UploadedFile
 from coordinator.declared.model import Key
 from coordinator.declared.plans import ResourceChange, differences
@@ -26,6 +29,7 @@ from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, revocation
 from coordinator.publishing import declarations, file_contents, proposals, published_state, unresolved
 from coordinator.publishing.declarations import ApplyPlan
+from coordinator.publishing.proposals import Proposal
 from coordinator.reports import events
 from coordinator.runtime import schema_child
 from coordinator.runtime.context import Coordinator
@@ -116,26 +120,35 @@ class AdminApi:
         known = await in_library(self._at.last_read.lookup, files, uploaded)
         if known is not None:
             with suppress(InvalidResources):  # to be said with its lines
-                return await self._plan_or_make(request, known, how)
+                proposal = await self._propose(known.declared, how)
+                if known.is_judged(proposal.state_id):
+                    return await self._make(request, proposal, how)
         declared = await in_library(self._at.last_read.read, files)
         settled = await self._settle(declared, uploaded)
-        await in_library(self._at.last_read.keep, files, uploaded, settled)
-        return await self._plan_or_make(request, settled, how)
+        proposal = await self._propose(settled.declared, how)
+        await self._ask_schemas(settled, proposal)
+        judged = ReadDeclaration(settled.declared, proposal.state_id if settled.templates else None)
+        await in_library(self._at.last_read.keep, files, uploaded, judged)
+        return await self._make(request, proposal, how)
 
-    async def _settle(
-        self, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]
-    ) -> Mapping[Key, Declared]:
+    async def _settle(self, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]) -> SettledFiles:
         """With contents of files by their hashes alone; what the declaration says itself is kept like an upload."""
         shapes = self._at.last_read.shapes
         found = await in_library(file_contents.settle, self._at.database, declared, uploaded, shapes)
-        await in_waiting(schema_child.check, found.checks)
         await in_database(uploads.add_all, self._at.database, found.parts.values(), now=self._at.now())
-        return found.declared
+        return found
 
-    async def _plan_or_make(self, request: Request, declared: Mapping[Key, Declared], how: ApplyRequest) -> ApplyPlan:
+    async def _ask_schemas(self, settled: SettledFiles, proposal: Proposal) -> None:
+        """Of templates each text that a node of the proposed state would be given."""
+        texts = await in_library(template_checks.checks_of, proposal.after, settled.templates)
+        await in_waiting(schema_child.check, [*settled.checks, *texts])
+
+    async def _propose(self, declared: Mapping[Key, Declared], how: ApplyRequest) -> Proposal:
         """Worked out beside them, too: only what is left is written while they wait."""
         propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
-        proposal = await in_library(propose, self._at.database, declared)
+        return await in_library(propose, self._at.database, declared)
+
+    async def _make(self, request: Request, proposal: Proposal, how: ApplyRequest) -> ApplyPlan:
         return await self._change(
             declarations.carry_out,
             self._at.database,

@@ -21,7 +21,7 @@ from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import Config, ConfigFile, FileContent, Resource
 from coordinator.declared.model import Key
 from coordinator.declared.resources import Declared, DeclaredProblem, InvalidResources
-from coordinator.declared.templates import TemplateError
+from coordinator.declared.templates import Template, TemplateError
 from coordinator.declared.value_shapes import Shapes
 from snapshot import canonical
 from snapshot.limits import DEFAULT
@@ -35,22 +35,40 @@ _OTHER_SIZE = ("has another size than its parts", "read it again: apply with hol
 
 @dataclass(frozen=True)
 class SchemaCheck:
-    """A value that a schema is to judge, and where its faults are to be said."""
+    """A value that a schema is to judge, and where its faults are to be said. `node_ids`: whose, where it is made of a
+    template.
+    """
 
     declared: Declared
     at: Path
     name: str
     schema: bytes
     value: bytes
+    node_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TemplateCheck:
+    """A template whose texts a schema is to judge, once the nodes are known (template_checks.py)."""
+
+    declared: Declared
+    config_id: str
+    at: Path
+    name: str
+    schema: bytes
+    template: Template
 
 
 @dataclass
 class SettledFiles:
-    """`parts`: what is to be kept of what the YAML says itself, by hash. `checks`: what is left to be judged."""
+    """`parts`: what is to be kept of what the YAML says itself, by hash. `checks`, `templates`: what is left to be
+    judged.
+    """
 
     declared: dict[Key, Declared]
     parts: dict[str, bytes] = field(default_factory=dict)
     checks: list[SchemaCheck] = field(default_factory=list)
+    templates: list[TemplateCheck] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -180,9 +198,15 @@ def _judge_content(look: _Look, sources: _Sources, settled: SettledFiles) -> Con
     if not is_said and not _was_judged(look, sources.before):
         _judge(look, sources.shapes)
     if file.template:
-        content = replace(content, names=tuple(templates.parse(_text(look, "a template")).names))
-    if file.schema:
-        settled.checks.append(_check(look))
+        template = templates.parse(_text(look, "a template"))
+        content = replace(content, names=tuple(template.names))
+        if file.schema:
+            origin, name = look.origin, file.schema
+            check = TemplateCheck(origin, look.config.id, _place_of(look), name, _schema(look), template)
+            settled.templates.append(check)
+    elif file.schema:
+        value = _text(look, "what a schema judges").encode()
+        settled.checks.append(SchemaCheck(look.origin, _place_of(look), file.schema, _schema(look), value))
     return ConfigFile(content=content, template=file.template, mode=file.mode)
 
 
@@ -270,13 +294,12 @@ def _text(look: _Look, what: str) -> str:
         raise _WrongFileError(look.source, f"line {line} is not UTF-8", f"save it as UTF-8: {what} is text") from None
 
 
-def _check(look: _Look) -> SchemaCheck:
-    file, sources = look.file, look.sources
-    if file.template:
-        raise _WrongFileError("schema", "a template's text is each node's own", "give schema or template, not both")
-    value = _text(look, "what a schema judges").encode()
-    found = _upload_of(content_name(look.origin.file, file.schema), "schema", sources)
+def _place_of(look: _Look) -> Path:
+    return "spec", "files", look.path, look.source
+
+
+def _schema(look: _Look) -> bytes:
+    found = _upload_of(content_name(look.origin.file, look.file.schema), "schema", look.sources)
     if found.size > SCHEMA_BYTES or len(found.parts) != 1:
         raise _WrongFileError("schema", f"has {found.size} bytes; a schema has at most {SCHEMA_BYTES}", _SPLIT)
-    at: Path = ("spec", "files", look.path, look.source)
-    return SchemaCheck(look.origin, at, file.schema, sources.read(found.parts[0]), value)
+    return look.sources.read(found.parts[0])

@@ -1,13 +1,13 @@
 """The files that were read last: a plan that was shown is carried out without reading them again.
 
 `holdfastctl apply` sends the same files twice, to show the plan and to have it carried out, and YAML costs more to read
-than to apply. What is kept are the resources, which the catalog holds too once they are applied; not where each was
-written, so whatever is found wrong with them is said only after another reading.
+than to apply. What is kept are the resources, which the catalog holds too once they are applied, and where each begins;
+not where its members were written, so whatever is found wrong with them is said only after another reading.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.declared import resources
 from coordinator.declared.contents import UploadedFile
@@ -16,7 +16,18 @@ from coordinator.declared.resources import Declared
 from coordinator.declared.value_shapes import Shapes
 from coordinator.declared.yaml_source import YamlDocument
 
-_NOWHERE = YamlDocument(None, {})
+
+@dataclass(frozen=True)
+class ReadDeclaration:
+    """What files declare. `judged_in`: the state whose nodes' texts the schemas of templates fit; None where no schema
+    judges a template, so nothing depends on the nodes.
+    """
+
+    declared: Mapping[Key, Declared]
+    judged_in: str | None = None
+
+    def is_judged(self, state_id: str) -> bool:
+        return self.judged_in in (None, state_id)
 
 
 @dataclass
@@ -24,27 +35,30 @@ class LastRead:
     """Of one coordinator; for any thread. `shapes`: what values are taken for secrets (value_shapes.py)."""
 
     shapes: Shapes
-    _kept: tuple[bytes, Mapping[Key, Declared]] = field(default=(b"", {}))
+    _kept: tuple[bytes, ReadDeclaration] = field(default=(b"", ReadDeclaration({})))
 
     def look_for(self, shapes: Shapes) -> None:
         """Another table: what was read by the former is not known any more."""
-        self.shapes, self._kept = shapes, (b"", {})
+        self.shapes, self._kept = shapes, (b"", ReadDeclaration({}))
 
-    def lookup(self, texts: Mapping[str, str], uploads: Mapping[str, UploadedFile]) -> Mapping[Key, Declared] | None:
+    def lookup(self, texts: Mapping[str, str], uploads: Mapping[str, UploadedFile]) -> ReadDeclaration | None:
         """What these files declare, where they are those that were read last."""
-        digest, declared = self._kept
-        return declared if digest == _digest(texts, uploads) else None
+        digest, known = self._kept
+        return known if digest == _digest(texts, uploads) else None
 
     def read(self, texts: Mapping[str, str]) -> Mapping[Key, Declared]:
         """InvalidResources with all that is wrong."""
         return resources.read(texts, self.shapes)
 
-    def keep(
-        self, texts: Mapping[str, str], uploads: Mapping[str, UploadedFile], declared: Mapping[Key, Declared]
-    ) -> None:
+    def keep(self, texts: Mapping[str, str], uploads: Mapping[str, UploadedFile], found: ReadDeclaration) -> None:
         """What they declare, once their contents are settled (config_files.py)."""
-        bare = {key: Declared(entry.resource, entry.file, _NOWHERE) for key, entry in declared.items()}
-        self._kept = _digest(texts, uploads), bare
+        bare = {key: _without_lines(entry) for key, entry in found.declared.items()}
+        self._kept = _digest(texts, uploads), replace(found, declared=bare)
+
+
+def _without_lines(entry: Declared) -> Declared:
+    """But its first."""
+    return replace(entry, source=YamlDocument(None, {(): entry.source.line(())}))
 
 
 def _digest(texts: Mapping[str, str], uploads: Mapping[str, UploadedFile]) -> bytes:

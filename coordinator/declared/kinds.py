@@ -385,7 +385,10 @@ class ConfigFile:
     )
     template: bool = member(BOOLEAN, "whether `${node.id}` and the like stand for a node's own", default=False)
     schema: str = member(
-        _NAME, "a file with a JSON Schema, beside this YAML file, that `json` or a file of JSON must fit", ""
+        _NAME,
+        "a file with a JSON Schema, beside this YAML file, that the JSON must fit which it holds; of a template each"
+        " node's own",
+        "",
     )
     mode: str = member(OneOf(FILE_MODES), "its mode; an agent may narrow it", "0644")
 

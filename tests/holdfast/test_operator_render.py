@@ -24,6 +24,7 @@ spec:
     conf.d/upstreams.json: {json: {web: ["10.0.0.1:80"]}}
     bin/run: {text: "#!/bin/sh\\n", mode: "0755"}
     motd: {text: "${node.id} at ${node.site}\\n", template: true}
+    id.json: {text: '["${node.id}"]', template: true, schema: ids.schema.json}
 """
 
 
@@ -32,6 +33,7 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "fabric"
     (made / "nginx").mkdir(parents=True)
     (made / "state.yaml").write_text(DECLARED)
+    (made / "ids.schema.json").write_text('{"items": {"type": "string"}}')
     (made / "nginx" / "nginx.conf").write_bytes(b"worker_processes 1;\xff\n")
     return made
 
@@ -48,6 +50,7 @@ def test_everything_is_written_as_the_node_would_have_it(place: Path, tmp_path: 
     assert (web / "nginx.conf").read_bytes() == b"worker_processes 1;\xff\n"
     assert (web / "conf.d" / "upstreams.json").read_text() == '{"web":["10.0.0.1:80"]}'
     assert (web / "motd").read_text() == "edge-1 at default\n"
+    assert (web / "id.json").read_text() == '["edge-1"]'
     assert stat.S_IMODE((web / "bin" / "run").stat().st_mode) == 0o755
     assert json.loads((out / "node_runtime" / "node.json").read_text())["labels"] == {"app": "edge"}
 
@@ -62,7 +65,9 @@ def test_of_one_config_the_texts_are_shown(place: Path) -> None:
 
 def test_as_json(place: Path) -> None:
     found = json.loads(run(place, "edge-1", "web", "--json").output)
-    assert [each["name"] for each in found["files"]] == ["bin/run", "conf.d/upstreams.json", "motd", "nginx.conf"]
+    assert [each["name"] for each in found["files"]] == [
+        "bin/run", "conf.d/upstreams.json", "id.json", "motd", "nginx.conf"
+    ]  # fmt: skip
     assert {each["scope"] for each in found["files"]} == {"config/web"}
 
 
