@@ -14,8 +14,6 @@ from coordinator.api.operator_route import Answering, for_operators, message_of,
 from coordinator.api.roster_api import selection
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library, in_waiting
-from coordinator.configs import template_checks
-from coordinator.configs.config_files import SettledFiles
 from coordinator.database import audit_log, catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared import foresight
@@ -123,25 +121,22 @@ class AdminApi:
                 proposal = await self._propose(known.declared, how)
                 if known.is_judged(proposal.state_id):
                     return await self._make(request, proposal, how)
-        declared = await in_library(self._at.last_read.read, files)
-        settled = await self._settle(declared, uploaded)
-        proposal = await self._propose(settled.declared, how)
-        await self._ask_schemas(settled, proposal)
-        judged = ReadDeclaration(settled.declared, proposal.state_id if settled.templates else None)
-        await in_library(self._at.last_read.keep, files, uploaded, judged)
+        read, proposal = await self._read(files, uploaded, how)
+        await in_library(self._at.last_read.keep, files, uploaded, read)
         return await self._make(request, proposal, how)
 
-    async def _settle(self, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]) -> SettledFiles:
+    async def _read(
+        self, files: Mapping[str, str], uploaded: Mapping[str, UploadedFile], how: ApplyRequest
+    ) -> tuple[ReadDeclaration, Proposal]:
         """With contents of files by their hashes alone; what the declaration says itself is kept like an upload."""
-        shapes = self._at.last_read.shapes
-        found = await in_library(file_contents.settle, self._at.database, declared, uploaded, shapes)
-        await in_database(uploads.add_all, self._at.database, found.parts.values(), now=self._at.now())
-        return found
-
-    async def _ask_schemas(self, settled: SettledFiles, proposal: Proposal) -> None:
-        """Of templates each text that a node of the proposed state would be given."""
-        texts = await in_library(template_checks.checks_of, proposal.after, settled.templates)
-        await in_waiting(schema_child.check, [*settled.checks, *texts])
+        at = self._at
+        declared = await in_library(at.last_read.read, files)
+        settled = await in_library(file_contents.settle, at.database, declared, uploaded, at.last_read.shapes)
+        await in_database(uploads.add_all, at.database, settled.parts.values(), now=at.now())
+        proposal = await self._propose(settled.declared, how)
+        await in_waiting(schema_child.check, await in_library(file_contents.checks_of, settled, proposal.after))
+        judged_in = proposal.state_id if settled.templates else None
+        return ReadDeclaration(settled.declared, judged_in), proposal
 
     async def _propose(self, declared: Mapping[Key, Declared], how: ApplyRequest) -> Proposal:
         """Worked out beside them, too: only what is left is written while they wait."""

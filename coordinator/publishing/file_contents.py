@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from coordinator.configs import config_files
-from coordinator.configs.config_files import SettledFiles
+from coordinator.configs import config_files, template_checks
+from coordinator.configs.config_files import SchemaCheck, SettledFiles
 from coordinator.database import catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared.contents import UploadedFile
 from coordinator.declared.kinds import Config
-from coordinator.declared.model import Key
+from coordinator.declared.model import Key, Model
 from coordinator.declared.resources import Declared
 from coordinator.declared.value_shapes import Shapes
 from coordinator.publishing import published_state
@@ -24,6 +24,11 @@ def settle(
         kept = uploads.existing_parts(transaction, _named_parts(declared, uploaded))
         before = catalog.load(transaction).resources
         return config_files.settle(declared, uploaded, kept, published_state.reader(transaction), shapes, before)
+
+
+def checks_of(settled: SettledFiles, after: Model) -> list[SchemaCheck]:
+    """All that schemas are to judge: of templates each text that a node of the state `after` it would be given."""
+    return [*settled.checks, *template_checks.checks_of(after, settled.templates)]
 
 
 def _named_parts(declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]) -> set[str]:
