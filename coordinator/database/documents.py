@@ -15,7 +15,8 @@ from sqlalchemy.engine import Row
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, object_store, schema
 from coordinator.database.database import Database, Transaction
-from snapshot import canonical
+from snapshot import canonical, envelope
+from snapshot.envelope import SNAPSHOT, Envelope
 
 SECTIONS = "sections"  # the kind of the objects
 TRUST_BUNDLE = "trust_bundle"
@@ -231,6 +232,16 @@ def existing_ids(transaction: Transaction, snapshot_ids: Iterable[str]) -> set[s
         row.snapshot_id
         for chunk in chunks(sorted(snapshot_ids))
         for row in transaction.rows(select(column).where(column.in_(chunk)))
+    }
+
+
+def envelopes(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str, Envelope]:
+    """Of snapshots that are kept, by id."""
+    table = schema.documents
+    return {
+        row.snapshot_id: envelope.parse(bytes(row.envelope), SNAPSHOT)
+        for chunk in chunks(sorted(snapshot_ids))
+        for row in transaction.rows(select(table.c.snapshot_id, table.c.envelope).where(table.c.snapshot_id.in_(chunk)))
     }
 
 

@@ -126,4 +126,5 @@ def _published_facts(held: PublishedDocument | None) -> PublishedFacts | None:
         roles=one.roles,
         organization_ids=one.organization_ids,
         sections={name: entry.size for name, entry in held.sections.items()},
+        subject_node_id=one.subject_node_id,
     )

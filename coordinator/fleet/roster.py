@@ -17,14 +17,22 @@ from coordinator.base import spans
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.spans import Slot
-from coordinator.database import catalog, schema
+from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.fleet import fleet
 from coordinator.fleet.fleet import FleetMember, MemberReport
 from coordinator.fleet.selection import Selection
 from coordinator.reports.checkin import Pair
 from wire.certificate import BadCertificateError, Certificate
-from wire.operators.fleet_answers import Listed, ListedScope, MemberDetail, MemberPage, NodeEntry, Span
+from wire.operators.fleet_answers import (
+    DocumentAudience,
+    Listed,
+    ListedScope,
+    MemberDetail,
+    MemberPage,
+    NodeEntry,
+    Span,
+)
 
 MOST = 1_000  # in one answer
 _CHUNK = 500  # looked at in one statement
@@ -61,10 +69,24 @@ def show(database: Database, node_id: str, *, now: float, settings: CoordinatorS
         status = transaction.row(select(schema.node_status).where(schema.node_status.c.node_id == node_id))
         said = json.loads(status.body) if status is not None else {}
         interval_s = said.get("interval_s") or settings.heartbeat_interval_s
+        audiences = _audiences(transaction, node_id)
         history = _history(transaction, found[0], interval_s, now, settings)
     head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
     boot_id = status.boot_id if status is not None else None
-    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **_report_details(said, member))
+    details = _report_details(said, member, audiences)
+    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **details)
+
+
+def _audiences(transaction: Transaction, node_id: str) -> dict[str, DocumentAudience]:
+    """By scope, of the documents that its head lists."""
+    listed = documents.listings(transaction, [node_id]).get(node_id, {})
+    read = documents.envelopes(transaction, {entry.snapshot_id for entry in listed.values()})
+    kept = ((scope, read.get(entry.snapshot_id)) for scope, entry in listed.items())
+    return {
+        scope: DocumentAudience(found.subject_node_id, found.roles, found.organization_ids)
+        for scope, found in kept
+        if found is not None
+    }
 
 
 def _list(
@@ -121,7 +143,9 @@ def _end(der: bytes) -> int:
         return 0
 
 
-def _report_details(said: Mapping[str, Any], member: FleetMember) -> dict[str, Any]:
+def _report_details(
+    said: Mapping[str, Any], member: FleetMember, audiences: Mapping[str, DocumentAudience]
+) -> dict[str, Any]:
     """Only what is in form: what an earlier version kept may be in another."""
     clock, scopes = said.get("clock") or {}, said.get("scopes") or {}
     synchronised, offset_s = clock.get("synchronised"), clock.get("offset_floor_s")
@@ -134,11 +158,15 @@ def _report_details(said: Mapping[str, Any], member: FleetMember) -> dict[str, A
         "held_back": member.held_back,
         "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
         "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
-        "scopes": tuple(_scope(name, scopes.get(name) or {}, member.published.get(name)) for name in names),
+        "scopes": tuple(
+            _scope(name, scopes.get(name) or {}, member.published.get(name), audiences.get(name)) for name in names
+        ),
     }
 
 
-def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> ListedScope:
+def _scope(
+    name: str, said: Mapping[str, Any], published: Pair | None, made_for: DocumentAudience | None
+) -> ListedScope:
     active, refused = said.get("active") or {}, said.get("last_rejected") or {}
     version, reason, end = refused.get("config_version"), refused.get("reason"), active.get("expires_at")
     return ListedScope(
@@ -148,6 +176,7 @@ def _scope(name: str, said: Mapping[str, Any], published: Pair | None) -> Listed
         expires_at=bound_text(end, 64) if isinstance(end, str) else None,
         refused=version if isinstance(version, int) else None,
         reason=bound_text(reason, 64) if isinstance(reason, str) else "",
+        made_for=made_for,
     )
 
 

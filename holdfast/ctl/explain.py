@@ -11,6 +11,7 @@ import click
 from holdfast.ctl import output
 from holdfast.ctl.apply import FILES_HELP, read
 from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator
+from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.shown import say, say_json
 from wire.operators.fleet_answers import (
     DeclaredSource,
@@ -97,15 +98,24 @@ def _with_places(answer: ScopeExplanation, places: Places) -> dict[str, Any]:
 
 def _render_all(answer: NodeExplanation) -> None:
     rows = [
-        (scope.scope, scope.may_hold, _why(scope), _version(scope.published), scope.differs or "-")
+        (scope.scope, scope.may_hold, _why(scope), _version(scope.published), _whom(scope), scope.differs or "-")
         for scope in answer.scopes
     ]
-    output.table(("scope", "may hold", "because", "published", "about to change"), rows, nothing="no scopes")
+    output.table(
+        ("scope", "may hold", "because", "published", "made for", "about to change"), rows, nothing="no scopes"
+    )
 
 
 def _why(each: HoldingExplanation) -> str:
     held_back = each.held_back
     return f"{each.because}; HELD BACK: {held_back}" if held_back else each.because
+
+
+def _whom(each: HoldingExplanation) -> str:
+    one = each.published
+    if one is None or one.subject_node_id is None:
+        return "-"
+    return describe_audience(each.scope, one.subject_node_id, one.roles, one.organization_ids)
 
 
 def _render_value(answer: ScopeExplanation) -> None:
@@ -149,7 +159,7 @@ def _published_facts(answer: ScopeExplanation) -> Iterator[Fact]:
         yield "content", one.content_hash
         yield "published", f"{output.time(one.published_at)}, issued {one.issued_at}"
         yield "renewed", f"from {one.refresh_after}; expires {one.expires_at}"
-        yield "made for", "every node that is told the same" if one.subject_node_id == "*" else one.subject_node_id
+        yield "made for", describe_audience(answer.scope, one.subject_node_id, one.roles, one.organization_ids)
         yield "with roles", one.roles
         yield "and organizations", one.organization_ids
         yield "needs bundle", one.min_trust_bundle_version

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from holdfast.ctl import output
+from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.durations import in_words
 from holdfast.terminal.shown import say
 from wire.operators.fleet_answers import ListedScope, MemberDetail, ReportedEvent, Span
@@ -15,10 +16,13 @@ def render(answer: MemberDetail, told: Iterable[ReportedEvent]) -> None:
     output.facts([*_standing(answer), *_identity(answer)])
     say()
     scopes = (
-        (scope.scope, scope.published, scope.active, scope.expires_at, _refusal(scope)) for scope in answer.scopes
+        (scope.scope, scope.published, scope.active, scope.expires_at, _whom(scope), _refusal(scope))
+        for scope in answer.scopes
     )
     output.table(
-        ("scope", "published", "active", "good until", "refused last"), scopes, nothing="no scope is published"
+        ("scope", "published", "active", "good until", "made for", "refused last"),
+        scopes,
+        nothing="no scope is published",
     )
     say()
     output.table(("since", "was", "for", "head"), map(_span, answer.history), nothing="it has reported nothing of late")
@@ -69,6 +73,12 @@ def _clock(answer: MemberDetail) -> str | None:
     behind = answer.clock_offset_s or 0
     how = "synchronised" if answer.clock_synchronised else "NOT synchronised"
     return f"{how}, {in_words(behind)} behind what is proven" if behind < 0 else how
+
+
+def _whom(scope: ListedScope) -> str:
+    """Of what is published."""
+    one = scope.made_for
+    return "-" if one is None else describe_audience(scope.scope, one.subject_node_id, one.roles, one.organization_ids)
 
 
 def _refusal(scope: ListedScope) -> str:

@@ -9,6 +9,7 @@ from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.node.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning
 from holdfast.terminal import completion
+from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.durations import in_words, until
 from holdfast.terminal.shown import say, say_json
 
@@ -85,9 +86,8 @@ def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], n
         yield "content", active["content_hash"]
         yield "signed by", active["signer_key_id"]
         if envelope.get("subject_node_id"):
-            whom = envelope["subject_node_id"]
-            roles = ", ".join(envelope["roles"])
-            yield "made for", f"every node with the role {roles}" if whom == "*" and roles else whom
+            audience = (envelope["subject_node_id"], envelope["roles"], envelope["organization_ids"])
+            yield "made for", describe_audience(scope, *audience)
             dated = f"{until(envelope['issued_at'], now)}, dated up to 5 min back for clocks that are behind"
             yield "issued", f"{envelope['issued_at']}, {dated}"
         yield "applied", f"{active['applied_at']}, {until(active['applied_at'], now)}"

@@ -18,6 +18,7 @@ import click
 
 from holdfast.node import reset_identity_command
 from holdfast.node.store_root import find_root, options
+from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.shown import say, say_bytes, say_signed
 from snapshot import container
 from snapshot.identifiers import format_time, is_section_name
@@ -71,7 +72,7 @@ def list_command(root: str, cluster: str, as_json: bool) -> None:
         for row in rows:
             say(
                 f"{row['scope']}  active {row['active'] or '-'}  mark {row['mark']}  "
-                f"expires {row['expires_at'] or '-'}{row['note']}"
+                f"expires {row['expires_at'] or '-'}  for {row['made_for'] or '-'}{row['note']}"
             )
         for held in view.pending():
             say(f"{held.scope}  pending {held.envelope_hash[:23]}  {_state_of(held.sealed, held.waiting_until)}")
@@ -144,6 +145,7 @@ def _row(view: StoreLook, record: ScopeRecord) -> dict[str, str]:
         "active": _version(*active.version) if active else "",
         "mark": _version(record.epoch, record.version),
         "expires_at": format_time(record.expires_at) if active else "",
+        "made_for": _whom(active) if active else "",
         "note": "".join(f"  ({text})" for text in notes),
     }
 
@@ -179,6 +181,7 @@ def _lines(view: StoreLook, scope: str, held: StoredDocument) -> dict[str, str]:
         "active": f"{_version(*held.version)}  {held.kind}  {held.envelope.snapshot_id}",
         "envelope": held.envelope_hash,
         "content": held.content_hash,
+        "made for": _whom(held),
         "previous": _version(*previous.version) if previous else "-",
         "mark": _version(record.epoch, record.version) if record else "-",
         "floor": _version(*floor.order) if floor else "-",
@@ -229,6 +232,11 @@ def _beginning(data: bytes) -> str:
 
 def _version(epoch: int, version: int) -> str:
     return f"{epoch}.{version}"
+
+
+def _whom(held: StoredDocument) -> str:
+    said = held.envelope
+    return describe_audience(said.scope, said.subject_node_id, said.roles, said.organization_ids)
 
 
 def _state_of(sealed: bool, waiting_until: int) -> str:

@@ -6,11 +6,13 @@ Exit status: 0 none is rejected, 1 one is, 2 wrong usage (also a file or a conte
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
 from holdfast.node.context import BadContext, chunks, load
+from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say
 from snapshot.codes import CATALOGUE, Area
@@ -25,7 +27,7 @@ COLOURS = {"verified": "green", "already_applied": "green", "pending": "yellow",
 
 @dataclass(frozen=True)
 class VerdictReport:
-    """The verdict on one file, in the words of protocol.md 5."""
+    """The verdict on one file, in the words of protocol.md 5. `made_for`: whom a good one is for, in words."""
 
     document: str
     verdict: str
@@ -35,6 +37,8 @@ class VerdictReport:
     found: str = ""
     where: str = ""
     facts: Mapping[str, object] | None = None
+    audience: Mapping[str, object] | None = None
+    made_for: str = ""
 
     def to_json(self) -> str:
         members: dict[str, object] = {
@@ -45,7 +49,7 @@ class VerdictReport:
         }
         if self.verdict == "rejected":
             members |= {"expected": self.expected, "found": self.found, "where": self.where}
-        return json.dumps(members | dict(self.facts or {}))  # noqa: TID251 - a report, no document
+        return json.dumps(members | dict(self.facts or {}) | dict(self.audience or {}))  # noqa: TID251 - a report, no document
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -96,6 +100,13 @@ def _judge(file: str, holder: VerifierState, kind: str, now: float) -> VerdictRe
 
 def _pass(file: str, verdict: Verdict) -> VerdictReport:
     envelope = verdict.envelope
+    audience = {
+        "subject_node_id": envelope.subject_node_id,
+        "roles": list(envelope.roles),
+        "organization_ids": list(envelope.organization_ids),
+    }
+    whom = describe_audience(envelope.scope, envelope.subject_node_id, envelope.roles, envelope.organization_ids)
+    report = partial(VerdictReport, file, audience=audience, made_for=whom)
     facts: dict[str, object] = {
         "scope": envelope.scope,
         "authority_epoch": envelope.authority_epoch,
@@ -104,12 +115,12 @@ def _pass(file: str, verdict: Verdict) -> VerdictReport:
     }
     match verdict:
         case Verified():
-            return VerdictReport(file, "verified", facts=facts | {"signers": list(verdict.signers)})
+            return report("verified", facts=facts | {"signers": list(verdict.signers)})
         case AlreadyApplied():
-            return VerdictReport(file, "already_applied", facts=facts)
+            return report("already_applied", facts=facts)
         case NotYetValid():
             facts["valid_from"] = format_time(envelope.valid_from)
-            return VerdictReport(file, "pending", 7, Reason.NOT_YET_VALID, facts=facts)
+            return report("pending", 7, Reason.NOT_YET_VALID, facts=facts)
 
 
 def _render(report: VerdictReport, now: float) -> None:
@@ -129,6 +140,7 @@ def _lines(report: VerdictReport) -> list[tuple[str, object]]:
     else:
         lines = []
     facts = [(name.replace("_", " "), _plain(value)) for name, value in (report.facts or {}).items()]
+    facts.append(("made for", report.made_for))
     return [(name, value) for name, value in [*facts, *lines] if value != ""]
 
 

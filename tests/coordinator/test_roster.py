@@ -14,7 +14,8 @@ from tests.coordinator import reports
 from tests.coordinator.candidates import NOW, admit, found
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import heartbeat
-from wire.operators.fleet_answers import MemberPage
+from tests.fakes.cluster import Cluster
+from wire.operators.fleet_answers import DocumentAudience, MemberPage
 
 SETTINGS = CoordinatorSettings()
 DECLARED = """
@@ -38,7 +39,9 @@ def members(database: Database) -> Database:
     for name in "dcba":
         admit(database, f"node-{name}")
     declarations.apply(database, {"a.yaml": DECLARED}, actor="root", now=NOW)
-    publish(database, publication(basis(database), document("route_policy", 4, b"4")))
+    shared = Cluster().snapshot(subject_node_id="*", roles=("ingress",), organization_ids=("acme",))
+    routes = document("route_policy", 4, b"4", subject="*", envelope=shared.envelope_bytes)
+    publish(database, publication(basis(database), routes))
     said = {"route_policy": {**reports.scope(reports.mark(3)), "last_rejected": REFUSED}}
     heartbeats.record(database, [heartbeat("node-d")], now=NOW - 3_600)
     how = {"mode": "degraded", "state": "degraded", "roots_confirmed": False}
@@ -116,6 +119,7 @@ def test_one_in_whole(members: Database) -> None:
     one = roster.show(members, "node-a", now=NOW + 5, settings=SETTINGS)
     (scope,) = one.scopes
     assert (scope.scope, scope.published, scope.active) == ("route_policy", "1.4", "1.3")
+    assert scope.made_for == DocumentAudience("*", ("ingress",), ("acme",))
     assert (scope.expires_at, scope.refused, scope.reason) == ("2027-01-22T08:00:00Z", 4, "validator_refused")
     assert (one.head, one.boot_id, one.interval_s, one.clock_synchronised, one.clock_offset_s) == (
         "1.2", "9d1f3f6e-boot", None, True, 0,

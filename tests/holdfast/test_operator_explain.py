@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from holdfast.ctl.explain import STANDINGS, STANDS, _render_one, _render_value, _with_places
+from holdfast.ctl.explain import STANDINGS, STANDS, _render_all, _render_one, _render_value, _with_places
 from tests.holdfast.operator_lab import running
-from wire.operators.fleet_answers import EntryExplanation, Holders, ScopeExplanation
+from wire.operators.fleet_answers import EntryExplanation, Holders, NodeExplanation, PublishedFacts, ScopeExplanation
 
 SIGNER = {
     "key_id": "sha256:ab",
@@ -82,6 +82,27 @@ def test_rule_version_signer_value_source_and_holder_are_said(capsys) -> None:
     ):
         assert word in out
     assert "about to change" not in out and "more:" not in out
+
+
+def test_whom_a_document_is_for_is_said(capsys) -> None:
+    assert "the node gateway alone" in shown(capsys)
+    out = shown(capsys, published={**ANSWER["published"], "subject_node_id": "*"})
+    assert "every node with the role ingress and the organization acme whose head lists it" in " ".join(out.split())
+
+
+def test_of_all_scopes_each_says_whom_it_is_for(capsys) -> None:
+    """An older coordinator does not say it."""
+    told = {**ANSWER["published"], "roles": [], "organization_ids": [], "sections": {}, "subject_node_id": "*"}
+    facts = {name: told[name] for name in told if name in PublishedFacts.__dataclass_fields__}
+    older = {name: value for name, value in facts.items() if name != "subject_node_id"}
+    scopes = [
+        {"scope": scope, "may_hold": True, "because": "it is", "published": published}
+        for scope, published in (("config/edge", facts), ("config/old", older), ("config/new", None))
+    ]
+    _render_all(NodeExplanation.read(json.dumps({"node_id": "gateway", "scopes": scopes}).encode()))
+    *_, edge, old, new = capsys.readouterr().out.splitlines()
+    assert "every node whose head lists it" in edge
+    assert old.split()[-2:] == ["-", "-"] and new.split()[-3:] == ["-", "-", "-"]
 
 
 def test_what_is_wrong_is_said_aloud(capsys) -> None:

@@ -86,6 +86,10 @@ def test_list(either):
     told = json.loads(ran(either, "list", "--json").out)
     assert told["generation"] == 2
     assert [row["scope"] for row in told["scopes"]] == [SCOPE, "trust_bundle"]
+    routes, bundle = (row["made_for"] for row in told["scopes"])
+    assert f"  for {routes}" in found.out
+    assert routes == "every node with the roles core_mesh, egress_service whose head lists it"
+    assert bundle == "every member of the cluster"
 
 
 def test_list_shows_what_is_pending(node):

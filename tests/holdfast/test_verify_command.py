@@ -104,6 +104,15 @@ def test_what_a_person_sees_of_a_good_one():
     assert first == f"VERIFIED  {case['document']}"
     shown = dict(line.split(maxsplit=1) for line in lines if line.strip())
     assert {"scope", "signers"} <= shown.keys()
+    assert " ".join(shown["made"].split()).startswith("for the node ")
+
+
+def test_a_program_reads_whom_it_is_for_in_members():
+    case = case_of("verified")
+    told = json.loads(run("--json", *asked(case), case["document"]).out)
+    whom = json.loads((VECTORS / case["context"]).read_text())
+    assert told["subject_node_id"] == whom["node_id"]
+    assert set(told["roles"]) <= set(whom["roles"]) and set(told["organization_ids"]) <= set(whom["organization_ids"])
 
 
 def test_what_a_person_sees_of_a_bad_one():

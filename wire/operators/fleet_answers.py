@@ -51,8 +51,19 @@ class MemberPage(AnswerPage):
 
 
 @message
+class DocumentAudience:
+    """Whom a document is for, as its envelope says it; `subject_node_id` is `*` where nodes share it."""
+
+    subject_node_id: str
+    roles: tuple[str, ...]
+    organization_ids: tuple[str, ...]
+
+
+@message
 class ListedScope:
-    """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why."""
+    """Versions are "epoch.version". `refused`: the version that the node has refused last, `reason` why. `made_for`:
+    whom the published document is for.
+    """
 
     scope: str
     published: str | None
@@ -60,6 +71,7 @@ class ListedScope:
     expires_at: str | None
     refused: int | None
     reason: str
+    made_for: DocumentAudience | None = None
 
 
 @message
@@ -220,6 +232,7 @@ class PublishedFacts:
     roles: tuple[str, ...]
     organization_ids: tuple[str, ...]
     sections: Mapping[str, int]
+    subject_node_id: str | None = None  # the node that the document names; `*`: nodes share it
 
 
 @message
