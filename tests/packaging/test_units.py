@@ -152,6 +152,8 @@ def test_who_judges_a_candidate_may_nothing_that_root_does_not_say():
     assert setting(unit, "CapabilityBoundingSet") == [""]
     assert setting(unit, "TemporaryFileSystem") == [f"{AGENT.projection_directory}:ro"]
     assert setting(unit, "ExecStart") == ["/usr/libexec/holdfast/validate-unit unset %i"]
+    assert setting(unit, "ExecStartPost") == ["+/usr/libexec/holdfast/validate-unit accept %i"]
+    assert setting(unit, "LimitFSIZE") == ["16M"], "/run is everybody's"
     default = ServiceTable(name="a", scopes=("*",)).validate_timeout_s
     assert int(setting(unit, "TimeoutStartSec")[0].removesuffix("s")) < default
 
