@@ -27,6 +27,8 @@ VALIDATOR_REFUSED = "validator_refused"
 NOT_STARTED = (126, 127)  # what shells, env(1) and others say of a command that they could not start
 OURS_ALONE = Permissions(0o600, 0o700)
 
+Accepted = tuple[str, frozenset[tuple[str, str | None]]]  # by which service's validator, and what it saw
+
 
 class Judge(Protocol):
     """Who judges candidates, each laid out in a place of its own."""
@@ -97,19 +99,31 @@ class Validators:
             validator.judge.start()
 
     async def refusal(
-        self, candidates: Iterable[ProjectedScope], active: Iterable[ProjectedScope], generation: int
+        self,
+        candidates: Iterable[ProjectedScope],
+        active: Iterable[ProjectedScope],
+        generation: int,
+        accepted: set[Accepted] | None = None,
     ) -> ValidatorRefusal | None:
         """Of the first validator that does not accept; None if all do that are concerned. Who reads the same content
-        as before is not: a renewal must not end because a validator is out of order (rules S67).
+        as before is not: a renewal must not end because a validator is out of order (rules S67). What is in `accepted`
+        is not asked again, and what is accepted is added.
         """
+        accepted = set() if accepted is None else accepted
         before = {scope.scope: scope for scope in active}
         after = before | {candidate.scope: candidate for candidate in candidates}
         changed = {name for name, document in after.items() if _content(before.get(name)) != _content(document)}
         for validator in self.validators:
             its = frozenset(scope for scope in changed if matches(validator.scopes, scope))
-            if its and not (outcome := await self._ask(validator, after, generation)).ok:
+            seen = frozenset((name, _content(after[name])) for name in after if matches(validator.scopes, name))
+            judged = (validator.service, seen)
+            if not its or judged in accepted:
+                continue
+            outcome = await self._ask(validator, after, generation)
+            if not outcome.ok:
                 words = safe_text(f"{validator.service}: {outcome}")
                 return ValidatorRefusal(validator.service, words, its, _is_judgement(outcome))
+            accepted.add(judged)
         return None
 
     async def _ask(self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int) -> CommandOutcome:

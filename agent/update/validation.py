@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.files.layout import ProjectedScope
-from agent.services.validators import ValidatorRefusal, Validators
+from agent.services.validators import Accepted, ValidatorRefusal, Validators
 from agent.state.node import RunningNode
 from agent.state.plan import FIRST
 from agent.state.view import Grade
@@ -24,12 +24,14 @@ class Validation:
     put_offs: PutOffs
 
     async def accept(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that no validator keeps out. One that refuses keeps out what has changed of its service's scopes."""
-        left = list(candidates)
+        """Those that no validator keeps out. One that refuses keeps out what has changed of its service's scopes; those
+        that have accepted what is left as it is are not asked again.
+        """
+        left, accepted = list(candidates), set[Accepted]()
         while left:
             generation = self.node.store.watch.generation + 1
             active = self.node.holdings.view.projected_scopes(self.node.now())
-            refusal = await self.validators.refusal(map(self._projected_scope, left), active, generation)
+            refusal = await self.validators.refusal(map(self._projected_scope, left), active, generation, accepted)
             if refusal is None:
                 break
             left = await self._without(left, refusal)

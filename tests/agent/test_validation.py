@@ -39,6 +39,27 @@ async def test_a_validator_keeps_its_scopes_out_and_no_others(tmp_path, mock_clo
             await one.until_active(ROUTES, 3)
 
 
+async def test_who_has_accepted_is_not_asked_again_when_another_refuses(tmp_path, mock_clock):
+    """Else the slow validator of one service would be waited for once more for each that another keeps out."""
+    asked = tmp_path / "asked"
+    text = VALIDATED.replace("! grep", f"echo x >> {asked}; ! grep")
+    other = text.replace('"web"', '"other"').replace('["route_policy"]', f'["{POLICY_SCOPE}"]')
+    other = other.replace(
+        f"echo x >> {asked}; ! grep -q forbidden route_policy/routes.json", f"! test -e {tmp_path}/no"
+    )
+    async with lab(tmp_path, mock_clock, text=text + other) as one:
+        async with one.agent():
+            await one.settled()
+            before = asked.read_text()
+            (tmp_path / "no").touch()
+            one.server.snapshot({"routes": {"south": {}}}, ROUTES)
+            one.server.snapshot({"policy": POLICY | {"route_ttl_s": 60}}, POLICY_SCOPE)
+            one.server.announce()
+            await one.until_active(ROUTES, 2)
+            assert one.rejected(POLICY_SCOPE) == "validator_refused"
+            assert asked.read_text() == before + "x\n"
+
+
 async def test_what_a_validator_keeps_out_is_not_offered_again_until_the_head_lists_another(tmp_path, mock_clock):
     asked = tmp_path / "asked"
     said = f"echo x >> {asked}; test -e {tmp_path}/yes"
