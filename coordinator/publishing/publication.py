@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from coordinator.base.refusal import bound_text
+from coordinator.base.refusal import Refused, bound_text
 from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, StoredObject, section_key
 from coordinator.database.scope_versions import is_counted
 from coordinator.declared import increments
@@ -209,10 +209,11 @@ def _share(case: _Case, base: PublishedDocument | None, content: ScopeContent) -
         held = PublishedDocument(_entry(made), made.envelope, made.manifest_bytes, content.read)
         found = SharedDocument(held, drop_stored(to_document(made), content.sections))
         case.shared.add(content, found)
+    smaller = None if base is None else _shared_increment(case, base, content, found.held)
     if found.unkept is not None:
         _bring(case, content.scope.name, found.unkept)
-    if base is not None:
-        _bring_shared_increment(case, base, content, found.held)
+    if smaller is not None:
+        case.documents.append(smaller)
     _list_held(case, found.held)
 
 
@@ -224,14 +225,14 @@ def _bring(case: _Case, scope: str, document: Document) -> None:
         case.counted[scope] = case.shared.read[scope]
 
 
-def _bring_shared_increment(case: _Case, base: PublishedDocument, content: ScopeContent, to: PublishedDocument) -> None:
+def _shared_increment(
+    case: _Case, base: PublishedDocument, content: ScopeContent, to: PublishedDocument
+) -> Document | None:
     """Made once for all who come from the same document; kept for those who come later."""
     shared = case.shared
     if not shared.is_sought(base, to):
         shared.add_increment(base, to, _increment(case, base, content, to.envelope))
-    made = shared.increment(base, to)
-    if made is not None:
-        case.documents.append(made)
+    return shared.increment(base, to)
 
 
 def _instead(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> ScopeContent | None:
@@ -303,17 +304,20 @@ def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierStat
 
 def _increment(case: _Case, held: PublishedDocument, content: ScopeContent, to: Envelope) -> Document | None:
     """From `held` to a document of this content, with its dates. None where only a full snapshot will do: another
-    epoch, another audience, a base left behind (rules S24); or where it is no smaller.
+    epoch, another audience, a base left behind or lost (rules S24); or where it is no smaller.
     """
     base = held.envelope
     if (base.authority_epoch, _audience(base)) != (to.authority_epoch, _audience(to)):
         return None
     if (base.authority_epoch, base.config_version) != _last(case, content):
         return None
-    delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
-    brought = {
-        name: data if isinstance(data, bytes) else content.read(data.sha256) for name, data in delta.brought.items()
-    }
+    try:
+        delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
+        brought = {
+            name: data if isinstance(data, bytes) else content.read(data.sha256) for name, data in delta.brought.items()
+        }
+    except Refused:  # what the base was made of is lost, and it is all that is
+        return None
     claims = replace(
         _claims(case, content, to.config_version), refresh_after=to.refresh_after, expires_at=to.expires_at
     )
@@ -332,13 +336,15 @@ def _audience(one: Envelope) -> tuple[object, ...]:
 
 @contextmanager
 def _signing() -> Iterator[None]:
-    """What has no signed form, or is not signed by the library or device that holds the key, is one scope's fault or
-    one head's: it is said, and tried again (rules P1).
+    """What has no signed form, or is not signed by the library or device that holds the key, or is made of bytes that
+    the database has lost, is one scope's fault or one head's: it is said, and tried again (rules P1).
     """
     try:
         yield
     except ValueError as error:
         raise Unpublishable("cannot_sign", bound_text(str(error))) from error
+    except Refused as damage:
+        raise Unpublishable(damage.code.value, bound_text(damage.detail)) from damage
 
 
 def _head(case: _Case) -> signer.SignedDocument:

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import delete, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CLOCK_SKEW_S
-from coordinator.database import catalog, documents
+from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database
 from coordinator.database.documents import Document
 from coordinator.declared.compiler import Audience, ScopeContent
@@ -305,6 +306,37 @@ def test_a_revoked_signer_signs_nothing_more(press: Press) -> None:
     press.keys = (press.bundles.config, new)
     press.publish()
     assert [key_id for key_id, _ in documents.head(press.database, "node-a").signatures] == [new.key_id]
+
+
+def lose_sections(press: Press, scope: str) -> None:
+    """As a disk does: the bytes of what node-a has of a scope are gone from the database."""
+    sections = schema.document_sections
+    mine = select(sections.c.object_key).where(sections.c.snapshot_id == press.listing()[scope].snapshot_id)
+    with press.database.record(now=press.now) as transaction:
+        assert transaction.run(delete(schema.objects).where(schema.objects.c.key.in_(mine))) > 0
+
+
+def test_what_the_database_has_lost_keeps_back_its_scope_and_nothing_else(press: Press) -> None:
+    """The file of one Config: every other scope, of this node and of others, is renewed in time."""
+    press.apply("{kind: Config, id: edge, spec: {to: {nodes: [node-a]}, files: {motd: {text: hello}}}}")
+    press.publish()
+    lose_sections(press, "config/edge")
+    before, press.now = press.listing(), press.now + press.settings.snapshot_refresh_s
+    failed = {each.publication.node_id: each.failed for each in press.publish().drafts}
+    assert {node_id: list(scopes) for node_id, scopes in failed.items()} == {"node-a": ["config/edge"], "node-b": []}
+    assert failed["node-a"]["config/edge"].reason == Code.NOT_FOUND.value
+    after = press.listing()
+    assert after["config/edge"] == before["config/edge"]
+    assert after["route_policy"].config_version > before["route_policy"].config_version
+
+
+def test_a_base_that_the_database_has_lost_is_followed_by_the_whole(press: Press) -> None:
+    reader = press.reader().follow()
+    lose_sections(press, "route_policy")
+    press.apply(STATE.replace("www.example", "shop.example"))
+    assert [dict(each.failed) for each in press.publish().drafts] == [{}, {}]
+    assert ("snapshot", "route_policy") in reader.follow().taken
+    assert b"shop.example" in reader.text("route_policy")
 
 
 def test_without_a_trust_bundle_nothing_is_published(database: Database) -> None:
