@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import ParamSpec, Protocol, TypeVar
 
 from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, write_answer
@@ -112,11 +114,14 @@ class AdminApi:
         return await in_library(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings)
 
     async def _carry_out(self, request: Request, how: ApplyRequest) -> ApplyPlan:
-        """Files are read beside what nodes report and what others change, and once for a plan and its execution."""
+        """Files are read beside what nodes report and what others change, and once for a plan and its execution: unless
+        what they say themselves was trimmed in between, and has to be kept anew.
+        """
         files, uploaded = how.files, _uploads_of(how)
         request.allow(_apply_s(uploaded))
         known = await in_library(self._at.last_read.lookup, files, uploaded)
-        if known is not None:
+        are_kept = file_contents.are_said_parts_kept
+        if known is not None and await in_library(are_kept, self._at.database, known.declared, uploaded):
             with suppress(InvalidResources):  # to be said with its lines
                 proposal = await self._propose(known.declared, how)
                 if known.is_judged(proposal.state_id):
@@ -330,9 +335,8 @@ def _answer(
         read = published_state.reader(transaction)
         references = unresolved.sentences((change.after for change in plan.changes if change.after is not None), read)
         lines = plan.lines(read)
-    touched: dict[str, tuple[str, ...]] = {}
-    for node_id, scope in sorted(plan.touched):
-        touched[node_id] = (*touched.get(node_id, ()), scope.name)
+    by_node = groupby(sorted(plan.touched), key=itemgetter(0))
+    touched = {node_id: tuple(scope.name for _, scope in scopes) for node_id, scopes in by_node}
     return write_answer(
         AppliedPlan(
             outcome=outcome,

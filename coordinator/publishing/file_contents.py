@@ -31,6 +31,17 @@ def checks_of(settled: SettledFiles, after: Model) -> list[SchemaCheck]:
     return [*settled.checks, *template_checks.checks_of(after, settled.templates)]
 
 
+def are_said_parts_kept(
+    database: Database, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]
+) -> bool:
+    """Whether what settled Configs say themselves is there: what nobody has declared, retention.py trims."""
+    said = _named_parts(declared, {}) - _named_parts({}, uploaded)
+    if not said:
+        return True
+    with database.read() as transaction:
+        return uploads.existing_parts(transaction, said) == said
+
+
 def _named_parts(declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile]) -> set[str]:
     """All parts that a declaration could count on."""
     configs = (entry.resource for entry in declared.values() if isinstance(entry.resource, Config))

@@ -125,6 +125,25 @@ async def test_a_machine_too_busy_for_a_schema_says_so_and_changes_nothing(
         assert (await at.apply(text, contents=contents))["outcome"] == "applied"
 
 
+SAID = """
+{kind: Config, id: edge, spec: {to: {nodes: [node-a]}, files: {motd: {text: hello}}}}
+---
+{kind: Node, id: node-a, spec: {}}
+"""
+
+
+async def test_a_plan_that_is_carried_out_days_later_keeps_its_contents_anew(founded: Founded) -> None:
+    """The files were read for the plan; what they say themselves was trimmed since, as nobody has declared it."""
+    async with running(founded) as at:
+        shown = await at.apply(SAID, dry_run=True)
+        coordinator = at.daemon.coordinator
+        gone = retention.trim(coordinator.database, now=coordinator.now() + 2 * DAY, settings=CoordinatorSettings())
+        assert gone["uploads"] == 1
+        done = await at.apply(SAID, based_on=shown["based_on"])
+        assert done["outcome"] == "applied"
+        assert kept(at, b"hello") == b"hello"
+
+
 async def test_two_configs_of_one_id_are_refused(founded: Founded) -> None:
     async with running(founded) as at:
         one = "{kind: Config, id: edge, spec: {to: {nodes: [n]}, files: {f: {text: a}}}}"
@@ -146,12 +165,13 @@ async def test_contents_out_of_form(founded: Founded, contents: object) -> None:
 
 async def test_what_was_trimmed_since_the_plan_is_asked_for_again(founded: Founded) -> None:
     """An operator may think for two days; nothing is then declared whose bytes are gone."""
+    config = CONFIG.replace('    motd: {text: "hello\\n"}\n', "")
     async with running(founded) as at:
         contents = {"data/big": await upload(at, b"big")}
-        shown = await at.apply(CONFIG, contents=contents, dry_run=True)
+        shown = await at.apply(config, contents=contents, dry_run=True)
         database, now = at.daemon.coordinator.database, at.daemon.coordinator.now()
         retention.trim(database, now=now + DAY + 1, settings=CoordinatorSettings())
-        assert await refusal(at.apply(CONFIG, contents=contents, based_on=shown["based_on"])) == "conflict"
+        assert await refusal(at.apply(config, contents=contents, based_on=shown["based_on"])) == "conflict"
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
 
 
