@@ -119,6 +119,8 @@ class Fetching:
                 self.node.learnt.gaps |= {wanted.scope}
                 self.node.tell()
                 return FetchOutcome.LATER
+            case Reaction.REFRESH_TRUST if wanted.base is not None:
+                return FetchOutcome.LATER  # others may have signed the whole
             case Reaction.NEXT_SOURCE:
                 if wanted.base is not None:  # the whole may be good, and nobody else may be there
                     source.error = f"{refused.reason}: {refused.detail}"[:256]

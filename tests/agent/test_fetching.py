@@ -89,6 +89,15 @@ async def test_a_bad_increment_of_the_only_coordinator_is_followed_by_its_whole(
     assert isinstance(await obtain(made), Candidate)
 
 
+async def test_an_increment_of_a_key_that_counts_no_more_is_followed_by_the_whole(made, mock_clock):
+    """Of what nodes share one coordinator signs the document, another an increment to it: whose key may end first."""
+    made.server.publish_increment(ROUTES, sets={"routes": {"south": {}}}, keys=[key("gone")])
+    found = await obtain(made)
+    assert isinstance(found, Candidate)
+    assert (found.verified.kind, found.verified.envelope.config_version) == ("snapshot", 2)
+    assert asked(made) == ["increments", "trust", "documents"]
+
+
 async def test_what_was_signed_and_is_refused_is_given_up(made, mock_clock):
     """rules S52, S53: no source can mend it"""
     made.server.snapshot({"routes": {"password": "swordfish"}}, ROUTES)
