@@ -158,8 +158,13 @@ def _value(path: Path) -> object:
 
 
 def _bytes(path: Path) -> bytes:
+    """Of a regular file: who opens a pipe that nobody writes to waits for ever."""
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise PlainFileError(f"{path}: is no regular file: move it away, hidden files are passed over")
+            return file.read()
     except OSError as error:
         raise PlainFileError(f"{path}: {error.strerror}") from None
 

@@ -188,6 +188,18 @@ def test_a_file_that_cannot_be_served_is_named(tmp_path, path, value, said):
     assert str(tmp_path / path) in str(caught.value)
 
 
+@pytest.mark.parametrize("path", ["services/web/settings.json", "config/edge/nginx.conf"])
+def test_a_pipe_is_named_and_not_waited_for(tmp_path, path):
+    """Nobody writes to it: whoever opened it would hang, and a thread is ended by nothing."""
+    (tmp_path / path).parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / path)
+    with pytest.raises(PlainFileError, match="no regular file"):
+        plain_files.read(tmp_path)
+    (tmp_path / path).unlink()
+    (tmp_path / path).write_text("{}")
+    assert plain_files.read(tmp_path)
+
+
 def test_an_agent_that_cannot_start_says_why():
     with pytest.raises(HoldfastError, match="is no JSON"), Agent({"routes.json": b"["}):
         pass
