@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from coordinator.declared import contents, templates
 from coordinator.declared.contents import PART_BYTES, ReadPart, UploadedFile
 from coordinator.declared.fields import FieldFault, Path
-from coordinator.declared.kinds import Config, ConfigFile, FileContent, Resource
+from coordinator.declared.kinds import Config, ConfigFile, EgressResource, FileContent, Resource
 from coordinator.declared.model import Key
 from coordinator.declared.resources import Declared, DeclaredProblem, InvalidResources
 from coordinator.declared.templates import Template, TemplateError
@@ -127,6 +127,8 @@ def settle(
     for key, entry in declared.items():
         if isinstance(entry.resource, Config):
             settled.declared[key] = _settle_config(entry, entry.resource, sources, settled, problems)
+        elif isinstance(entry.resource, EgressResource) and entry.resource != before.get(key):
+            settled.checks.extend(_check_settings(entry, entry.resource))
     if problems:
         raise InvalidResources(problems)
     return settled
@@ -292,6 +294,13 @@ def _text(look: _Look, what: str) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise _WrongFileError(look.source, f"line {line} is not UTF-8", f"save it as UTF-8: {what} is text") from None
+
+
+def _check_settings(origin: Declared, resource: EgressResource) -> Iterator[SchemaCheck]:
+    """By the schema that is declared beside them."""
+    if resource.schema:
+        schema, value = canonical.dumps(resource.schema), canonical.dumps(resource.settings)
+        yield SchemaCheck(origin, ("spec", "settings"), "the schema", schema, value)
 
 
 def _place_of(look: _Look) -> Path:

@@ -1,6 +1,8 @@
-"""Who is told of a service, of a route, and of files (format.md 9, 10). Pure."""
+"""Who is told of a service, of what it goes out by, of a route, of a policy, of files (format.md 9, 10). Pure."""
 
-from coordinator.declared.kinds import Config, EntryPolicy, Route, Service
+from collections.abc import Iterable, Mapping
+
+from coordinator.declared.kinds import Config, EgressResource, EntryPolicy, Route, Service, SessionPolicy
 from coordinator.declared.model import Subject, selects
 
 
@@ -31,6 +33,29 @@ def is_projected(service: Service, subject: Subject) -> bool:
 def enters(policy: EntryPolicy, subject: Subject) -> bool:
     """Whether clients come in there by a policy."""
     return "ingress" in subject.roles and subject.serves(policy.organization) and selects(policy.enters_at, subject)
+
+
+def used_resources(service: Service, declared: Mapping[str, EgressResource]) -> list[EgressResource]:
+    """Those that a service names, and the connectors that these are reached by, in the order of their ids. What belongs
+    to another organization is none of its own.
+    """
+    named = {id_: declared[id_] for id_ in service.resources if id_ in declared}
+    named |= {
+        resource.connector: declared[resource.connector]
+        for resource in named.values()
+        if resource.connector in declared
+    }
+    return [named[id_] for id_ in sorted(named) if named[id_].organization == service.organization]
+
+
+def is_bound_by(policy: SessionPolicy, subject: Subject) -> bool:
+    """Whether a policy is for the sessions of a node; another of its organization may come before it."""
+    return "thin" in subject.roles and subject.serves(policy.organization) and selects(policy.applies_to, subject)
+
+
+def first_that_binds(policies: Iterable[SessionPolicy], subject: Subject) -> SessionPolicy | None:
+    """Of those of one organization, the one that wins first."""
+    return next((policy for policy in policies if is_bound_by(policy, subject)), None)
 
 
 def takes(route: Route, service: Service | None, subject: Subject) -> bool:

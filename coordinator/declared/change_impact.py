@@ -33,8 +33,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from weakref import ref
 
 from coordinator.declared import peers
+from coordinator.declared.assignment import used_resources
 from coordinator.declared.config_scope import CONFIG
-from coordinator.declared.kinds import Config, Node, QosPolicy, Resource, Route, Service
+from coordinator.declared.kinds import Config, EgressResource, Node, QosPolicy, Resource, Route, Service
 from coordinator.declared.model import Key, Model, Subject, selects
 from coordinator.declared.node_scopes import PeerDirectory
 from coordinator.declared.scope_view import ScopeView, Sections
@@ -72,7 +73,7 @@ def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
     seen = {node_id: pair for node_id, pair in pairs.items() if _is_seen_otherwise(before, after, *pair)}
     found.update(_few(before, after, seen) if len(seen) <= few else _many(before, after, seen.keys(), found))
     for model in (before, after):
-        found.update(_scopes_about(model, changed, found))
+        found.update(_scopes_about(model, changed | _services_that_use(model, changed), found))
     return frozenset(scope for scope in found if not _is_the_same_config(before, after, *scope))
 
 
@@ -90,6 +91,17 @@ def changed_resources(before: Model, after: Model) -> set[Key]:
     keys = before.resources.keys() | after.resources.keys()
     pairs = ((key, before.resources.get(key), after.resources.get(key)) for key in keys)
     return {key for key, old, new in pairs if old is not new and old != new}
+
+
+def _services_that_use(model: Model, changed: Set[Key]) -> set[Key]:
+    """What a service goes out by is told beside the service."""
+    gone_out_by = {id_ for kind, id_ in changed if kind == EgressResource.KIND}
+    using = (service for service in model.services.values() if gone_out_by and service.resources)
+    return {
+        service.key
+        for service in using
+        if any(resource.id in gone_out_by for resource in used_resources(service, model.egress_resources))
+    }
 
 
 def changed_members(before: Model, after: Model) -> set[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any, Protocol
 
 from snapshot import canonical
@@ -20,6 +20,9 @@ from wire import forms
 Path = tuple[str | int, ...]
 
 _PART = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_DOMAIN = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -363,6 +366,18 @@ def _is_network(value: object) -> bool:
         return False
 
 
+def _is_address(value: object) -> bool:
+    try:
+        return isinstance(value, str) and str(ip_address(value)) == value
+    except ValueError:
+        return False
+
+
+ADDRESS = Scalar("an address, as `192.0.2.53` or `2001:db8::53`", _is_address)
+DOMAIN = Scalar(
+    "a domain in lower case, as `corp.example`, without a dot at its end",
+    lambda value: isinstance(value, str) and bool(_DOMAIN.fullmatch(value)),
+)
 NETWORK = Scalar("a network, as `192.0.2.0/24` or `2001:db8::/32`", _is_network)
 HOST_PORT = Scalar("`host:port`", forms.HOST_PORT.takes)
 HOST = Scalar("a host name or address", forms.HOST.takes)

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import ClassVar
 
 from coordinator.declared.fields import (
+    ADDRESS,
     BOOLEAN,
     DIGEST,
+    DOMAIN,
     ENDPOINT,
     HOST,
     HOST_PORT,
@@ -52,6 +54,8 @@ ALLOWABLE = (  # rules S55; what S56 names is never to be allowed
 FILE_MODES = ("0600", "0640", "0644", "0700", "0750", "0755")
 FILES = 10_000  # of one Config
 PARTS = 256  # of one file
+EGRESS_TYPES = ("connector", "vpn_connection", "resource")
+TUNNEL_MODES = ("none", "split", "full")
 INLINE_BYTES = 1 << 20
 DAY = 86_400
 DEFAULT_PEERS = 19  # rules, Numbers: active 4, warm 12, cold 3
@@ -158,6 +162,15 @@ def _members_of(value: object) -> dict[str, object]:
     return {field.name: _brief(given) for field, given in said if is_required(field) or given != default_of(field)}
 
 
+def _is_the_same(mine: Resource, other: object) -> bool:
+    """1 and true are two settings, though Python takes them for one."""
+    if not isinstance(other, type(mine)):
+        return False
+    return all(getattr(mine, field.name) == getattr(other, field.name) for field in fields(mine)) and (
+        canonical.dumps(mine.spec()) == canonical.dumps(other.spec())
+    )
+
+
 def _brief(value: object) -> object:
     if is_dataclass(value):
         return _members_of(value)
@@ -210,6 +223,11 @@ class Node(Resource):
     labels: Mapping[str, str] = member(MappingForm(text(128), 32), "to be selected by", {})
 
 
+_EXEMPT_SETTINGS: tuple[Exemption, ...] = member(
+    ListForm(RecordForm(Exemption), 32, is_set=False), "values of `settings` that look like secrets and are none", ()
+)
+
+
 @dataclass(frozen=True)
 class Service(Resource):
     KIND = "Service"
@@ -226,18 +244,39 @@ class Service(Resource):
         ListForm(RecordForm(ServiceEndpoint), 32, is_set=False), "where it answers", ()
     )
     settings: Mapping[str, object] = member(Open(16 << 10), "the service's own configuration", {})
-    exempt: tuple[Exemption, ...] = member(
-        ListForm(RecordForm(Exemption), 32, is_set=False),
-        "values of `settings` that look like secrets and are none",
-        (),
+    resources: tuple[str, ...] = member(
+        ListForm(IDENTIFIER, 32), "the EgressResources that it may use, told to the nodes that run it", ()
     )
+    exempt: tuple[Exemption, ...] = _EXEMPT_SETTINGS
 
     def __eq__(self, other: object) -> bool:
-        """1 and true are two settings, though Python takes them for one."""
-        if not isinstance(other, Service):
-            return NotImplemented
-        mine, theirs = ([getattr(service, field.name) for field in fields(Service)] for service in (self, other))
-        return mine == theirs and canonical.dumps(self.settings) == canonical.dumps(other.settings)
+        return _is_the_same(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class EgressResource(Resource):
+    KIND = "EgressResource"
+    ABOUT = (
+        "What egress services go out by, or reach: told to the nodes that run a Service whose `resources` name it,"
+        " beside the service, as section `resources` of `service_assignment/<service>`; with it goes its connector. It"
+        " names secrets by `secret_ref` and holds none. `holdfastctl revoke resource ID` revokes it by its name on"
+        " every node, with the next head. One list of a head revokes services and these, so no two share an id."
+    )
+
+    organization: str = member(IDENTIFIER, "whose it is: the services'")
+    type: str = member(OneOf(EGRESS_TYPES), "what it is")
+    connector: str = member(text(64), "the connector that it is reached by: the id of another EgressResource", "")
+    settings: Mapping[str, object] = member(Open(16 << 10), "what whoever connects has to know", {})
+    schema: Mapping[str, object] = member(
+        Open(32 << 10), "a JSON Schema that `settings` must fit; nodes are not told of it", {}
+    )
+    exempt: tuple[Exemption, ...] = _EXEMPT_SETTINGS
+
+    def __eq__(self, other: object) -> bool:
+        return _is_the_same(self, other)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -286,6 +325,45 @@ class EntryPolicy(Resource):
     def spec(self) -> dict[str, object]:
         """Of an issuer's two ways to its keys the one that is given."""
         return {**super().spec(), "issuers": _brief(self.issuers)}
+
+
+@dataclass(frozen=True)
+class SessionBounds:
+    """What holds of the sessions of one thin node."""
+
+    ttl_s: int = member(integer(60, 7 * DAY), "how long one lasts at most, however busy")
+    idle_s: int = member(integer(0, DAY), "after how long without traffic one ends; 0: never by that", 0)
+    most: int = member(integer(1, 1_000), "how many at once", 1)
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """What goes through the tunnel of a thin node: nothing, what is named, or all."""
+
+    mode: str = member(OneOf(TUNNEL_MODES), "`split`: to `networks` and `domains` alone", "none")
+    networks: tuple[str, ...] = member(ListForm(NETWORK, 256), "what is reached through it", ())
+    dns: tuple[str, ...] = member(ListForm(ADDRESS, 8, is_set=False), "who is asked for names, in this order", ())
+    domains: tuple[str, ...] = member(ListForm(DOMAIN, 256), "the domains, with all below them, whose names are", ())
+
+
+@dataclass(frozen=True)
+class SessionPolicy(Resource):
+    KIND = "SessionPolicy"
+    ABOUT = (
+        "The sessions and the tunnel of thin nodes: told to those of its organization that it selects, beside their"
+        " routes, as section `session_policies` of `route_policy`. Of those of one organization that apply, the highest"
+        " `priority` is a node's, then the lowest id. Whoever runs the tunnel enforces it:"
+        " `/v1/scopes/route_policy/sections/session_policies` of the local API has one for each organization. It is"
+        " revoked by its name: deleted, the next head withdraws it."
+    )
+
+    organization: str = member(IDENTIFIER, "whose it is")
+    session: SessionBounds = member(RecordForm(SessionBounds), "how long sessions last, and how many there are")
+    applies_to: Selector = member(
+        RecordForm(Selector), "which thin nodes; left out, all of the organization", Selector()
+    )
+    priority: int = member(integer(0, 1_000), "the highest wins", 0)
+    tunnel: Tunnel = member(RecordForm(Tunnel), "what goes through the tunnel", Tunnel())
 
 
 @dataclass(frozen=True)
@@ -438,8 +516,10 @@ KINDS: tuple[type[Resource], ...] = (
     Organization,
     Node,
     Service,
+    EgressResource,
     Route,
     EntryPolicy,
+    SessionPolicy,
     QosPolicy,
     StorageEndpoint,
     DegradedModePolicy,
@@ -447,6 +527,7 @@ KINDS: tuple[type[Resource], ...] = (
     Config,
 )
 BY_NAME = {kind.KIND: kind for kind in KINDS}
+EXEMPTING = (Service, EgressResource, Config)  # those that may say what is no secret
 
 
 def read(kind: type[Resource], id_: str, spec: object, path: Path, faults: list[FieldFault]) -> Resource | None:

@@ -10,6 +10,7 @@ from coordinator.declared.kinds import (
     Cluster,
     Config,
     DegradedModePolicy,
+    EgressResource,
     EntryPolicy,
     Node,
     PeerPolicy,
@@ -18,6 +19,7 @@ from coordinator.declared.kinds import (
     Route,
     Selector,
     Service,
+    SessionPolicy,
     StorageEndpoint,
 )
 from snapshot.identifiers import Scope
@@ -121,6 +123,15 @@ class Model:
     @cached_property
     def entry_policies_of(self) -> Mapping[str, list[EntryPolicy]]:
         return _by_organization(self.of(EntryPolicy))
+
+    @cached_property
+    def session_policies_of(self) -> Mapping[str, list[SessionPolicy]]:
+        """Of each organization, the one that wins first."""
+        return _by_organization(sorted(self.of(SessionPolicy), key=lambda each: (-each.priority, each.id)))
+
+    @cached_property
+    def egress_resources(self) -> Mapping[str, EgressResource]:
+        return {resource.id: resource for resource in self.of(EgressResource)}
 
     @cached_property
     def qos_policies(self) -> list[QosPolicy]:

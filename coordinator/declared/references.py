@@ -3,14 +3,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_network
+from itertools import pairwise
 
-from coordinator.declared.assignment import enters, is_assigned, is_given
+from coordinator.declared.assignment import (
+    enters,
+    first_that_binds,
+    is_assigned,
+    is_given,
+    used_resources,
+)
 from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import (
     Cluster,
     Config,
     ConfigReference,
     DegradedModePolicy,
+    EgressResource,
     EntryPolicy,
     Node,
     Organization,
@@ -20,8 +29,10 @@ from coordinator.declared.kinds import (
     Route,
     Selector,
     Service,
+    SessionPolicy,
     Site,
     StorageEndpoint,
+    Tunnel,
 )
 from coordinator.declared.model import Key, MemberEntry, Subject
 from coordinator.declared.templates import LABEL
@@ -30,7 +41,7 @@ from snapshot import canonical
 Found = tuple[Resource, FieldFault]
 DEFAULT_SITE = "default"
 MOST_CONFIGS = 256  # of one node
-ENTRY_BYTES = 768 << 10  # of one node: a section has a MiB
+SECTION_BYTES = 768 << 10  # of entries that are one section: it has a MiB
 _NAMED = 3  # nodes in a sentence
 MOST_SERVICES = 1_000  # each is a scope of the node, and a report names SCOPES_MAX of them
 
@@ -70,11 +81,28 @@ class _Together:
     def entry_policies(self) -> list[tuple[EntryPolicy, int]]:
         """Each with its size: all of a node's are one section."""
         found = (resource for resource in self.resources.values() if isinstance(resource, EntryPolicy))
-        return [(service, len(canonical.dumps(service.spec()))) for service in found]
+        return [(policy, _size(policy)) for policy in found]
 
     @cached_property
     def entry_bytes(self) -> int:
         return sum(size for _, size in self.entry_policies)
+
+    @cached_property
+    def egress_resources(self) -> Mapping[str, EgressResource]:
+        return {id_: found for (_, id_), found in self.resources.items() if isinstance(found, EgressResource)}
+
+    @cached_property
+    def session_policies_of(self) -> Mapping[str, list[SessionPolicy]]:
+        """By organization, the one that wins first."""
+        policies = (found for found in self.resources.values() if isinstance(found, SessionPolicy))
+        found: dict[str, list[SessionPolicy]] = {}
+        for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.id)):
+            found.setdefault(policy.organization, []).append(policy)
+        return found
+
+    @cached_property
+    def session_bytes(self) -> int:
+        return sum(_size(policy) for policies in self.session_policies_of.values() for policy in policies)
 
     def has(self, kind: type[Resource], id_: str) -> bool:
         return (kind.KIND, id_) in self.resources
@@ -99,12 +127,6 @@ def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
             yield from _cluster(together, resource)
         case Node():
             yield from _node(together, resource)
-        case Service():
-            yield from _service(together, resource)
-        case Route():
-            yield from _route(together, resource)
-        case EntryPolicy():
-            yield from _entry_policy(together, resource)
         case QosPolicy():
             yield from _check_reference(together, Organization, resource.organization, "organization", optional=True)
         case StorageEndpoint():
@@ -113,6 +135,23 @@ def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
             yield from _config(together, resource)
         case DegradedModePolicy() | PeerPolicy():
             yield from _check_selector(together, resource.applies_to, "applies_to")
+        case _:
+            yield from _faults_of_tenant(together, resource)
+
+
+def _faults_of_tenant(together: _Together, resource: Resource) -> Iterator[FieldFault]:
+    """Of what is one organization's."""
+    match resource:
+        case Service():
+            yield from _service(together, resource)
+        case EgressResource():
+            yield from _egress_resource(together, resource)
+        case Route():
+            yield from _route(together, resource)
+        case EntryPolicy():
+            yield from _entry_policy(together, resource)
+        case SessionPolicy():
+            yield from _session_policy(together, resource)
         case _:
             return
 
@@ -136,9 +175,12 @@ def _node(together: _Together, node: Node) -> Iterator[FieldFault]:
     if given > MOST_CONFIGS and (given := _count_configs(together, node)) > MOST_CONFIGS:
         remedy = f"at most {MOST_CONFIGS}: narrow whom they are `to`, or put files together in one"
         yield _fault("labels", f"the node would hold {given} Configs", remedy)
-    if together.entry_bytes > ENTRY_BYTES and (size := _entry_bytes(together, node)) > ENTRY_BYTES:
-        remedy = f"at most {ENTRY_BYTES >> 10} KiB: give large key sets by jwks_in, or narrow their enters_at"
+    if together.entry_bytes > SECTION_BYTES and (size := _entry_bytes(together, node)) > SECTION_BYTES:
+        remedy = f"at most {SECTION_BYTES >> 10} KiB: give large key sets by jwks_in, or narrow their enters_at"
         yield _fault("organizations", f"the node would be told {size >> 10} KiB of entry policies", remedy)
+    if together.session_bytes > SECTION_BYTES and (size := _session_bytes(together, node)) > SECTION_BYTES:
+        remedy = f"at most {SECTION_BYTES >> 10} KiB: name fewer networks and domains, or split its organizations"
+        yield _fault("organizations", f"the node would be told {size >> 10} KiB of session policies", remedy)
     told = _count_services(together, node)
     if told > MOST_SERVICES:
         remedy = f"at most {MOST_SERVICES}: narrow their runs_on, expose fewer, or split the node's organizations"
@@ -149,6 +191,19 @@ def _entry_bytes(together: _Together, node: Node) -> int:
     """Of the policies by which clients come in at the node."""
     subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
     return sum(size for policy, size in together.entry_policies if enters(policy, subject))
+
+
+def _session_bytes(together: _Together, node: Node) -> int:
+    """Of the policies that win for the node."""
+    subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
+    policies = (together.session_policies_of.get(organization, ()) for organization in node.organizations)
+    found = (first_that_binds(of_one, subject) for of_one in policies)
+    return sum(_size(policy) for policy in found if policy is not None)
+
+
+def _size(resource: Resource) -> int:
+    """As JSON, about what a node would be told."""
+    return len(canonical.dumps(resource.spec()))
 
 
 def _count_services(together: _Together, node: Node) -> int:
@@ -174,6 +229,88 @@ def _service(together: _Together, service: Service) -> Iterator[FieldFault]:
         yield _fault("endpoints", "two endpoints have one name", "give each its own")
     for path, organization in _foreign(service.settings, service.organization, ("spec", "settings")):
         yield FieldFault(path, f"belongs to {organization}", f"a service holds data of {service.organization} alone")
+    yield from _check_resources(together, service)
+
+
+def _check_resources(together: _Together, service: Service) -> Iterator[FieldFault]:
+    """What it goes out by is there, is its organization's, and fits a section."""
+    for id_ in service.resources:
+        yield from _check_reference(together, EgressResource, id_, "resources")
+        found = together.egress_resources.get(id_)
+        if found is not None and found.organization != service.organization:
+            yield _fault("resources", f"{id_} belongs to {found.organization}", "a service uses its organization's own")
+    used = used_resources(service, together.egress_resources)
+    size = sum(len(canonical.dumps(resource.settings)) for resource in used)
+    if size > SECTION_BYTES:
+        remedy = f"at most {SECTION_BYTES >> 10} KiB of settings: name fewer, or make them smaller"
+        yield _fault("resources", f"nodes would be told {size >> 10} KiB of resources", remedy)
+
+
+def _egress_resource(together: _Together, resource: EgressResource) -> Iterator[FieldFault]:
+    if together.has(Service, resource.id):
+        message = f"there is a Service {resource.id}, and what revokes one by its name would revoke both"
+        yield FieldFault(("id",), message, "give one of them another id")
+    yield from _check_reference(together, Organization, resource.organization, "organization")
+    yield from _check_connector(together, resource)
+    for path, organization in _foreign(resource.settings, resource.organization, ("spec", "settings")):
+        yield FieldFault(path, f"belongs to {organization}", f"it holds data of {resource.organization} alone")
+
+
+def _check_connector(together: _Together, resource: EgressResource) -> Iterator[FieldFault]:
+    if not resource.connector:
+        return
+    if resource.type == "connector":
+        yield _fault("connector", "a connector is not reached by another", "leave it out, or correct the type")
+        return
+    yield from _check_reference(together, EgressResource, resource.connector, "connector")
+    found = together.egress_resources.get(resource.connector)
+    if found is not None and found.type != "connector":
+        yield _fault("connector", f"{found.id} is a {found.type}", "name an EgressResource of type connector")
+    elif found is not None and found.organization != resource.organization:
+        remedy = "a resource is reached by a connector of its organization"
+        yield _fault("connector", f"{found.id} belongs to {found.organization}", remedy)
+
+
+def _session_policy(together: _Together, policy: SessionPolicy) -> Iterator[FieldFault]:
+    yield from _check_reference(together, Organization, policy.organization, "organization")
+    yield from _check_selector(together, policy.applies_to, "applies_to")
+    for id_ in policy.applies_to.nodes:
+        node = together.node(id_)
+        if node is not None and "thin" not in node.roles:
+            yield _fault("applies_to", f"{id_} has not the role thin", "give it the role, or choose another")
+        elif node is not None and policy.organization not in node.organizations:
+            remedy = f"add {policy.organization} to the node's organizations"
+            yield _fault("applies_to", f"{id_} does not serve {policy.organization}", remedy)
+    if policy.session.idle_s > policy.session.ttl_s:
+        remedy = "at most ttl_s, or 0 for never by that"
+        yield FieldFault(("spec", "session", "idle_s"), "is longer than a session lasts", remedy)
+    yield from _tunnel(policy.tunnel)
+
+
+def _tunnel(tunnel: Tunnel) -> Iterator[FieldFault]:
+    named = {"networks": tunnel.networks, "dns": tunnel.dns, "domains": tunnel.domains}
+    if tunnel.mode == "split" and not (tunnel.networks or tunnel.domains):
+        yield FieldFault(("spec", "tunnel"), "split, and nothing goes through it", "give networks or domains")
+    useless = {"none": ("networks", "dns", "domains"), "full": ("networks",)}.get(tunnel.mode, ())
+    for name in useless:
+        if named[name]:
+            what = "nothing goes through a tunnel" if tunnel.mode == "none" else "everything goes through it"
+            remedy = "leave them out, or write mode: split"
+            yield FieldFault(("spec", "tunnel", name), f"says nothing where {what} of mode {tunnel.mode}", remedy)
+    if tunnel.domains and not tunnel.dns:
+        remedy = "give dns, the servers that know them, or leave the domains out"
+        yield FieldFault(("spec", "tunnel", "domains"), "nobody would be asked for their names", remedy)
+    yield from _overlaps(tunnel.networks)
+
+
+def _overlaps(networks: Sequence[str]) -> Iterator[FieldFault]:
+    """A network within another: one of the two is a slip of the pen."""
+    read = map(ip_network, networks)
+    ordered = sorted(read, key=lambda network: (network.version, network.network_address.packed, network.prefixlen))
+    for before, network in pairwise(ordered):
+        if before.version == network.version and network.network_address in before:
+            remedy = "remove one of them"
+            yield FieldFault(("spec", "tunnel", "networks"), f"{network} lies within {before}", remedy)
 
 
 def _placement(node: Node, service: Service) -> Iterator[FieldFault]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
 from coordinator.declared.fields import ID_REMEDY, FieldFault
-from coordinator.declared.kinds import BY_NAME, Config, Resource, Service
+from coordinator.declared.kinds import BY_NAME, EXEMPTING, Config, EgressResource, Resource
 from coordinator.declared.model import Key
 from coordinator.declared.references import faults_of
 from coordinator.declared.value_shapes import Shapes
@@ -142,7 +142,7 @@ def _resource(value: object, shapes: Shapes, faults: list[FieldFault]) -> Resour
     refused = {fault.path for fault in faults}
     exempt = (
         {(exemption.at, exemption.family) for exemption in resource.exempt}
-        if isinstance(resource, (Service, Config))
+        if isinstance(resource, EXEMPTING)
         else set()
     )
     faults += (exemption for exemption in _suspicious(spec, shapes, exempt, kind) if exemption.path not in refused)
@@ -168,8 +168,12 @@ def _nearest(name: str, what: str, known: Iterable[str]) -> str:
 
 def _apart(kind: str, spec: object) -> Iterator[tuple[yaml_source.Path, object]]:
     """What is looked at together. Of a Config each file by itself: its path is the name of a file, and of nothing that
-    could be a secret (format.md 11).
+    could be a secret (format.md 11). A schema's texts are looked at, not its names: they are of what others hold.
     """
+    if kind == EgressResource.KIND and isinstance(spec, dict) and isinstance(spec.get("schema"), dict):
+        yield ("spec",), {name: inner for name, inner in spec.items() if name != "schema"}
+        yield from private_key_scan.strings(spec["schema"], ("spec", "schema"))
+        return
     if kind != Config.KIND or not isinstance(spec, dict) or not isinstance(spec.get("files"), dict):
         yield ("spec",), spec
         return
@@ -203,9 +207,9 @@ def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind
             told = tuple(_unless_secret(part, shapes) for part in path)
             at = _dot(told)
             if (at, family) not in exempt:
-                beside = "settings" if kind == Service.KIND else "files"
+                beside = "files" if kind == Config.KIND else "settings"
                 way = f"; if it is none, beside `{beside}`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
-                remedy = _REFERENCE + (way if kind in (Service.KIND, Config.KIND) else "")
+                remedy = _REFERENCE + (way if issubclass(BY_NAME[kind], EXEMPTING) else "")
                 yield FieldFault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
 
 

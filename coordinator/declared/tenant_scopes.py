@@ -1,9 +1,29 @@
-"""The scope types that say what organizations have declared: services, routes, classes of traffic and mirrors. Pure."""
+"""The scope types that say what organizations have declared: services and what they go out by, routes, who comes in,
+sessions of thin nodes, classes of traffic, and mirrors. Pure.
+"""
 
 from dataclasses import asdict
 
-from coordinator.declared.assignment import enters, is_assigned, runs, takes
-from coordinator.declared.kinds import EntryPolicy, QosPolicy, Resource, Route, Service, StorageEndpoint, TokenIssuer
+from coordinator.declared.assignment import (
+    enters,
+    first_that_binds,
+    is_assigned,
+    is_bound_by,
+    runs,
+    takes,
+    used_resources,
+)
+from coordinator.declared.kinds import (
+    EgressResource,
+    EntryPolicy,
+    QosPolicy,
+    Resource,
+    Route,
+    Service,
+    SessionPolicy,
+    StorageEndpoint,
+    TokenIssuer,
+)
 from coordinator.declared.model import Model, Subject, selects
 from coordinator.declared.scope_view import ScopeView, Sections, ValueOrigin, resource_of, way_of_selection, write_once
 from coordinator.declared.sharding import split
@@ -11,12 +31,17 @@ from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource
 
 SERVICES = "service_assignment"
-ENTRY_POLICIES = "entry_policies"
+ENTRY_POLICIES, SESSION_POLICIES = "entry_policies", "session_policies"
+RESOURCES = "resources"
 MOST_NAMED = 10  # scopes in a sentence
 
 
 class ServiceAssignment(ScopeView):
-    """Services have a scope each, so that one of them is accepted, expires and is withdrawn by itself."""
+    """Services have a scope each, so that one of them is accepted, expires and is withdrawn by itself.
+
+    What a service goes out by stands beside it. It is no kind that is shown: it is said where the services are that
+    name it, and change_impact.py looks for these.
+    """
 
     TYPE = SERVICES
     SHOWN = (Service,)
@@ -34,13 +59,22 @@ class ServiceAssignment(ScopeView):
     def sections(self, model: Model, subject: Subject, scope: Scope) -> Sections:
         service = model.services[scope.ids[0]]
         if runs(service, subject):
-            return {"services": {service.id: write_once(model, "workload", service, _workload)}}
+            found = used_resources(service, model.egress_resources)
+            used: dict[str, object] = {
+                resource.id: write_once(model, "egress", resource, _egress_resource) for resource in found
+            }
+            workload = {service.id: write_once(model, "workload", service, _workload)}
+            return {**({RESOURCES: used} if used else {}), "services": workload}
         return {"services": {service.id: write_once(model, "projection", service, _projection)}}
 
     def concerns(self, _model: Model, resource: Resource, subject: Subject) -> bool:
         return isinstance(resource, Service) and is_assigned(resource, subject)
 
-    def origin(self, model: Model, subject: Subject, _scope: Scope, _section: str, entry: str) -> ValueOrigin:
+    def origin(self, model: Model, subject: Subject, scope: Scope, section: str, entry: str) -> ValueOrigin:
+        if section == RESOURCES:
+            named = entry in model.services[scope.ids[0]].resources
+            because = f"Service {scope.ids[0]} names it" if named else "a connector of what the service names"
+            return ValueOrigin(because, (DeclaredSource(EgressResource.KIND, entry),))
         service = resource_of(model, Service, entry)
         if runs(service, subject):
             because = f"it runs here: runs_on selects {way_of_selection(service.runs_on, subject)}"
@@ -63,12 +97,12 @@ class ServiceAssignment(ScopeView):
 
 
 class RoutePolicy(ScopeView):
-    """The routes that a node has to know, and at an entrance who may come in. Where a service runs its routes are
-    known, so services are shown, too.
+    """The routes that a node has to know, at an entrance who may come in, and of a thin node the sessions. Where a
+    service runs its routes are known, so services are shown, too.
     """
 
     TYPE = "route_policy"
-    SHOWN = (Route, Service, EntryPolicy)
+    SHOWN = (Route, Service, EntryPolicy, SessionPolicy)
 
     def sections(self, model: Model, subject: Subject, _scope: Scope) -> Sections:
         entries: dict[str, object] = {}
@@ -76,15 +110,8 @@ class RoutePolicy(ScopeView):
             for route in model.routes_of.get(organization, ()):
                 if takes(route, model.services.get(route.service), subject):
                     entries[route.id] = write_once(model, "route", route, _route)
-        policies = (
-            policy for organization in subject.organizations for policy in model.entry_policies_of.get(organization, ())
-        )
-        told = {
-            policy.id: write_once(model, "entry policy", policy, _entry_policy)
-            for policy in policies
-            if enters(policy, subject)
-        }
-        return {**({ENTRY_POLICIES: told} if told else {}), **split("routes", entries)}
+        told = {ENTRY_POLICIES: _entry_policies(model, subject), SESSION_POLICIES: _session_policies(model, subject)}
+        return {**{name: policies for name, policies in told.items() if policies}, **split("routes", entries)}
 
     def is_common(self, _model: Model, _subject: Subject, _scope: Scope) -> bool:
         return True
@@ -92,6 +119,8 @@ class RoutePolicy(ScopeView):
     def concerns(self, model: Model, resource: Resource, subject: Subject) -> bool:
         if isinstance(resource, EntryPolicy):
             return enters(resource, subject)
+        if isinstance(resource, SessionPolicy):
+            return is_bound_by(resource, subject)
         if isinstance(resource, Service):
             return is_assigned(resource, subject)
         return isinstance(resource, Route) and takes(resource, model.services.get(resource.service), subject)
@@ -101,6 +130,11 @@ class RoutePolicy(ScopeView):
             policy = resource_of(model, EntryPolicy, entry)
             because = f"clients enter here: enters_at selects {way_of_selection(policy.enters_at, subject)}"
             return ValueOrigin(because, (DeclaredSource(EntryPolicy.KIND, entry),))
+        if section == SESSION_POLICIES:
+            bounds = resource_of(model, SessionPolicy, entry)
+            chosen = f"it selects {way_of_selection(bounds.applies_to, subject)}"
+            because = f"of priority {bounds.priority}, the first of {bounds.organization} that applies: {chosen}"
+            return ValueOrigin(because, (DeclaredSource(SessionPolicy.KIND, entry),))
         return ValueOrigin(_why_route(resource_of(model, Route, entry), subject), (DeclaredSource(Route.KIND, entry),))
 
 
@@ -205,6 +239,50 @@ def _route(route: Route) -> dict[str, object]:
     match = {**asdict(route.match), "hosts": list(route.match.hosts)}
     entry = {"organization_id": route.organization, "service_id": route.service, "match": match, "ttl_s": route.ttl_s}
     return {**entry, "qos_policy_id": route.qos} if route.qos else entry
+
+
+def _entry_policies(model: Model, subject: Subject) -> dict[str, object]:
+    """By which clients come in at the node."""
+    found = (
+        policy for organization in subject.organizations for policy in model.entry_policies_of.get(organization, ())
+    )
+    return {
+        policy.id: write_once(model, "entry policy", policy, _entry_policy)
+        for policy in found
+        if enters(policy, subject)
+    }
+
+
+def _session_policies(model: Model, subject: Subject) -> dict[str, object]:
+    """At most one for each organization of a thin node."""
+    found = (
+        first_that_binds(model.session_policies_of.get(organization, ()), subject)
+        for organization in subject.organizations
+    )
+    return {
+        policy.id: write_once(model, "session policy", policy, _session_policy)
+        for policy in found
+        if policy is not None
+    }
+
+
+def _session_policy(policy: SessionPolicy) -> dict[str, object]:
+    tunnel = policy.tunnel
+    lists = {"networks": list(tunnel.networks), "dns": list(tunnel.dns), "domains": list(tunnel.domains)}
+    return {
+        "organization_id": policy.organization,
+        "session": asdict(policy.session),
+        "tunnel": {"mode": tunnel.mode, **lists},
+    }
+
+
+def _egress_resource(resource: EgressResource) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "organization_id": resource.organization,
+        "type": resource.type,
+        "settings": resource.settings,
+    }
+    return {**entry, "connector_id": resource.connector} if resource.connector else entry
 
 
 def _entry_policy(policy: EntryPolicy) -> dict[str, object]:

@@ -20,7 +20,7 @@ from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.config_scope import CONFIG, FILES
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import ValueOrigin
-from coordinator.declared.tenant_scopes import SERVICES
+from coordinator.declared.tenant_scopes import RESOURCES, SERVICES
 from coordinator.fleet import explain
 from coordinator.fleet.explain import TRUST_BUNDLE
 from coordinator.fleet.holders import holders
@@ -197,6 +197,10 @@ def _revocation_notes(case: _Case) -> Iterator[str]:
     if case.scope.type == SERVICES:
         gone = (name for name in case.scope.ids if any(name in revocations.service_ids for revocations in told))
         yield from (f"the service {name} is revoked" for name in gone)
+        used = case.content.sections.get(RESOURCES, b"{}") if case.content is not None else b"{}"
+        names = json.loads(used) if isinstance(used, bytes) else {}
+        lost = (name for name in names if any(name in revocations.service_ids for revocations in told))
+        yield from (f"the resource {name} is revoked" for name in lost)
 
 
 def _is_recovered(case: _Case) -> bool:

@@ -42,8 +42,8 @@ def _known_values(transaction: Transaction, category: str, value: str) -> Iterab
             return () if found is None else found[1].keys
         case "role_assignments":
             return _assignments(model, value.partition("/")[0])
-        case "service_ids":
-            return model.services
+        case "service_ids":  # and what services go out by: no two share an id (references.py)
+            return [*model.services, *model.egress_resources]
         case _:
             return _endpoints(transaction, model)
 

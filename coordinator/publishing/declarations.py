@@ -18,7 +18,7 @@ from coordinator.declared import resources, value_shapes
 from coordinator.declared.change_impact import Touched
 from coordinator.declared.contents import ReadPart, read_none
 from coordinator.declared.fields import FieldFault
-from coordinator.declared.kinds import Config, Exemption, Node, Service
+from coordinator.declared.kinds import EXEMPTING, Config, Exemption, Node
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared, InvalidResources
@@ -137,7 +137,7 @@ def _write(transaction: Transaction, proposal: Proposal) -> None:
 def _exempt(made: Iterable[ResourceChange]) -> Iterator[tuple[Key, Exemption]]:
     """Each value of what is written now that looks like a secret and is said to be none."""
     for change in made:
-        if isinstance(change.after, (Service, Config)):
+        if isinstance(change.after, EXEMPTING):
             yield from ((change.key, exemption) for exemption in change.after.exempt)
 
 

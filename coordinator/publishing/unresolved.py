@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.base.refusal import bound_text
 from coordinator.declared.contents import PART_BYTES, ReadPart
-from coordinator.declared.kinds import Config, ConfigFile, Resource, Service
+from coordinator.declared.kinds import Config, ConfigFile, EgressResource, Resource, Service
 from snapshot.secrets import REFERENCE
 
 RESOLVERS = ("credential", "file")  # of `holdfast exec` (holdfast/launch/secret_references.py)
@@ -32,7 +32,7 @@ def sentences(changed: Iterable[Resource], read: ReadPart) -> list[str]:
 
 def _unknown(resource: Resource, read: ReadPart) -> Iterator[tuple[str, str]]:
     """Place and resolver."""
-    if isinstance(resource, Service):
+    if isinstance(resource, (Service, EgressResource)):
         yield from _references(resource.settings, "settings")
     elif isinstance(resource, Config):
         for path, file in resource.files.items():

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from coordinator.declared.compiler import Audience
 from coordinator.declared.config_scope import CONFIG
+from coordinator.declared.tenant_scopes import RESOURCES
 from coordinator.publishing.published_state import PublishedDocument
 from snapshot.manifest import Revocations
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
@@ -57,7 +58,7 @@ def _revoked_names(held: PublishedDocument, holder: VerifierState) -> Iterator[s
     for name in held.sections:
         value = json.loads(held.read(name))  # its hash was looked at
         entries = value if isinstance(value, dict) else {}
-        if name.startswith("services"):
+        if name.startswith("services") or name == RESOURCES:
             yield from told.service_ids & entries.keys()
         elif name.startswith("peers"):
             yield from told.node_ids & entries.keys()

@@ -73,6 +73,17 @@ def service(asked: CoordinatorClient, service_id: str, **given: Any) -> None:  #
 
 
 @revoke.command()
+@click.argument("resource_id")
+@reason_option
+@unknown_option
+@yes_option
+@asks_the_coordinator
+def resource(asked: CoordinatorClient, resource_id: str, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """What services go out by (an EgressResource), on every node. Heads list it beside services, as `service_ids`."""
+    _revoke(asked, "service_ids", resource_id, **given)
+
+
+@revoke.command()
 @click.argument("url", metavar="https://HOST:PORT")
 @reason_option
 @unknown_option

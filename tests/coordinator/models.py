@@ -8,6 +8,7 @@ from coordinator.declared.kinds import (
     Config,
     ConfigFile,
     DegradedModePolicy,
+    EgressResource,
     EntryPolicy,
     FileContent,
     Node,
@@ -21,8 +22,11 @@ from coordinator.declared.kinds import (
     Selector,
     Service,
     ServiceEndpoint,
+    SessionBounds,
+    SessionPolicy,
     Site,
     StorageEndpoint,
+    Tunnel,
 )
 from coordinator.declared.model import MemberEntry, Model
 from snapshot.roles import ROLES
@@ -75,6 +79,17 @@ resources = st.one_of(
     _named(
         Service, ["s0", "s1", "s2"], organization=one_organization, runs_on=selectors,
         endpoints=st.lists(endpoints, max_size=2).map(tuple), settings=st.fixed_dictionaries({"n": few}),
+        resources=subsets(["x0", "x1", "x2"], 2),
+    ),
+    _named(
+        EgressResource, ["x0", "x1", "x2"], organization=one_organization,
+        type=st.sampled_from(["connector", "vpn_connection", "resource"]), connector=st.sampled_from(["", "x0", "x1"]),
+        settings=st.fixed_dictionaries({"n": few}),
+    ),
+    _named(
+        SessionPolicy, ["t0", "t1", "t2"], organization=one_organization, applies_to=selectors, priority=few,
+        session=st.builds(SessionBounds, st.integers(60, 62)),
+        tunnel=st.builds(Tunnel, st.just("split"), networks=subsets(["192.0.2.0/24", "2001:db8::/32"])),
     ),
     _named(
         Route, ["r0", "r1", "r2"], organization=one_organization, service=st.sampled_from(["s0", "s1", "s2"]),

@@ -80,6 +80,26 @@ spec:
       audiences: [web]
       jwks: {keys: [{kty: OKP, crv: Ed25519, kid: "1", x: 11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo}]}
     - {issuer: "https://other.acme.example", audiences: [web], jwks_in: {config: edge, file: flags.json}}
+---
+kind: EgressResource
+id: plant
+spec:
+  organization: acme
+  type: vpn_connection
+  connector: office
+  settings: {peer: 192.0.2.7, key: {secret_ref: "vault:plant"}}
+  schema: {required: [peer], properties: {password: {required: [secret_ref]}}}
+---
+kind: EgressResource
+id: office
+spec: {organization: acme, type: connector}
+---
+kind: SessionPolicy
+id: phones
+spec:
+  organization: acme
+  session: {ttl_s: 3600, idle_s: 600, most: 2}
+  tunnel: {mode: split, networks: [192.0.2.0/24], dns: [192.0.2.53], domains: [corp.example]}
 """
 
 
