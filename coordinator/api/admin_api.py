@@ -353,5 +353,5 @@ def _answer(
 
 def _change(change: ResourceChange) -> PlannedChange:
     kind, id_ = change.key
-    found = tuple(DifferentValue(*difference) for difference in differences(*change.specs()))
+    found = tuple(DifferentValue(*difference) for difference in differences(*change.specs))
     return PlannedChange(verb=change.verb, kind=kind, id=id_, differences=found)

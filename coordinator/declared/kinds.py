@@ -6,7 +6,7 @@ from this file, and the coordinator compiles nothing but what stands here and wh
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from typing import ClassVar
 
 from coordinator.declared.fields import (
@@ -157,9 +157,21 @@ class Resource:
         return _members_of(self)
 
 
+_DEFAULTS: dict[type[object], tuple[tuple[str, object], ...]] = {}
+
+
 def _members_of(value: object) -> dict[str, object]:
-    said = ((member, getattr(value, member.name)) for member in members(type(value)))
-    return {field.name: _brief(given) for field, given in said if is_required(field) or given != default_of(field)}
+    said = ((name, default, getattr(value, name)) for name, default in _defaults(type(value)))
+    return {name: _brief(given) for name, default, given in said if given != default}
+
+
+def _defaults(of: type[object]) -> tuple[tuple[str, object], ...]:
+    """By member, what it is where it is left out. Nothing is equal to MISSING, and there are thousands of files."""
+    if of not in _DEFAULTS:
+        _DEFAULTS[of] = tuple(
+            (field.name, MISSING if is_required(field) else default_of(field)) for field in members(of)
+        )
+    return _DEFAULTS[of]
 
 
 def _is_the_same(mine: Resource, other: object) -> bool:
@@ -172,6 +184,8 @@ def _is_the_same(mine: Resource, other: object) -> bool:
 
 
 def _brief(value: object) -> object:
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
     if is_dataclass(value):
         return _members_of(value)
     if isinstance(value, (tuple, list)):
@@ -506,8 +520,8 @@ class Config(Resource):
 
     def spec(self) -> dict[str, object]:
         """As JSON; of a file without what it does not say: there are thousands."""
-        value = {name: inner for name, inner in super().spec().items() if name != "files"}
-        return {**value, "files": _brief(self.files)}
+        bare = super(Config, replace(self, files={})).spec()
+        return {**bare, "files": _brief(self.files)}
 
 
 KINDS: tuple[type[Resource], ...] = (

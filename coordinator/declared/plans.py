@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from coordinator.declared.kinds import Resource
 from coordinator.declared.model import Key
@@ -38,10 +39,13 @@ class ResourceChange:
         """For people: the title, and one line for each member that differs."""
         yield self.title
         if self.verb == "change":
-            yield from changed_members(*self.specs())
+            yield from changed_members(*self.specs)
 
+    @cached_property
     def specs(self) -> tuple[object, object]:
-        """The specification before and after, as JSON; None where there is none."""
+        """The specification before and after, as JSON; None where there is none. Plan, answer, row and audit say it:
+        it is written out once.
+        """
         old = None if self.before is None else self.before.spec()
         return old, None if self.after is None else self.after.spec()
 
@@ -76,8 +80,15 @@ def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted(old.keys() | new.keys(), key=str):
             yield from differences(old.get(name), new.get(name), f"{path}.{name}")
-    elif canonical.dumps(old) != canonical.dumps(new):  # 1 and true are two values
+    elif not _is_same(old, new):
         yield path, old, new
+
+
+def _is_same(old: object, new: object) -> bool:
+    """As values of JSON: 1 and true are two, 1 and 1.0 are one."""
+    if isinstance(old, str) and isinstance(new, str):
+        return old == new
+    return canonical.dumps(old) == canonical.dumps(new)
 
 
 def changed_members(before: object, after: object) -> Iterator[str]:

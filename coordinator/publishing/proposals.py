@@ -57,8 +57,7 @@ def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, st
     staying = {key: resource for key, resource in kept.items() if key not in declared}
     resources.check(declared, staying, before.cluster_id)
     after = replace(before, resources=kept)
-    new = [change.after for change in made if change.after is not None]
-    bodies = {entry.key: canonical.dumps(entry.spec()).decode() for entry in new}
+    bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
     touched = affected_scopes(before, after) if made else frozenset()
     return Proposal(declared, prune, before, after, made, bodies, touched, state_id)
 
