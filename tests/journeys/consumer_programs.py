@@ -166,5 +166,5 @@ CONSUMERS = (
     *([_PROMETHEUS] if PROMETHEUS else []),
     Consumer("python", "config/limits", _shown_by_the_library, ("10", '"many"'), "no limits", "its own"),
     Consumer("shell", "config/networks", _shown_by_the_shell, ("192.0.2.0/24", "everybody"), "everybody", ""),
-    Consumer("exec", "config/greeter", _shown_by_exec, ("PORT: ", "PORT: 1"), "a PORT of 1024", ""),
+    Consumer("exec", "config/greeter", _shown_by_exec, ("PORT: ", "PORT: 9"), "a PORT of 1024", ""),
 )

@@ -76,8 +76,7 @@ ANOTHER_CLUSTER = {"holdfast verify": 1}
 """The context is the vectors' own: none could be shown for a cluster that was made a minute ago."""
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
-NGINX = "consumers.nginx_lives_by_what_is_declared"
-PROGRAM = Elsewhere("tests/journeys/consumer_programs.py", "node/agent.toml", "node/prometheus.default", "ExecStart=")
+CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
 COVERED: dict[str, list[tuple[str, Kind]]] = {
@@ -234,12 +233,15 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("[Unit]", Reads(file_of_a_consumer)),
         ("cp node/holdfast.conf", Reads(commands_of_a_consumer)),
     ],
-    "docs/local-api.md": [("systemctl edit", Boots(NGINX))],
-    "examples/consumers/nginx/README.md": [("cp node/holdfast.conf", Boots(NGINX))],
-    "examples/consumers/prometheus/README.md": [("cp node/prometheus.default", PROGRAM)],
-    "examples/consumers/python/README.md": [("install -m 0755 node/limits.py", PROGRAM)],
-    "examples/consumers/shell/README.md": [("install -m 0755 node/networks.sh", PROGRAM)],
-    "examples/consumers/exec/README.md": [("install -m 0755 node/greeter.py", PROGRAM)],
+    "docs/local-api.md": [("systemctl edit", CONSUMERS)],
+    "examples/consumers/nginx/README.md": [("cp node/holdfast.conf", CONSUMERS)],
+    "examples/consumers/haproxy/README.md": [("install -D -m 0644 node/validate.conf", CONSUMERS)],
+    "examples/consumers/unbound/README.md": [("cp node/holdfast.conf", CONSUMERS)],
+    "examples/consumers/environment/README.md": [("cp node/banner.service", CONSUMERS)],
+    "examples/consumers/prometheus/README.md": [("cp node/prometheus.default", CONSUMERS)],
+    "examples/consumers/python/README.md": [("install -m 0755 node/limits.py", CONSUMERS)],
+    "examples/consumers/shell/README.md": [("install -m 0755 node/networks.sh", CONSUMERS)],
+    "examples/consumers/exec/README.md": [("install -m 0755 node/greeter.py", CONSUMERS)],
     "examples/gateway/README.md": [("[[service]]", Reads(service_table))],
     "examples/import/README.md": [
         ("apt-get install", Elsewhere("tests/journeys/test_import_example.py", "icann")),

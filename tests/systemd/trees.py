@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # What a machine of the test has besides what the packages depend on.
-SYSTEM = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libfaketime", "nginx")
+SYSTEM = (
+    *("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "libfaketime"),
+    *("nginx", "haproxy", "unbound", "dns-root-data", "prometheus", "curl"),  # the programs of examples/consumers
+)
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
