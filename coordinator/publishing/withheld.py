@@ -19,7 +19,7 @@ from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
 from snapshot.verifier_state import VerifierState
 
 # The members of entries that name what can be revoked: format.md 9, 10.
-_SERVICE, _URL, _URLS = "service_id", "url", "coordinators"
+_SERVICE, _SERVICES, _URL, _URLS = "service_id", "service_ids", "url", "coordinators"
 
 
 def audience(held: PublishedDocument, holder: VerifierState) -> Audience:
@@ -66,15 +66,13 @@ def _revoked_names(held: PublishedDocument, holder: VerifierState) -> Iterator[s
 
 
 def _names(value: object, told: Revocations) -> Iterator[str]:
-    """By members at any depth."""
+    """By members at any depth; what a service's settings mean by such a member may be of any form."""
     if isinstance(value, dict):
+        of = {_SERVICE: told.service_ids, _SERVICES: told.service_ids, _URL: told.endpoints, _URLS: told.endpoints}
         for name, inner in value.items():
-            if (name == _SERVICE and inner in told.service_ids) or (name == _URL and inner in told.endpoints):
-                yield str(inner)
-            elif name == _URLS and isinstance(inner, list):
-                yield from (endpoint for endpoint in inner if endpoint in told.endpoints)
-            else:
-                yield from _names(inner, told)
+            said = inner if isinstance(inner, list) and name in (_SERVICES, _URLS) else [inner]
+            yield from (entry for entry in said if isinstance(entry, str) and entry in of.get(name, ()))
+            yield from _names(inner, told)
     elif isinstance(value, list):
         for inner in value:
             yield from _names(inner, told)

@@ -10,7 +10,7 @@ from coordinator.publishing import published_state, withheld
 from coordinator.publishing.published_state import PublishedDocument
 from snapshot.manifest import Revocations
 from snapshot.verifier_state import VerifierState
-from tests.coordinator.publishing import Press
+from tests.coordinator.publishing import STATE, Press
 
 ROUTES, WEB, RUNTIME = "route_policy", "service_assignment/web", "node_runtime"
 ROLES = frozenset({"core_mesh", "egress_service"})
@@ -52,6 +52,33 @@ def test_what_names_what_was_revoked(held, scope: str, told: dict[str, frozenset
     assert said == f"it names what was revoked: {named}"
     others = Revocations(service_ids=frozenset({"mail"}), node_ids=frozenset({"node-b"}))
     assert withheld.reason(held[scope], holder(revocations=others)) == ""
+
+
+def test_an_entry_policy_that_names_a_service_that_was_revoked(database: Database) -> None:
+    """Who may come in to it is not said anew, as little as the routes that lead there."""
+    press = Press.founded(database, "node-a", "node-b")
+    press.apply("{kind: Service, id: mail, spec: {organization: acme, runs_on: {nodes: [node-a]}, settings: {}}}")
+    policy = "organization: acme, services: [mail], networks: [192.0.2.0/24]"
+    press.apply(f"{{kind: EntryPolicy, id: office, spec: {{{policy}}}}}")
+    press.publish()
+    with database.read() as transaction:
+        one = published_state.read_situations(transaction, ["node-b"])["node-b"].held[ROUTES]
+        at = replace(holder(), node_id="node-b", roles=frozenset({"ingress"}))
+        assert withheld.reason(one, at) == ""
+        told = Revocations(service_ids=frozenset({"mail"}))
+        assert withheld.reason(one, replace(at, revocations=told)) == "it names what was revoked: mail"
+
+
+@pytest.mark.parametrize("member", ["service_id", "service_ids", "url", "coordinators"])
+@pytest.mark.parametrize("value", ["{a: 1}", "[[web-2], {url: mail}, 1, null]", "7"])
+def test_settings_may_mean_something_else_by_such_a_member(database: Database, member: str, value: str) -> None:
+    press = Press.founded(database, "node-a", "node-b")
+    press.apply(STATE.replace("settings: {workers: 4}", f"settings: {{{member}: {value}}}"))
+    press.publish()
+    with database.read() as transaction:
+        one = published_state.read_situations(transaction, ["node-a"])["node-a"].held[WEB]
+        told = Revocations(service_ids=frozenset({"mail"}), endpoints=frozenset({"https://gone.example:1"}))
+        assert withheld.reason(one, holder(revocations=told)) == ""
 
 
 def test_a_peer_that_was_revoked(held: dict[str, PublishedDocument]) -> None:
