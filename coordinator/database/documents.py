@@ -245,6 +245,19 @@ def envelopes(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str
     }
 
 
+def stored_keys(wanted: Iterable[Document]) -> set[str]:
+    """The sections that they name by key alone."""
+    return {section.key for document in wanted for section in document.sections if isinstance(section, StoredObject)}
+
+
+def existing_keys(transaction: Transaction, keys: Iterable[str]) -> set[str]:
+    """Those of the sections that are kept."""
+    column = schema.objects.c.key
+    return {
+        row.key for chunk in chunks(sorted(keys)) for row in transaction.rows(select(column).where(column.in_(chunk)))
+    }
+
+
 def section_key(sha256: str) -> str:
     """Under which a section is kept, and a part that was uploaded for one."""
     return f"{SECTIONS}/{sha256}"

@@ -168,6 +168,7 @@ class _Read:
     last: Mapping[str, Mapping[str, Pair]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
+    sections: set[str]  # keys of those that documents name, as far as they are kept
     counters: Mapping[str, int]  # of the scopes that nodes may share
 
 
@@ -198,6 +199,9 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
         last=_last(transaction, node_ids),
         on_record=_on_record(transaction, publications),
         kept=documents.existing_ids(transaction, named),
+        sections=documents.existing_keys(
+            transaction, documents.stored_keys(made for publication in publications for made in publication.documents)
+        ),
         counters=scope_versions.read(
             transaction, {scope for publication in publications for scope in _snapshots_to_count(publication)}
         ),
@@ -235,6 +239,8 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
     missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
     if missing:
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
+    if lost := documents.stored_keys(each.documents) - read.sections:
+        raise Refused(Code.CONFLICT, f"{min(lost)} is not kept any more", remedy="compile again")
     announced = read.listings.get(each.node_id, {})
     changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
     known = {scope: _is_known(transaction, each.node_id, scope, entry, read) for scope, entry in changed.items()}

@@ -88,8 +88,7 @@ def _renew(refusal: KeptRefusal, listed: ReportedMark | None, now: float) -> Kep
 
 def _content(running: PublishedDocument, declared: ScopeContent, holder: VerifierState) -> ScopeContent:
     """Byte for byte what the node has, in the form that it has: others may have to be given it as well."""
-    sections = {name: running.read(name) for name in running.sections}
-    raw = frozenset(name for name, entry in running.sections.items() if entry.is_raw)
     audience = withheld.audience(running, holder)
     is_shared = running.envelope.subject_node_id == SHARED and may_be_shared(declared.scope.type, audience)
-    return replace(declared, audience=audience, sections=sections, raw=raw, is_shared=is_shared)
+    scope, sections, raw = declared.scope, running.stored_sections, running.raw
+    return ScopeContent(scope, audience, sections, raw, is_shared, running.source)

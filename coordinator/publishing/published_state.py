@@ -20,6 +20,7 @@ from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
 from coordinator.database import cluster_state, object_store, revocations, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import HeadEntry, chunks, section_key
+from coordinator.declared.compiler import StoredSection
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -57,6 +58,15 @@ class PublishedDocument:
     @property
     def content_hash(self) -> str:
         return self.entry.content_hash
+
+    @property
+    def stored_sections(self) -> Mapping[str, StoredSection]:
+        """As the content of another document: by their hashes, since a batch of large ones is more than memory."""
+        return {name: StoredSection(entry.sha256, entry.size) for name, entry in self.sections.items()}
+
+    @property
+    def raw(self) -> frozenset[str]:
+        return frozenset(name for name, entry in self.sections.items() if entry.is_raw)
 
     def read(self, name: str) -> bytes:
         return self.source(self.sections[name].sha256)

@@ -18,10 +18,5 @@ def content_of(allowed: AllowedRecovery) -> ScopeContent:
     target, one = allowed.held, allowed.held.envelope
     audience = Audience(one.roles, one.organization_ids)
     is_shared = one.subject_node_id == SHARED
-    return ScopeContent(
-        Scope(one.scope_type, one.scope_ids),
-        audience,
-        {name: target.read(name) for name in target.sections},
-        frozenset(name for name, entry in target.sections.items() if entry.is_raw),
-        is_shared,
-    )
+    scope = Scope(one.scope_type, one.scope_ids)
+    return ScopeContent(scope, audience, target.stored_sections, target.raw, is_shared, target.source)

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import audit_log, cluster_state, schema
 from coordinator.database.database import Database
-from coordinator.database.documents import HeadEntry
+from coordinator.database.documents import HeadEntry, StoredObject
 from coordinator.membership import revocation
 from coordinator.publishing.backlog import Backlog
 from coordinator.reports import refusal_records
@@ -105,6 +105,28 @@ def test_the_node_takes_what_is_declared_without_anybody_s_doing(press: Press) -
     pass_by(press, node, DAY)
     assert b"shop.example" in press.reader().follow().text(ROUTES)
     assert node.active[ROUTES] == press.listing()[ROUTES] and standing(press) == []
+
+
+def edge(text: str) -> str:
+    return f"{{kind: Config, id: edge, spec: {{to: {{nodes: [node-a]}}, files: {{motd: {{text: {text}}}}}}}}}"
+
+
+def test_files_that_are_renewed_are_held_by_their_hashes_alone(press: Press) -> None:
+    """A validator with a bug refuses on all nodes at once: a batch of large folders is more than memory."""
+    press.apply(edge("hello"))
+    press.publish()
+    node = Picky(press).follow()
+    press.apply(edge("bye"))
+    press.publish()
+    node.refuses.add("config/edge")
+    node.follow()
+    press.now += press.settings.snapshot_refresh_s
+    drafts = {each.publication.node_id: each.publication for each in press.publish().drafts}
+    (made,) = [each for each in drafts["node-a"].documents if each.scope == "config/edge"]
+    assert all(isinstance(section, StoredObject) for section in made.sections)
+    node.follow()
+    assert node.version("config/edge") == made.config_version
+    assert press.reader().follow().text("config/edge").endswith(b"hello")
 
 
 def test_over_a_restart_and_at_another_replica(press: Press, second: Database) -> None:

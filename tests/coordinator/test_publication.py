@@ -1,5 +1,6 @@
 """What is published, version by version, and that a node with a verifier of its own takes all of it (rules S69)."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ from sqlalchemy import delete, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CLOCK_SKEW_S
-from coordinator.database import catalog, documents, schema
+from coordinator.database import catalog, documents, schema, uploads
 from coordinator.database.database import Database
 from coordinator.database.documents import Document
 from coordinator.declared.compiler import Audience, ScopeContent
@@ -328,6 +329,22 @@ def test_what_the_database_has_lost_keeps_back_its_scope_and_nothing_else(press:
     after = press.listing()
     assert after["config/edge"] == before["config/edge"]
     assert after["route_policy"].config_version > before["route_policy"].config_version
+
+
+def test_sections_that_go_while_their_document_is_signed_are_not_announced(press: Press) -> None:
+    """What is trimmed in between: nothing is listed that nobody could be handed."""
+    press.apply("{kind: Config, id: edge, spec: {to: {nodes: [node-a]}, files: {motd: {text: hello}}}}")
+    batch, before = press.prepare(), press.listing()
+    key = documents.section_key(hashlib.sha256(b"hello").hexdigest())
+    with press.database.record(now=press.now) as transaction:
+        transaction.run(delete(schema.objects).where(schema.objects.c.key == key))
+    publications = [each.publication for each in batch.drafts]
+    refused = heads.publish(press.database, publications, actor="coordinator", now=press.now)
+    assert {node_id: each.code for node_id, each in refused.items()} == {"node-a": Code.CONFLICT}
+    assert key in refused["node-a"].detail and press.listing() == before
+    uploads.add_all(press.database, [b"hello"], now=press.now)
+    press.publish()
+    assert press.reader().follow().text("config/edge").endswith(b"hello")
 
 
 def test_a_base_that_the_database_has_lost_is_followed_by_the_whole(press: Press) -> None:
