@@ -10,20 +10,24 @@ often it comes (rules J42).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Table, bindparam, delete, select, update
+from sqlalchemy import Table, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator.database import cluster_state, journals, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import chunks
 from coordinator.reports import features, refusal_records
 from coordinator.reports.checkin import Comparison, ReportedMark, compare_all
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.report_check import Claim, doubtful, listed_marks
 from coordinator.reports.report_merge import Known, NodeRecord, RecordedAnswer, merge
 from snapshot import canonical
+
+ACTION = "features"
+FOLLOWED, FOLLOWED_IN_S = 4, 3_600
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,18 @@ def _follow_features(
     """A new head for whoever reads more, or less, than it was known to: after an upgrade, and hardly ever else.
 
     A change of its own, since what publishes must not overwrite the generation that is raised here. What a crash leaves
-    undone, the next report does: the record has what was reported before.
+    undone, the next report does: the record has what was reported before. Each time all that was held back is signed
+    anew, so one that says now this, now that is followed FOLLOWED times an hour.
     """
     changed = {
         node_id: (features.text(kept.features if kept else None), features.text(report))
         for node_id, (kept, report) in sorted(reported.items())
         if features.missing(kept.features if kept else None) != features.missing(report)
     }
+    if changed:
+        with database.read() as transaction:
+            lately = _times_followed(transaction, changed, now)
+        changed = {node_id: told for node_id, told in changed.items() if lately.get(node_id, 0) < FOLLOWED}
     if not changed:
         return
     table = schema.node_status
@@ -89,7 +98,19 @@ def _follow_features(
     with database.change(actor="coordinator", now=now) as transaction:
         cluster_state.raise_generations(transaction, changed)
         transaction.run(mine, [{"node": node_id, "read": after} for node_id, (_, after) in changed.items()])
-        transaction.audit_all([("features", node_id, before, after) for node_id, (before, after) in changed.items()])
+        transaction.audit_all([(ACTION, node_id, before, after) for node_id, (before, after) in changed.items()])
+
+
+def _times_followed(transaction: Transaction, node_ids: Collection[str], now: float) -> dict[str, int]:
+    """In the last hour, as the audit log has it."""
+    table = schema.audit
+    lately = (table.c.action == ACTION) & (table.c.at > now - FOLLOWED_IN_S)
+    times = select(table.c.subject, func.count().label("times")).where(lately).group_by(table.c.subject)
+    return {
+        row.subject: row.times
+        for chunk in chunks(sorted(node_ids))
+        for row in transaction.rows(times.where(table.c.subject.in_(chunk)))
+    }
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,23 @@ def test_after_an_upgrade_it_comes_by_itself(press: Press) -> None:
     press.reader("node-a").follow()
 
 
+def test_a_node_that_says_now_this_now_that_is_followed_a_few_times_an_hour(press: Press) -> None:
+    """Each time is a new version of all that is held back; what it says in the end is believed in time."""
+    for turn in range(20):
+        press.now += 10
+        report(press, *(FEATURES if turn % 2 else ()))
+        press.publish()
+    versions = press.listing("node-b")[EDGE.name].config_version, press.listing("node-a")[EDGE.name].config_version
+    assert versions == (1, 1 + heartbeats.FOLLOWED // 2)
+    report(press)
+    assert press.due() == []
+    press.now += heartbeats.FOLLOWED_IN_S
+    report(press)
+    assert "node-a" in press.due()
+    press.publish()
+    assert EDGE.name not in press.listing("node-a")
+
+
 def test_a_report_that_says_the_same_changes_nothing(press: Press) -> None:
     """rules S70: neither a head nor a line of the audit log."""
     report(press, *FEATURES)
