@@ -245,7 +245,7 @@ def envelopes(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str
     }
 
 
-def stored_keys(wanted: Iterable[Document]) -> set[str]:
+def keys_of(wanted: Iterable[Document]) -> set[str]:
     """The sections that they name by key alone."""
     return {section.key for document in wanted for section in document.sections if isinstance(section, StoredObject)}
 

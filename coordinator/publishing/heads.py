@@ -200,7 +200,7 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
         on_record=_on_record(transaction, publications),
         kept=documents.existing_ids(transaction, named),
         sections=documents.existing_keys(
-            transaction, documents.stored_keys(made for publication in publications for made in publication.documents)
+            transaction, documents.keys_of(made for publication in publications for made in publication.documents)
         ),
         counters=scope_versions.read(
             transaction, {scope for publication in publications for scope in _snapshots_to_count(publication)}
@@ -239,7 +239,7 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
     missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
     if missing:
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
-    if lost := documents.stored_keys(each.documents) - read.sections:
+    if lost := documents.keys_of(each.documents) - read.sections:
         raise Refused(Code.CONFLICT, f"{min(lost)} is not kept any more", remedy="compile again")
     announced = read.listings.get(each.node_id, {})
     changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}

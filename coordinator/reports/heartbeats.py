@@ -89,7 +89,7 @@ def _follow_features(
     }
     if changed:
         with database.read() as transaction:
-            lately = _times_followed(transaction, changed, now)
+            lately = _count_changes(transaction, changed, now)
         changed = {node_id: told for node_id, told in changed.items() if lately.get(node_id, 0) < FOLLOWED}
     if not changed:
         return
@@ -101,7 +101,7 @@ def _follow_features(
         transaction.audit_all([(ACTION, node_id, before, after) for node_id, (before, after) in changed.items()])
 
 
-def _times_followed(transaction: Transaction, node_ids: Collection[str], now: float) -> dict[str, int]:
+def _count_changes(transaction: Transaction, node_ids: Collection[str], now: float) -> dict[str, int]:
     """In the last hour, as the audit log has it."""
     table = schema.audit
     lately = (table.c.action == ACTION) & (table.c.at > now - FOLLOWED_IN_S)
