@@ -226,6 +226,16 @@ def encode(
     envelope: bytes, signatures: Iterable[tuple[str, bytes]], manifest: bytes, sections: Sequence[bytes]
 ) -> Iterator[bytes]:
     """The container's bytes, piece by piece."""
+    yield from encode_opening(envelope, signatures, manifest, len(sections))
+    for section in sections:
+        yield encode_section_head(len(section))
+        yield section
+
+
+def encode_opening(
+    envelope: bytes, signatures: Iterable[tuple[str, bytes]], manifest: bytes, sections: int
+) -> Iterator[bytes]:
+    """What comes before the sections, of which there are so many."""
     signed = list(signatures)
     yield bytes([_OUTER])
     yield from _bin(envelope)
@@ -234,14 +244,17 @@ def encode(
         yield bytes((0x92, 0xD9, _KEY_ID_BYTES)) + key_id.encode("ascii")
         yield from _bin(signature)
     yield from _bin(manifest)
-    yield _array_head(len(sections))
-    for section in sections:
-        yield from _bin(section)
+    yield _array_head(sections)
+
+
+def encode_section_head(size: int) -> bytes:
+    """What comes before the bytes of one section."""
+    width, first = (1, 0xC4) if size < 1 << 8 else (2, 0xC5) if size < 1 << 16 else (4, 0xC6)
+    return bytes([first]) + size.to_bytes(width, "big")
 
 
 def _bin(data: bytes) -> Iterator[bytes]:
-    width, first = (1, 0xC4) if len(data) < 1 << 8 else (2, 0xC5) if len(data) < 1 << 16 else (4, 0xC6)
-    yield bytes([first]) + len(data).to_bytes(width, "big")
+    yield encode_section_head(len(data))
     yield data
 
 

@@ -4,7 +4,7 @@ Who asks is the pinned certificate of the connection, never a word of the reques
 is for it and nothing else: all other things do not exist. What a peer is told of a refusal is its code alone.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import documents
-from coordinator.database.documents import Document
+from coordinator.database.documents import Document, StoredObject
 from coordinator.database.member import Member
 from coordinator.membership import enrolment, membership
 from coordinator.membership.membership import Grant
@@ -28,6 +28,7 @@ from coordinator.reports.collector import NotRecorded
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.trust import restored_backup
+from snapshot import container
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
 from wire.limits import Tally
 from wire.messages import JoinGrant, JoinNonce, TrustList
@@ -41,6 +42,7 @@ MOST_WAIT_S = 300
 JOIN_BYTES = 64 << 10
 HEAD_BYTES = 5 << 20
 DOCUMENTS_AT_ONCE = 16
+WHOLE_BYTES = 4 << 20  # of sections; what has more is sent as it is read
 DOCUMENTS_IN_LINE = 4096  # of each kind: a fleet that hears of one change
 DOCUMENTS_EACH = 2  # of one node, until they are sent: an agent asks for one after the other
 PROOFS_AT_ONCE = 2
@@ -245,11 +247,13 @@ class NodeApi:
     # ---- documents
 
     async def document(self, request: Request) -> Response:
-        return await self._hand_out(request, documents.document, _id(request.parameters["snapshot_id"]))
+        find = partial(documents.document, most=WHOLE_BYTES)
+        return await self._hand_out(request, find, _id(request.parameters["snapshot_id"]))
 
     async def increment(self, request: Request) -> Response:
         base = request.query_integer("base", 0, 1, MAX_INTEGER)
-        return await self._hand_out(request, documents.increment, _scope(request.parameters["scope"]), base)
+        find = partial(documents.increment, most=WHOLE_BYTES)
+        return await self._hand_out(request, find, _scope(request.parameters["scope"]), base)
 
     async def recovery(self, request: Request) -> Response:
         return await self._hand_out(request, documents.recovery, _scope(request.parameters["scope"]))
@@ -267,7 +271,21 @@ class NodeApi:
         headers = [DOCUMENT, ("etag", f'"{found.snapshot_id}"'), ("cache-control", "private, immutable")]
         if request.header("if-none-match") == f'"{found.snapshot_id}"':
             return Response(304, headers)
-        return Response(200, headers, container_of(found))
+        named = [section for section in found.sections if isinstance(section, StoredObject)]
+        if not named:
+            return Response(200, headers, container_of(found))
+        opening = b"".join(
+            container.encode_opening(found.envelope, found.signatures, found.manifest, len(found.sections))
+        )
+        size = len(opening) + sum(len(container.encode_section_head(part.size)) + part.size for part in named)
+        return Response(200, [*headers, ("content-length", str(size))], self._pieces(opening, named))
+
+    async def _pieces(self, opening: bytes, named: Sequence[StoredObject]) -> AsyncGenerator[bytes, None]:
+        """Section by section, so that a folder of files is never in memory as a whole."""
+        yield opening
+        for part in named:
+            yield container.encode_section_head(part.size)
+            yield await in_library(documents.section, self._at.database, part.key)
 
     # ---- heartbeat
 

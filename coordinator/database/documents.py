@@ -7,9 +7,9 @@ common; what is read is hashed again. What a node is told of them is heads.py's.
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, delete, insert, select, true, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, true, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -28,9 +28,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class StoredObject:
-    """A section that is kept already, by its key."""
+    """A section that is kept already, by its key; and its size, of one that was found there."""
 
     key: str
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,21 +161,31 @@ def head(database: Database, node_id: str) -> Document:
         return _require(transaction, None if row is None else row.snapshot_id)
 
 
-def document(database: Database, node_id: str, snapshot_id: str) -> Document:
-    """A document by its id, for a node that it is for; `not_found` for every other (protocol 1)."""
+def document(database: Database, node_id: str, snapshot_id: str, *, most: int | None = None) -> Document:
+    """A document by its id, for a node that it is for; `not_found` for every other (protocol 1). Of more than `most`
+    bytes the sections are named, and not read.
+    """
     with database.read() as transaction:
-        return document_in(transaction, node_id, snapshot_id)
+        return document_in(transaction, node_id, snapshot_id, most=most)
 
 
-def document_in(transaction: Transaction, node_id: str, snapshot_id: str) -> Document:
+def document_in(transaction: Transaction, node_id: str, snapshot_id: str, *, most: int | None = None) -> Document:
     found = _find(transaction, snapshot_id)
     if found is None or not _may_read(transaction, node_id, found):
         raise Refused(Code.NOT_FOUND, f"no document {snapshot_id} for {node_id}")
-    return _with_sections(transaction, found)
+    return _with_sections(transaction, found, most)
 
 
-def increment(database: Database, node_id: str, scope: str, base: int) -> Document:
-    """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37)."""
+def section(database: Database, key: str) -> bytes:
+    """One of those that a document names."""
+    with database.read() as transaction:
+        return object_store.get(transaction, key)
+
+
+def increment(database: Database, node_id: str, scope: str, base: int, *, most: int | None = None) -> Document:
+    """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37).
+    `most`: as `document` has it.
+    """
     table = schema.documents
     with database.read() as transaction:
         entry = listing(transaction, node_id).get(scope)
@@ -192,7 +203,7 @@ def increment(database: Database, node_id: str, scope: str, base: int) -> Docume
         row = transaction.row(chosen)
         if row is None:
             raise Refused(Code.NOT_FOUND, f"no increment of {scope} from {base}")
-        return _with_sections(transaction, _document(row))
+        return _with_sections(transaction, _document(row), most)
 
 
 def recovery(database: Database, node_id: str, scope: str) -> Document:
@@ -321,14 +332,26 @@ def _document(row: "Row[tuple[object, ...]]") -> Document:
     return Document(**values, signatures=decoded)
 
 
-def _with_sections(transaction: Transaction, found: Document) -> Document:
-    """All sections by one statement: a document of many costs no more than its bytes."""
+def _with_sections(transaction: Transaction, found: Document, most: int | None = None) -> Document:
+    """All sections by one statement: a document of many costs no more than its bytes. Of more than `most` bytes they
+    are named.
+    """
+    value = schema.objects.c.value
+    if most is not None:
+        sizes = _section_rows(transaction, found.snapshot_id, func.length(value))
+        for lost in (row.object_key for row in sizes if row.said is None):
+            object_store.check_value(lost, None)
+        if sum(row.said for row in sizes) > most:
+            return replace(found, sections=tuple(StoredObject(row.object_key, row.said) for row in sizes))
+    rows = _section_rows(transaction, found.snapshot_id, value)
+    return replace(found, sections=tuple(object_store.check_value(row.object_key, row.said) for row in rows))
+
+
+def _section_rows(transaction: Transaction, snapshot_id: str, said: "ColumnElement[Any]") -> "list[Row[Any]]":
     table, kept = schema.document_sections, schema.objects
     joined = table.outerjoin(kept, table.c.object_key == kept.c.key)
-    chosen = select(table.c.object_key, kept.c.value).select_from(joined)
-    mine = chosen.where(table.c.snapshot_id == found.snapshot_id).order_by(table.c.position)
-    rows = transaction.rows(mine)
-    return replace(found, sections=tuple(object_store.check_value(row.object_key, row.value) for row in rows))
+    chosen = select(table.c.object_key, said.label("said")).select_from(joined)
+    return list(transaction.rows(chosen.where(table.c.snapshot_id == snapshot_id).order_by(table.c.position)))
 
 
 _RECOVERY_COLUMNS = ("from_config_version", "to_config_version", "to_content_hash", "nonce")

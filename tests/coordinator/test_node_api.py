@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from sqlalchemy import delete
 
-from coordinator.api.node_api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE
+from coordinator.api.node_api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOLE_BYTES
+from coordinator.database import documents, schema, uploads
+from coordinator.database.documents import StoredObject
+from coordinator.declared import contents
+from coordinator.publishing.publisher import container_of
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
+from tests.fakes.binary import random_bytes
 from wire import messages
 from wire.client import Call, ClientError, ClientFault
 
@@ -307,14 +313,41 @@ async def test_a_head_request_out_of_form_is_refused(founded: Founded, query: st
 # ---- documents
 
 
+FOLDER = "{kind: Config, id: edge, spec: {to: {nodes: [node-a]}, files: {big: {file: big}}}}"
+
+
+async def test_a_large_folder_is_sent_as_it_is_read(founded: Founded) -> None:
+    """Byte for byte what it is as a whole; what names its sections alone has none of them in memory."""
+    big = random_bytes(WHOLE_BYTES + 1)
+    async with running(founded) as at:
+        mine, database = Follower(await at.admit("node-a")), at.daemon.coordinator.database
+        await mine.sync()
+        parts = contents.split(big)
+        uploads.add_all(database, parts, now=at.founded.now)
+        summary = {"size": len(big), "parts": list(map(contents.digest, parts))}
+        await at.apply(f"{STATE}---\n{FOLDER}", contents={"big": summary})
+        while "config/edge" not in mine.holder.active:
+            assert await mine.sync(wait=30)
+        with database.read() as transaction:
+            entry = documents.listing(transaction, "node-a")["config/edge"]
+        named = documents.document(database, "node-a", entry.snapshot_id, most=WHOLE_BYTES)
+        assert all(isinstance(section, StoredObject) for section in named.sections)
+        answer = await mine.node.get(f"/v1/documents/{entry.snapshot_id}")
+        whole = container_of(documents.document(database, "node-a", entry.snapshot_id))
+        assert answer.body == whole and answer.headers["content-length"] == str(len(whole))
+        with database.record() as transaction:
+            transaction.run(delete(schema.objects).where(schema.objects.c.key == named.sections[-1].key))
+        assert await refusal(mine.node.get(f"/v1/documents/{entry.snapshot_id}")) == "not_found"  # and no part of it
+        uploads.add_all(database, parts, now=at.founded.now)
+        assert (await mine.node.get(f"/v1/documents/{entry.snapshot_id}")).body == whole
+
+
 async def test_a_node_is_served_only_what_is_for_it(founded: Founded) -> None:
     """rules L17; protocol 1; rules L19: everything else does not exist."""
     async with running(founded) as at:
         mine, other = Follower(await at.admit("node-a")), await at.admit("node-b")
         await mine.sync()
         listed = at.daemon.coordinator
-        from coordinator.database import documents
-
         with listed.database.read() as transaction:
             entry = documents.listing(transaction, "node-a")["node_runtime"]
             bundle = documents.listing(transaction, "node-a")["trust_bundle"]
