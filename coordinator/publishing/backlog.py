@@ -5,8 +5,9 @@ what change_impact.py names, and a node whose publication went out is struck off
 correctness.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import catalog
@@ -14,6 +15,7 @@ from coordinator.database.database import Database
 from coordinator.declared import views
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.compiler import ScopeContent, compile_scope
+from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
@@ -58,6 +60,27 @@ class Backlog:
         self.known.discard(node_id)
 
 
+@dataclass
+class CompiledContents:
+    """What the nodes of one batch are told. A Config that is shared says the same to all who are given it, whatever
+    roles they have, and may have thousands of files: it is compiled once.
+    """
+
+    model: Model
+    read: ReadPart
+    _common: dict[Scope, ScopeContent] = field(default_factory=dict)
+
+    def compile(self, node_id: str, scope: Scope) -> ScopeContent:
+        """As `compile_scope`."""
+        subject = self.model.subjects.get(node_id)
+        if scope in self._common and subject is not None and views.holds(self.model, subject, scope):
+            return self._common[scope]
+        content = compile_scope(self.model, node_id, scope, self.read)
+        if scope.type == CONFIG and content.is_shared:
+            self._common[scope] = content
+        return content
+
+
 @dataclass(frozen=True)
 class Batch:
     """`unsigned`: by node, why not even a head could be made."""
@@ -87,21 +110,18 @@ def prepare(
         backlog.follow(model)
         issue = published_state.read_issue(transaction, keys, settings, now)
         read = published_state.reader(transaction)
-        shared = SharedDocuments(transaction)
+        shared, contents = SharedDocuments(transaction), CompiledContents(model, read)
         for node_id, situation in published_state.read_situations(transaction, node_ids).items():
             try:
-                drafts.append(_draft(issue, model, backlog, situation, read, shared))
+                drafts.append(_draft(issue, backlog, situation, contents, shared))
             except Unpublishable as fault:
                 unsigned[node_id] = fault
     return Batch(tuple(drafts), unsigned)
 
 
 def _draft(
-    issue: Issue, model: Model, backlog: Backlog, each: Situation, read: ReadPart, shared: SharedDocuments
+    issue: Issue, backlog: Backlog, each: Situation, contents: CompiledContents, shared: SharedDocuments
 ) -> Draft:
+    model = contents.model
     subject, scopes = model.subjects.get(each.node_id), backlog.scopes(model, each.node_id, each.features)
-    return draft(issue, each, subject, scopes, _compiling(model, each.node_id, read), shared)
-
-
-def _compiling(model: Model, node_id: str, read: ReadPart) -> Callable[[Scope], ScopeContent]:
-    return lambda scope: compile_scope(model, node_id, scope, read)
+    return draft(issue, each, subject, scopes, partial(contents.compile, each.node_id), shared)

@@ -12,13 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import func, select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import documents, schema
+from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, HeadEntry
-from coordinator.publishing import heads
-from coordinator.publishing.backlog import Batch
+from coordinator.declared.compiler import compile_scope
+from coordinator.publishing import heads, published_state
+from coordinator.publishing.backlog import Batch, CompiledContents
 from coordinator.runtime import retention
 from snapshot import envelope
+from snapshot.identifiers import Scope
 from tests.coordinator import candidates, migrated
 from tests.coordinator.candidates import admit
 from tests.coordinator.publishing import DAY, HOUR, Press, Reader
@@ -130,6 +132,28 @@ def test_a_node_without_a_role_has_its_own_policy(press: Press) -> None:
     assert press.document(POLICY, "node-d").subject == "node-d"
     assert press.document(POLICY, "node-a").subject == press.document(EDGE, "node-d").subject == "*"
     press.reader("node-d").follow()
+
+
+def test_what_a_batch_compiles_once_is_what_each_node_would_be_told(press: Press) -> None:
+    """A Config whose nodes share it; a template, and a node that may not hold it, are looked at each."""
+    press.apply(State(to="{labels: {group: left}}", groups={**State().groups, "node-d": "right"}).yaml())
+    with press.database.read() as transaction:
+        model, read = catalog.load(transaction), published_state.reader(transaction)
+        contents, edge = CompiledContents(model, read), Scope("config", ("edge",))
+        found = [contents.compile(node_id, edge) for node_id in NODES[:3]]
+        assert found == [compile_scope(model, node_id, edge, read) for node_id in NODES[:3]]
+        assert found[0] is found[1] is found[2]
+        for node_id in ("node-d", "stranger"):
+            with pytest.raises(KeyError):
+                contents.compile(node_id, edge)
+        policies = [contents.compile(node_id, Scope(POLICY)) for node_id in NODES]
+        assert policies == [compile_scope(model, node_id, Scope(POLICY), read) for node_id in NODES]
+        assert policies[0] != policies[3]
+    press.apply(State(template=True).yaml())
+    with press.database.read() as transaction:
+        model, read = catalog.load(transaction), published_state.reader(transaction)
+        contents = CompiledContents(model, read)
+        assert contents.compile("node-a", edge) != contents.compile("node-b", edge)
 
 
 # ---- a change, a renewal
