@@ -56,7 +56,7 @@ MOST_IDS_BYTES = 180  # longer ids of a scope are given by their hash, in a file
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which need not be readable to go through it
 _SERVICE, _ROUTES = "service_assignment/", "route_policy"
-_OF_SERVICE = ("organization_id", "workload", "endpoints", "settings")
+_OF_SERVICE = ("organization_id", "workload", "endpoints", "settings", "resources")
 _PART = re.compile(r"(.+)\.[0-9a-f]{2,}")
 _CONFIG = "config/"
 _FILE_PART_BYTES = 1 << 20  # of a larger file the ETag is a hash over the hashes of its parts
@@ -128,6 +128,7 @@ class Section:
 @dataclass(frozen=True)
 class ConfiguredService:
     """What this node knows of a service; None for what it is not told, as `settings` where it only leads to it.
+    `resources`: what it goes out by, by id, without what is revoked.
 
     Two are equal when they say the same, whatever version they are of.
     """
@@ -137,6 +138,7 @@ class ConfiguredService:
     endpoints: Any
     workload: str | None
     organization_id: str | None
+    resources: Any
     facts: Facts = field(compare=False)
 
     @property
@@ -289,7 +291,9 @@ class Client:
             answer = self._wait(path + _allowing(expired), etag, wait_s)
         except AgentDown:
             section = self._from_files(f"{_SERVICE}{service_id}", "services", expired=expired)
-            return _service_of(service_id, section.value.get(service_id), section.facts)
+            entry = section.value.get(service_id)
+            told = {**entry, "resources": self._resources_from_files(service_id)} if isinstance(entry, dict) else None
+            return _service_of(service_id, told, section.facts)
         return None if answer is None else _service_of(service_id, answer.value, answer.facts)
 
     def _routes(self, etag: str | None, wait_s: int) -> ConfiguredRoutes | None:
@@ -616,6 +620,14 @@ class Client:
                 return Section(_read_at(held.folder, f"{held.path}/{section}.json"), held.facts)
             except FileNotFoundError:
                 raise NotFound("not_found", f"{scope} has no section {section}") from None
+
+    def _resources_from_files(self, service_id: str) -> Any:  # noqa: ANN401 - any JSON value
+        """The file, in which nothing is that is revoked; the section has all that was signed."""
+        with self._generation(f"{_SERVICE}{service_id}", expired=True) as held:
+            try:
+                return json.loads(_read_at(held.folder, f"services/{service_id}/resources.json"))
+            except FileNotFoundError:
+                return {}
 
     def _all_from_files(self, scope: str, *, expired: bool) -> Iterator[tuple[str, Section]]:
         with self._generation(scope, expired=expired) as held:

@@ -32,7 +32,7 @@ Rejected:
 - Default permissions where no policy is held: the safe default is that nothing goes on that nobody allowed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -106,6 +106,8 @@ RULES: Mapping[str, Rule] = {
     "reconnect_peers": Rule("reconnect_peers", "peers", listed=False),
     "validate_peers": Rule("validate_peers", "peers", listed=False),
     "use_storage_endpoints": Rule("use_storage_endpoints", "endpoints"),
+    # What a service that goes on goes out by.
+    "use_resource": Rule("continue_services", "resources"),
     "report_degraded": Rule("report_degraded", None),
     # new operations
     "start_service": Rule("continue_services", "services", new=True),
@@ -264,16 +266,18 @@ def _is_claimed(question: Question, rule: Rule, facts: GateFacts) -> bool:
 
 
 def _is_seen(question: Question, rule: Rule, facts: GateFacts) -> bool:
-    """Whether the node knows that it ran. Routes and peers are known by standing in an active scope; a secret is a
-    service's own, one that ran and lives by the same scope. Of no service in particular: whether services go on at all.
+    """Whether the node knows that it ran. Routes and peers are known by standing in an active scope; a secret, or what
+    is gone out by, is a service's own, one that ran and lives by the same scope. Of no service in particular: whether
+    services go on at all.
     """
-    if rule.grants not in ("services", "secrets"):
+    if rule.grants not in ("services", "secrets", "resources"):
         return True
     if question.resource is None:
         return not rule.new
     if rule.grants == "services":
         return question.resource in facts.running
-    listing = [scope.grants for scope in facts.scopes.values() if question.resource in scope.grants.secrets]
+    grants = (scope.grants for scope in facts.scopes.values())
+    listing = [granted for granted in grants if _names(granted, rule.grants, question.resource, facts)]
     return any(service in grants.services for grants in listing for service in facts.running)
 
 
@@ -305,15 +309,15 @@ def _scopes_allow(
 
 def _scopes_behind(question: Question, rule: Rule, facts: GateFacts) -> list[str]:
     """The active scopes that the question rests on: what it names, or those that name its resource."""
-    return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope))
+    return sorted(name for name, scope in facts.scopes.items() if _rests_on(question, rule, name, scope, facts))
 
 
-def _rests_on(question: Question, rule: Rule, name: str, scope: HeldScope) -> bool:
+def _rests_on(question: Question, rule: Rule, name: str, scope: HeldScope, facts: GateFacts) -> bool:
     if question.scope is not None and not stands_for(question.scope, name):
         return False
     if question.resource is None or rule.grants is None:
         return question.scope is not None
-    if question.resource in getattr(scope.grants, rule.grants):
+    if _names(scope.grants, rule.grants, question.resource, facts):
         return True
     return question.scope is not None and not (rule.listed and _could_list(name, rule.grants))
 
@@ -338,7 +342,31 @@ def _lapse_of(scope: HeldScope, facts: GateFacts, now: float, *, running: bool, 
     return None
 
 
+def _names(grants: Grants | LateGrants, kind: str, name: str, facts: GateFacts) -> bool:
+    """Whether a scope names it. A secret that only what was revoked names is named no more."""
+    if kind == "resources":
+        return any(resource.id == name for resource in grants.resources)
+    if kind == "secrets":
+        revoked = facts.revocations.service_ids
+        held = (resource for resource in grants.resources if not resource.is_revoked(revoked))
+        return name in grants.secrets or any(name in resource.secrets for resource in held)
+    found: Container[str] = getattr(grants, kind)
+    return name in found
+
+
+def _is_lost(name: str, kind: str, facts: GateFacts) -> bool:
+    """Whether it is, or was named by, a resource that is revoked, and by nothing else."""
+    every = [resource for scope in facts.scopes.values() for resource in scope.grants.resources]
+    gone = [resource for resource in every if resource.is_revoked(facts.revocations.service_ids)]
+    if kind == "resources":
+        return any(resource.id == name for resource in gone)
+    is_named = any(_names(scope.grants, kind, name, facts) for scope in facts.scopes.values())
+    return not is_named and any(name in resource.secrets for resource in gone)
+
+
 def _is_revoked(resource: str | None, rule: Rule, facts: GateFacts) -> bool:
+    if resource is not None and rule.grants in ("resources", "secrets"):
+        return _is_lost(resource, rule.grants, facts)
     revoked = {
         "services": facts.revocations.service_ids,
         "peers": facts.revocations.node_ids,

@@ -1,6 +1,6 @@
 """What an active scope names that a node itself goes by (format.md 10). Pure.
 
-    read_grants     services, routes, peers, storage endpoints and secret references of one scope
+    read_grants     services, routes, peers, storage endpoints, resources and secret references of one scope
     parse_policy    the degraded_mode_policy's section `policy`
 
 What is malformed there authorises nothing, and is no fault of the document.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from snapshot import canonical
+from snapshot.egress import RESOURCES, ResourceGrant, references, resource_grants
 from snapshot.identifiers import is_endpoint, is_id, is_integer
 
 POLICY_SCOPE, POLICY_SECTION = "degraded_mode_policy", "policy"
@@ -44,13 +45,16 @@ class Policy:
 
 @dataclass(frozen=True)
 class Grants:
-    """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`."""
+    """What one scope names, by kind. `secrets` are `<resolver>:<path>`, `endpoints` are `https://host:port`. The
+    secrets of `resources` stand with these, and go with them.
+    """
 
     services: Container[str] = frozenset()
     routes: Container[str] = frozenset()
     peers: Container[str] = frozenset()
     endpoints: frozenset[str] = frozenset()
     secrets: Container[str] = frozenset()
+    resources: frozenset[ResourceGrant] = frozenset()
 
 
 class LateGrants:
@@ -68,6 +72,10 @@ class LateGrants:
     @property
     def endpoints(self) -> frozenset[str]:
         return self._grants.endpoints
+
+    @property
+    def resources(self) -> frozenset[ResourceGrant]:
+        return self._grants.resources
 
     @cached_property
     def _grants(self) -> Grants:
@@ -104,15 +112,20 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
     kind = GRANTED_BY.get(scope_type)
     named: set[str] = set()
     secrets: set[str] = set()
+    resources: set[ResourceGrant] = set()
     for name, data in sections:
+        if kind == "services" and name == RESOURCES:
+            resources |= resource_grants(data)
+            continue
         grants_here = kind is not None and _holds(name, kind)
         if not grants_here and _REFERENCE not in data:
             continue
         value = _load(data)
-        secrets.update(_references(value))
+        secrets.update(references(value))
         if kind is not None and grants_here:
             named.update(_grants_in(kind, value))
-    return Grants(**({kind: frozenset(named)} if kind else {}), secrets=frozenset(secrets))
+    granted = {kind: frozenset(named)} if kind else {}
+    return Grants(**granted, secrets=frozenset(secrets), resources=frozenset(resources))
 
 
 def _holds(name: str, kind: str) -> bool:
@@ -136,16 +149,3 @@ def _grants_in(kind: str, value: object) -> Iterator[str]:
             yield name
         elif entry.keys() == {"url"} and is_endpoint(entry["url"]):
             yield entry["url"]
-
-
-def _references(value: object) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Mapping):
-            reference = one.get("secret_ref")
-            if len(one) == 1 and isinstance(reference, str):
-                yield reference
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)

@@ -1,13 +1,15 @@
 """Services' settings and routes as files of their own, made from the sections in which they are signed.
 
-    services/<id>/settings.json    the settings of a service, none where the node is not told of them
-    routes.json                    all routes by id
+    services/<id>/settings.json     the settings of a service, none where the node is not told of them
+    services/<id>/resources.json    what it goes out by, by id, without what is revoked; none where it names nothing
+    routes.json                     all routes by id
 
 Who reads files has no use for the scope and section that something is signed in, and for the 64 parts of the routes.
-The bytes follow from the signed ones alone. Whether a file has changed is told by its own bytes: another endpoint
-leaves the settings as they are, and the file is linked. They are for whoever may read the scope that they are from.
+The bytes follow from the signed ones, and from what head and bundle revoke. Whether a file has changed is told by its
+own bytes: another endpoint leaves the settings as they are, and the file is linked. They are for whoever may read the
+scope that they are from.
 
-    entry_files(scope, sections, read, made)    the files of a scope; what it has read once, `made` keeps
+    entry_files(scope, sections, read, made, revoked)    the files of a scope; what it has read once, `made` keeps
 """
 
 import hashlib
@@ -17,11 +19,12 @@ from dataclasses import dataclass, field
 
 from agent.files.maps import EMPTY_BYTES, ROUTES, ROUTES_SCOPE, parts_of
 from snapshot import canonical
+from snapshot.egress import RESOURCES, usable_entries
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import SectionEntry
 
 SERVICES_TYPE, SERVICES = "service_assignment", "services"
-SETTINGS_FILE, ROUTES_FILE = "settings.json", "routes.json"
+SETTINGS_FILE, RESOURCES_FILE, ROUTES_FILE = "settings.json", "resources.json", "routes.json"
 MOST_KEPT = 4096
 
 ReadSection = Callable[[str], bytes]
@@ -52,20 +55,43 @@ class MadeEntries:
         return self._kept[source]
 
 
+@dataclass(frozen=True)
+class _Source:
+    """A file, and what it is made from. `beside`: what else its bytes follow from."""
+
+    path: str
+    sections: list[str]
+    pieces: Pieces
+    beside: tuple[str, ...] = ()
+
+
 def entry_files(
-    scope: str, sections: Mapping[str, SectionEntry], read: ReadSection, made: MadeEntries
+    scope: str,
+    sections: Mapping[str, SectionEntry],
+    read: ReadSection,
+    made: MadeEntries,
+    revoked: frozenset[str] = frozenset(),
 ) -> Iterator[EntryFile]:
+    for source in _sources(scope, sections, revoked):
+        hashes = (sections[name].sha256 for name in source.sections)
+        entry = made.of((source.path, *hashes, *source.beside), source.pieces, read)
+        if entry is not None:
+            yield EntryFile(source.path, entry, source.pieces)
+
+
+def _sources(scope: str, sections: Mapping[str, SectionEntry], revoked: frozenset[str]) -> Iterator[_Source]:
     scope_type, ids = parse_scope(scope)
-    if scope_type == SERVICES_TYPE and len(ids) == 1 and SERVICES in sections:
-        path, names, pieces = f"{folder_of_service(ids[0])}/{SETTINGS_FILE}", [SERVICES], _settings_of(ids[0])
-    elif scope == ROUTES_SCOPE:
+    if scope == ROUTES_SCOPE:
         names = parts_of(scope, ROUTES, sections)
-        path, pieces = ROUTES_FILE, _map_of(names)
-    else:
+        yield _Source(ROUTES_FILE, names, _map_of(names))
+    if scope_type != SERVICES_TYPE or len(ids) != 1:
         return
-    entry = made.of((path, *(sections[name].sha256 for name in names)), pieces, read)
-    if entry is not None:
-        yield EntryFile(path, entry, pieces)
+    folder = folder_of_service(ids[0])
+    if SERVICES in sections:
+        yield _Source(f"{folder}/{SETTINGS_FILE}", [SERVICES], _settings_of(ids[0]))
+    if RESOURCES in sections:
+        pieces = _resources_without(revoked)
+        yield _Source(f"{folder}/{RESOURCES_FILE}", [RESOURCES], pieces, tuple(sorted(revoked)))
 
 
 def folder_of_service(service_id: str) -> str:
@@ -78,6 +104,13 @@ def _settings_of(service_id: str) -> Pieces:
         entry = value.get(service_id) if isinstance(value, dict) else None
         if isinstance(entry, dict) and entry.get("settings") is not None:
             yield canonical.dumps(entry["settings"])
+
+    return pieces
+
+
+def _resources_without(revoked: frozenset[str]) -> Pieces:
+    def pieces(read: ReadSection) -> Iterator[bytes]:
+        yield canonical.dumps(usable_entries(read(RESOURCES), revoked))
 
     return pieces
 

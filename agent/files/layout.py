@@ -2,7 +2,7 @@
 
 <scope_type>[@<ids>]/<section>.json     a section of JSON
 config/<id>/<path>                      a file of a config, as its index says (format.md 11)
-services/<id>/settings.json, routes.json    beside their scopes: entry_files.py
+services/<id>/*.json, routes.json    beside their scopes: entry_files.py
 """
 
 import hashlib
@@ -46,7 +46,9 @@ class ProjectedFile:
 
 @dataclass(frozen=True)
 class ProjectedScope:
-    """An active scope; `read` gives a section's bytes, whose hash it has checked. `grade` as of protocol.md 4."""
+    """An active scope; `read` gives a section's bytes, whose hash it has checked. `grade` as of protocol.md 4.
+    `revoked`: what services go out by no more.
+    """
 
     scope: str
     authority_epoch: int
@@ -56,6 +58,7 @@ class ProjectedScope:
     grade: str
     sections: Mapping[str, SectionEntry]
     read: ReadSection
+    revoked: frozenset[str] = frozenset()
     made: MadeEntries = field(default_factory=MadeEntries, compare=False, repr=False)
 
     @cached_property
@@ -74,7 +77,7 @@ class ProjectedScope:
         """The folders that are its own, without those below them."""
         return (
             folder_of(self.scope),
-            *(file.path.rpartition("/")[0] for file in self._entry_files() if "/" in file.path),
+            *dict.fromkeys(file.path.rpartition("/")[0] for file in self._entry_files() if "/" in file.path),
         )
 
     @property
@@ -95,7 +98,7 @@ class ProjectedScope:
         return *self.places, *sorted(found)
 
     def _entry_files(self) -> Iterator[EntryFile]:
-        return entry_files(self.scope, self.sections, self.read, self.made)
+        return entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
 
     def _config_files(self) -> Iterator[tuple[str, ProjectedFile]]:
         for path, file in parse_index(canonical.loads(self.read(FILES))).items():

@@ -1,20 +1,21 @@
 """`GET /v1/services` and `/v1/routes`: each by its own id, whatever scope and section it is signed in.
 
     /v1/services            {generation, services: {"<id>": {version, expires_at, grade}}} of those that may be read
-    /v1/services/<id>       {settings, endpoints, workload, organization_id, version, expires_at, grade}
+    /v1/services/<id>       {settings, endpoints, workload, organization_id, resources, version, expires_at, grade}
     /v1/routes              {routes: {"<id>": {...}}, version, expires_at, grade}
     /v1/routes/<id>         {route: {...}, version, expires_at, grade}
 
 A reader of scopes has to know that a service is a scope, that its entry lies in a section `services`, and that routes
 are spread over 64 sections: how things are signed is none of a program's business. `version`, `expires_at` and `grade`
 are those of the document that the entry stands in, which the headers tell as well. ETags are of the content: what is
-renewed without a change keeps its own.
+renewed without a change keeps its own. `resources` is what the service goes out by, without what is revoked: the head
+takes these away whatever the document says, so what is revoked is in the ETag, too.
 
 Access is that of the scope: `[access."service_assignment/web"]` says who reads `web`, `route_policy` who reads routes.
 """
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from agent.access.access import Access
@@ -32,6 +33,7 @@ from agent.local.scope_answers import (
 )
 from agent.state.view import Views
 from snapshot import canonical
+from snapshot.egress import RESOURCES, usable_entries
 from snapshot.identifiers import format_time, is_id, scope_name
 from wire.peer import UnixPeer
 from wire.request import JSON, HttpError, Request, Response
@@ -84,7 +86,7 @@ class EntryAnswers:
 
     def _service(self, asked: ScopeRequest, service_id: str, now: float) -> Response:
         shown, headers = self.scopes.find(asked, now)
-        etag = f'"{shown.content_hash}"'
+        resources, etag = self._resources(shown)
         headers.append(("etag", etag))
         if is_known(etag, asked):
             return Response(304, headers)
@@ -92,7 +94,18 @@ class EntryAnswers:
         if entry is None:
             raise HttpError(404, "not_found", "this service's document does not say what it is", headers=headers)
         members = {name: entry.get(name) for name in PARTS_OF_SERVICE}
-        return Response.json({**members, **document_facts(headers)}, headers=headers)
+        return Response.json({**members, RESOURCES: resources, **document_facts(headers)}, headers=headers)
+
+    def _resources(self, shown: ServedDocument) -> tuple[Mapping[str, object], str]:
+        """What may be used, and the ETag of the answer that says so."""
+        if RESOURCES not in shown.sections:
+            return {}, f'"{shown.content_hash}"'
+        section, view = shown.read(RESOURCES), self.views.at_hand() or self.views.all()
+        usable, signed = usable_entries(section, view.revoked_services), usable_entries(section, ())
+        if usable.keys() == signed.keys():
+            return usable, f'"{shown.content_hash}"'
+        told = canonical.dumps([shown.content_hash, sorted(usable)])
+        return usable, f'"sha256:{hashlib.sha256(told).hexdigest()}"'
 
     def _routes(self, asked: ScopeRequest, now: float) -> Response:
         shown, headers = self.scopes.find(asked, now)

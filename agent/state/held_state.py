@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.state.compact_set import compact, together
+from agent.state.revoked_services import still_counts
 from agent.state.view import View, Views
 from snapshot import bundle as bundles
 from snapshot import manifest as manifests
@@ -80,7 +81,8 @@ class HoldingsReader:
         kept, view = self.store.standing(), self.views.all()
         bundle = self._read_bundle(kept.active.get(TRUST_BUNDLE))
         head = self._read_head(kept.active.get(HEAD))
-        head_revocations = head.revocations if head and _counts(kept.active[HEAD], bundle) else Revocations()
+        counts = head and still_counts(kept.active[HEAD], bundle.authority_epoch if bundle else 0)
+        head_revocations = head.revocations if head and counts else Revocations()
         revocations = head_revocations.with_bundle(bundle.revocations) if bundle else head_revocations
         roles, organizations = _roles_and_organizations(kept.active)
         holder = VerifierState(
@@ -164,17 +166,10 @@ class HoldingsReader:
 
 
 def _compact(grants: Grants) -> Grants:
-    """In little memory; endpoints are few, and are gone through."""
-    kept = {kind: compact(getattr(grants, kind)) for kind in Grants.__dataclass_fields__ if kind != "endpoints"}
+    """In little memory; endpoints and resources are few, and are gone through."""
+    many = Grants.__dataclass_fields__.keys() - {"endpoints", "resources"}
+    kept = {kind: compact(getattr(grants, kind)) for kind in many}
     return replace(grants, **kept)  # type: ignore[arg-type]
-
-
-def _counts(head: StoredDocument, bundle: TrustBundle | None) -> bool:
-    """Whether what the head revokes still is: a bundle that announces a higher epoch carries all that is revoked, and
-    ends what heads have said before. Without that a stolen config key would revoke nodes and keys for ever, or run the
-    version of the revocations to its end, and no repair by the roots could take it back (format.md 5).
-    """
-    return bundle is None or head.envelope.authority_epoch >= bundle.authority_epoch
 
 
 def is_vouched_for(document: StoredDocument, holder: VerifierState) -> bool:

@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol
 
 from agent.base.age import age_s
 from agent.files.layout import ProjectedScope
+from agent.state.revoked_services import revoked_services
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.degraded import REQUIRED
 from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD
@@ -67,6 +70,12 @@ class View:
     scopes: Mapping[str, ActiveScope]
     head: ActiveScope | None
 
+    @cached_property
+    def revoked_services(self) -> frozenset[str]:
+        """Of a view of all scopes: services, and what they go out by, that the head or the bundle revokes."""
+        bundle = self.scopes.get(TRUST_BUNDLE)
+        return revoked_services(self.head.document if self.head else None, bundle.document if bundle else None)
+
     def head_is_fresh(self, now: float) -> bool:
         return self.head is not None and now < self.head.expires_at
 
@@ -103,6 +112,7 @@ class View:
                 grade=str(self.grade_of(scope, now)),
                 sections=scope.document.sections,
                 read=scope.document.read,
+                revoked=self.revoked_services,
             )
 
 

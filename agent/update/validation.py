@@ -63,4 +63,5 @@ class Validation:
             str(Grade.FRESH),
             one.state,
             lambda name: store.get(f"sha256:{one.state[name].sha256}"),
+            self.node.holdings.revocations.service_ids,
         )

@@ -275,9 +275,12 @@ class EgressResource(Resource):
     KIND = "EgressResource"
     ABOUT = (
         "What egress services go out by, or reach: told to the nodes that run a Service whose `resources` name it,"
-        " beside the service, as section `resources` of `service_assignment/<service>`; with it goes its connector. It"
-        " names secrets by `secret_ref` and holds none. `holdfastctl revoke resource ID` revokes it by its name on"
-        " every node, with the next head. One list of a head revokes services and these, so no two share an id."
+        " beside the service, as section `resources` of `service_assignment/<service>`; with it goes its connector."
+        " `/v1/services/<id>` of the local API and `active/services/<id>/resources.json` have those of a service. It"
+        " names secrets by `secret_ref` and holds none. `holdfastctl revoke resource ID` takes it, and what is reached"
+        " by it, from every node with the next head, whatever else is declared: `resources` shows it no more, and"
+        " `/v1/may` refuses `use_resource` and its secrets, also when no coordinator answers afterwards. One list of a"
+        " head revokes services and these, so no two share an id."
     )
 
     organization: str = member(IDENTIFIER, "whose it is: the services'")

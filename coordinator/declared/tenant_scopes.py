@@ -27,12 +27,12 @@ from coordinator.declared.kinds import (
 from coordinator.declared.model import Model, Subject, selects
 from coordinator.declared.scope_view import ScopeView, Sections, ValueOrigin, resource_of, way_of_selection, write_once
 from coordinator.declared.sharding import split
+from snapshot.egress import RESOURCES
 from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource
 
 SERVICES = "service_assignment"
 ENTRY_POLICIES, SESSION_POLICIES = "entry_policies", "session_policies"
-RESOURCES = "resources"
 MOST_NAMED = 10  # scopes in a sentence
 
 

@@ -20,7 +20,7 @@ from coordinator.declared.compiler import ScopeContent, compile_scope
 from coordinator.declared.config_scope import CONFIG, FILES
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import ValueOrigin
-from coordinator.declared.tenant_scopes import RESOURCES, SERVICES
+from coordinator.declared.tenant_scopes import SERVICES
 from coordinator.fleet import explain
 from coordinator.fleet.explain import TRUST_BUNDLE
 from coordinator.fleet.holders import holders
@@ -30,6 +30,7 @@ from coordinator.publishing.rollback_overlay import governing
 from coordinator.reports import features, refusals
 from coordinator.trust.signatures import signers
 from snapshot import canonical
+from snapshot.egress import RESOURCES
 from snapshot.identifiers import Scope, format_time
 from snapshot.roles import EVERY_NODE, allowed_scope_types
 from wire.operators.fleet_answers import (
@@ -200,7 +201,7 @@ def _revocation_notes(case: _Case) -> Iterator[str]:
         used = case.content.sections.get(RESOURCES, b"{}") if case.content is not None else b"{}"
         names = json.loads(used) if isinstance(used, bytes) else {}
         lost = (name for name in names if any(name in revocations.service_ids for revocations in told))
-        yield from (f"the resource {name} is revoked" for name in lost)
+        yield from (f"the resource {name} is revoked: nodes show it no more, and refuse its use" for name in lost)
 
 
 def _is_recovered(case: _Case) -> bool:

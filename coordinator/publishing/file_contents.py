@@ -7,7 +7,7 @@ from coordinator.configs.config_files import SchemaCheck, SettledFiles
 from coordinator.database import catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared.contents import UploadedFile
-from coordinator.declared.kinds import Config
+from coordinator.declared.kinds import Config, EgressResource
 from coordinator.declared.model import Key, Model
 from coordinator.declared.resources import Declared
 from coordinator.declared.value_shapes import Shapes
@@ -18,7 +18,7 @@ def settle(
     database: Database, declared: Mapping[Key, Declared], uploaded: Mapping[str, UploadedFile], shapes: Shapes
 ) -> SettledFiles:
     """config_files.settle, from one consistent reading."""
-    if not any(isinstance(entry.resource, Config) for entry in declared.values()):
+    if not any(isinstance(entry.resource, (Config, EgressResource)) for entry in declared.values()):
         return SettledFiles(dict(declared))
     with database.read() as transaction:
         kept = uploads.existing_parts(transaction, _named_parts(declared, uploaded))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from coordinator.declared.compiler import Audience
 from coordinator.declared.config_scope import CONFIG
-from coordinator.declared.tenant_scopes import RESOURCES
 from coordinator.publishing.published_state import PublishedDocument
+from snapshot.egress import RESOURCES
 from snapshot.manifest import Revocations
 from snapshot.roles import ESTABLISHING, EVERY_NODE, ROLES
 from snapshot.verifier_state import VerifierState

@@ -51,7 +51,7 @@ async def value_of(api, path, status=200, **headers):
 async def test_a_service_is_read_by_its_id(api):
     """neither scope nor section is met; rules S5"""
     answer = await ask(api, "/v1/services/web")
-    expected = WEB | {"organization_id": None, "version": 1, "expires_at": EXPIRES, "grade": "fresh"}
+    expected = WEB | {"organization_id": None, "resources": {}, "version": 1, "expires_at": EXPIRES, "grade": "fresh"}
     assert (answer.status, json.loads(answer.body)) == (200, expected)
     assert (answer.headers["holdfast-version"], answer.headers["holdfast-grade"]) == ("1", "fresh")
     listed = await value_of(api, "/v1/services")

@@ -63,6 +63,21 @@ def test_each_by_what_it_is(tmp_path):
     assert [one.name for one in active.iterdir()] == ["index.json"]
 
 
+def test_what_is_gone_out_by_without_what_is_revoked(tmp_path):
+    """format.md 5, rules S60: by a head, of the same document; also what is reached by a revoked connector"""
+    made, path = projection(tmp_path), tmp_path / "active" / "services" / "web" / "resources.json"
+    entries = {"office": {"type": "connector"}, "plant": {"connector_id": "office"}, "printer": {"settings": {}}}
+    sections = {"services": {"web": ENTRY}, "resources": entries | {"No": {}, "no-object": 1}}
+    made.project(1, [projected(WEB, sections)], 0.0)
+    assert json.loads(path.read_bytes()) == entries
+    made.project(2, [projected(WEB, sections, revoked=frozenset({"office"}))], 0.0)
+    assert json.loads(path.read_bytes()) == {"printer": {"settings": {}}}
+    made.project(3, [projected(WEB, sections, revoked=frozenset({"other"}))], 0.0)
+    assert json.loads(path.read_bytes()) == entries
+    made.project(4, [projected(WEB, {"services": {"web": ENTRY}})], 0.0)
+    assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
+
+
 def test_what_says_the_same_is_linked_and_read_once(tmp_path):
     """Another endpoint, or a part that moves to another section, is no change of the file."""
     active, made, reads = tmp_path / "active", projection(tmp_path), []

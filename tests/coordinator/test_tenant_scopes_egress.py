@@ -113,7 +113,7 @@ def test_it_is_revoked_by_its_name(press: Press) -> None:
     press.publish()
     assert press.reader("node-a").follow().holder.revocations.service_ids == {"plant"}
     notes = explain_scope(press.database, "node-a", "service_assignment/web", now=press.now).notes
-    assert "the resource plant is revoked" in notes
+    assert "the resource plant is revoked: nodes show it no more, and refuse its use" in notes
     with pytest.raises(Refused) as refused:
         revocation.revoke(press.database, "service_ids", "plants", reason="x", actor="ops", now=press.now)
     assert "office, plant, theirs, web" in refused.value.remedy

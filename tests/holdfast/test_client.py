@@ -358,7 +358,7 @@ async def test_services_and_routes_by_their_ids_from_the_socket_and_from_the_fil
     async with serving(assigned):
         web, listed, routes, route = found = await call(everything, client_of(assigned))
     assert (web.settings, web.endpoints, web.workload) == ({"workers": 4}, [{"port": 80}], "nginx")
-    assert (web.value, listed) == (WEB | {"organization_id": None}, ["web"])
+    assert (web.value, listed) == (WEB | {"organization_id": None, "resources": {}}, ["web"])
     assert routes.routes == {"north": {"ttl_s": 60}, "a": {"ttl_s": 1}}
     assert route.value == {"ttl_s": 1}
     assert (web.facts.source, web.facts.grade, web.facts.version) == ("agent", "fresh", 1)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot.degraded import FORBIDDEN, RULES, GateFacts, GateReason, HeldScope, Mode, Question, fence, may, mode
+from snapshot.egress import ResourceGrant
 from snapshot.grants import ALLOWABLE, Grants, Policy
 from snapshot.manifest import Revocations
 from tests.examples import examples
@@ -54,6 +55,32 @@ def reason(question: Question | str, facts: GateFacts, now: float = NOW) -> str:
     assert answer.allowed == (answer.reason == "ok")
     assert answer.allowed or answer.until is None
     return str(answer.reason)
+
+
+PLANT = ResourceGrant("plant", "office", frozenset({"vault:plant", "vault:both"}))
+PRINTER = ResourceGrant("printer", secrets=frozenset({"vault:both"}))
+OUT = Grants(services=frozenset({"web"}), secrets=frozenset({"vault:web/key"}), resources=frozenset({PLANT, PRINTER}))
+
+
+@pytest.mark.parametrize("facts", [FRESH, DARK], ids=["fresh", "dark"])
+@pytest.mark.parametrize("gone", ["plant", "office"])
+def test_what_a_service_goes_out_by(facts, gone):
+    """rules S60, S61: what is revoked, and what is reached by it, with the secrets that only it names"""
+
+    def reasons(facts):
+        uses = [reason(Question("use_resource", None, name), facts) for name in ("plant", "printer", "other")]
+        secrets = ("vault:plant", "vault:both", "vault:web/key")
+        return uses + [reason(Question("resolve_secret", None, name, BEFORE), facts) for name in secrets]
+
+    held = scope(facts, "service_assignment/web", grants=OUT)
+    assert reasons(held) == ["ok", "ok", "not_in_policy", "ok", "ok", "ok"]
+    lost = replace(held, revocations=Revocations(service_ids=frozenset({gone})))
+    assert reasons(lost) == ["revoked", "ok", "not_in_policy", "revoked", "ok", "ok"]
+
+
+def test_what_a_service_that_did_not_run_goes_out_by():
+    idle = replace(scope(DARK, "service_assignment/web", grants=OUT), running=frozenset())
+    assert reason(Question("use_resource", None, "plant"), idle) == "not_seen_running"
 
 
 TABLE = [

@@ -3,6 +3,7 @@
 import pytest
 
 from snapshot import canonical
+from snapshot.egress import ResourceGrant
 from snapshot.grants import ALLOWABLE, Policy, parse_policy, read_grants
 
 GOOD = {
@@ -53,6 +54,20 @@ def test_each_type_grants_its_own_kind():
     assert (grants.services, grants.routes, grants.secrets) == ({"web", "db"}, frozenset(), {"vault:db/key"})
     assert read_grants("route_policy", sections).routes == {"north"}
     assert read_grants("qos_policy", sections).secrets == {"vault:db/key"}
+
+
+def test_what_is_gone_out_by_has_secrets_of_its_own():
+    entries = {
+        "plant": {"connector_id": "office", "settings": {"key": {"secret_ref": "vault:plant"}}},
+        "No": {},
+        "x": 1,
+    }
+    sections = [("services", section({"web": {}})), ("resources", section(entries))]
+    grants = read_grants("service_assignment", sections)
+    assert (grants.services, grants.secrets) == ({"web"}, frozenset())
+    assert grants.resources == {ResourceGrant("plant", "office", frozenset({"vault:plant"}))}
+    assert read_grants("route_policy", sections).secrets == {"vault:plant"}  # there it is any section
+    assert read_grants("service_assignment", [("resources", b"{")]).resources == frozenset()
 
 
 def test_what_is_malformed_grants_nothing_and_spoils_nothing():

@@ -70,6 +70,7 @@ SERVICE = closed(
         "workload": nullable(TEXT),
         "endpoints": ANYTHING,
         "settings": ANYTHING,
+        "resources": {"type": "object", "description": "What it goes out by, by id, without what is revoked."},
         **OF_DOCUMENT,
     }
 )
