@@ -78,6 +78,7 @@ def _sizes_are_signed_and_within_limits(case: Verification) -> None:
 
 
 def take_section(case: Verification, name: str, data: bytes) -> None:
+    """One section of the chunk, as it was read: judged in its order, and handed on to who keeps it."""
     if case.carried[name].is_raw:
         case.raw.take(name, data, is_alone=name in case.content.alone)
         if case.keep is not None:
@@ -137,6 +138,7 @@ def take_bundle(case: Verification) -> None:
 
 
 def apply_changes(case: Verification) -> None:
+    """What an increment makes of its base: what stays is the base's, and the state's hash is as promised."""
     base = _base_of(case)
     for name, change in case.changes.items():
         if change.op == "remove" and name not in base.sections:

@@ -114,6 +114,7 @@ def parse_changes(data: bytes, limits: Limits = DEFAULT) -> dict[str, SectionCha
 
 
 def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
+    """The manifest of a head; `bad_content` where it is out of form, and what is unknown is named as passed over."""
     value = _object(data, limits)
     refuse_critical(_names_of_head(value), "manifest")
     form = {
@@ -134,6 +135,7 @@ def parse_head(data: bytes, limits: Limits = DEFAULT) -> Head:
 
 
 def parse_recovery(data: bytes, limits: Limits = DEFAULT) -> RecoveryManifest:
+    """The manifest of a recovery: from a version of a scope to an earlier one, once; `bad_content` otherwise."""
     form = {
         "from_config_version": is_integer,
         "to_config_version": is_integer,

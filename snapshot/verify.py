@@ -237,6 +237,7 @@ def _check_shared(document: Envelope, holder: VerifierState) -> None:
 
 
 def a_signer_is_trusted(case: Verification) -> None:
+    """A key of the bundle may sign this scope type now; otherwise the first signer's own fault is told."""
     document, authority = case.envelope, trust.authority_over(case.envelope, case.holder, case.now)
     faults = [authority.fault(key_id, document.scope_type) for key_id in document.signers]
     if None not in faults and faults[0] is not None:
@@ -265,6 +266,7 @@ def _our_bundle_is_new_enough(case: Verification) -> None:
 
 
 def enough_signatures_count(case: Verification) -> None:
+    """Good signatures, as many as the scope type's threshold asks for."""
     authority = trust.authority_over(case.envelope, case.holder, case.now)
     case.signers = authority.counted_signers(case.envelope, case.opening)
     if not case.signers:
@@ -304,6 +306,7 @@ def _revocations_do_not_go_back(case: Verification) -> None:
 
 
 def the_time_is_right(case: Verification) -> None:
+    """Between `valid_from` and `expires_at`, by our clock, which what is signed may have lifted."""
     document = case.envelope
     envelope.refuse_bad_validity(document)
     case.now = _lift_clock(case)
@@ -326,6 +329,7 @@ def _lift_clock(case: Verification) -> float:
 
 
 def epoch_is_not_stale(case: Verification) -> None:
+    """Neither below the scope's own floor, nor above the epoch that a bundle has announced."""
     epoch = case.envelope.authority_epoch
     if case.mark is not None and epoch < case.mark.authority_epoch:  # the scope's own floor (rules S89)
         reject(8, Reason.STALE_EPOCH, f"{case.mark.authority_epoch} or later", epoch, "authority_epoch")
@@ -365,6 +369,7 @@ def _base_is_kept(case: Verification) -> None:
 
 
 def version_is_newer(case: Verification) -> None:
+    """Above what was accepted of this scope before; an increment stands on the base that is active."""
     if case.kind == RECOVERY:
         return
     _compare_with_mark(case)
@@ -436,6 +441,7 @@ def _recovery_for(case: Verification, mark: Mark) -> RecoveryManifest | None:
 
 
 def scope_is_within_what_we_may_hold(case: Verification) -> None:
+    """Roles, organizations and the type of the scope are among our own."""
     document, holder = case.envelope, case.holder
     if document.scope_type in ESTABLISHING:  # these say what our roles and organizations are
         return
@@ -453,6 +459,7 @@ def scope_is_within_what_we_may_hold(case: Verification) -> None:
 
 
 def content_is_well_formed(case: Verification) -> None:
+    """Nothing was wrong in the content, increments applied; the earliest fault is the one that is told."""
     if case.kind == INCREMENT:
         content_reader.apply_changes(case)
     content_reader.topology_is_bounded(case)

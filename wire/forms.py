@@ -122,6 +122,7 @@ HOST: Form[str] = _that(is_host, "a host name or address", {"type": "string", "m
 
 
 def hexadecimal(digits: int) -> Form[str]:
+    """So many digits, lower case."""
     pattern = f"[0-9a-f]{{{digits}}}"
     found = re.compile(pattern, re.ASCII)
     schema = {"type": "string", "pattern": f"^{pattern}$"}
@@ -254,6 +255,7 @@ def binary(most: int) -> Form[bytes]:
 
 
 def nullable(form: Form[T]) -> Form[T | None]:
+    """The form, or null."""
     inner = form.takes
     return Form(
         lambda value: value is None or inner(value),
@@ -266,6 +268,7 @@ def nullable(form: Form[T]) -> Form[T | None]:
 
 
 def array(form: Form[T], most: int | None = None) -> Form[tuple[T, ...]]:
+    """Items of one form, at most so many; a fault names the place of the first that is none."""
     inner, wanted = form.takes, _must_be("an array" if most is None else f"an array of at most {most}")
     bound = MAX_INTEGER if most is None else most
 

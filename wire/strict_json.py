@@ -24,6 +24,7 @@ class BadMessageError(ValueError):
 
 
 def parse_json(data: bytes, most: int, depth: int = DEPTH, *, fractions: bool = False) -> object:
+    """The value; BadMessageError beyond so many bytes or levels, for a member given twice, and for what is no JSON."""
     if len(data) > most:
         raise BadMessageError(f"more than {most} bytes")
     if not _is_flat(data, depth) and _is_deep(data, depth):

@@ -140,6 +140,7 @@ def may_administer(peer: UnixPeer) -> bool:
 
 
 def user_id(name: str) -> int:
+    """The number of an account; ValueError with the remedy where there is none."""
     if name.isascii() and name.isdigit():
         return _check_uid(int(name))
     try:
@@ -149,6 +150,7 @@ def user_id(name: str) -> int:
 
 
 def group_id(name: str) -> int:
+    """The number of a group; ValueError with the remedy where there is none."""
     if name.isascii() and name.isdigit():
         return int(name)
     try:

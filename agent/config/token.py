@@ -103,6 +103,7 @@ class Found:
 
 
 def find_tokens(files: Sequence[Path]) -> Found:
+    """The tokens of all files; a file that is out of form is named and keeps none of the others out."""
     tokens, troubles = [], []
     for file in files:
         try:

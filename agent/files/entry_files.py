@@ -72,6 +72,7 @@ def entry_files(
     made: MadeEntries,
     revoked: frozenset[str] = frozenset(),
 ) -> Iterator[EntryFile]:
+    """The files that a scope gives beside its own folder: one service's settings, or the routes; else none."""
     for source in _sources(scope, sections, revoked):
         hashes = (sections[name].sha256 for name in source.sections)
         entry = made.of((source.path, *hashes, *source.beside), source.pieces, read)

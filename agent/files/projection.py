@@ -285,6 +285,7 @@ def is_right(folder: int, place: str, permissions: Permissions) -> bool:
 
 @contextlib.contextmanager
 def open_place(folder: int, place: str) -> Iterator[int]:
+    """A descriptor of a folder below `folder`, never through a link."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         yield descriptor

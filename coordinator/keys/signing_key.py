@@ -71,6 +71,7 @@ class SigningKey:
 
 
 def from_pem(data: bytes, passphrase: bytes | None = None, *, name: str = "key") -> SigningKey:
+    """A private key; UnusableKeyError with the name and what to do, never with a part of the key."""
     try:
         private = serialization.load_pem_private_key(data, passphrase)
     except TypeError:

@@ -114,6 +114,7 @@ def list_tokens(database: Database) -> list[TokenEntry]:
 
 
 def check_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
+    """Refused where an entry of the allowlist is out of form, or at odds with what there is."""
     if not is_id(entry.node_id):
         raise Refused(Code.BAD_REQUEST, "the node id is out of form")
     if entry.kind not in NODE_KINDS:
@@ -128,6 +129,7 @@ def check_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
 
 
 def put_entry(transaction: Transaction, entry: AllowlistEntry) -> None:
+    """Write an entry in the place of an earlier one, and both into the audit log."""
     table = schema.allowlist
     before = transaction.row(select(table).where(table.c.node_id == entry.node_id))
     transaction.run(delete(table).where(table.c.node_id == entry.node_id))

@@ -140,6 +140,7 @@ def nothing_is_removed(case: _Case) -> None:
 
 
 def token_is_good(case: _Case) -> None:
+    """A newcomer brings a token of ours that is neither spent, over nor another's."""
     if case.shows_own_pin or case.is_renewal:
         return  # rules J12, X4: the node's key speaks for it now
     if case.request.token is None:
@@ -152,6 +153,7 @@ def token_is_good(case: _Case) -> None:
 
 
 def operator_allows(case: _Case) -> None:
+    """An operator has put the node on the allowlist, for this certificate where the entry names one."""
     allowed = case.allowed_peer
     if case.state.member is not None:
         return  # rules J13
@@ -174,6 +176,7 @@ def kind_is_allowed(case: _Case) -> None:
 
 
 def certificate_is_its_own(case: _Case) -> None:
+    """No other node's and no coordinator's; a member changes its own by renewal, or by a token bound to its id."""
     owner, node_id = case.state.certificate_owner, case.request.node_id
     if case.fingerprint in case.state.own_certificates or (owner is not None and owner != node_id):
         raise Refused(Code.IDENTITY_CONFLICT, f"{node_id} shows the certificate of {owner or 'no node'}")
@@ -188,6 +191,7 @@ def certificate_is_its_own(case: _Case) -> None:
 
 
 def site_is_the_tokens(case: _Case) -> None:
+    """The token, the entry and the sites agree."""
     if case.claims is None:
         return
     site, entry = case.claims.site_id, _entry(case)

@@ -51,6 +51,7 @@ def propose(
 
 
 def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, state_id: str) -> Proposal:
+    """The changes to the state `before`, with what they touch; InvalidResources where they do not hold together."""
     wanted = {key: entry.resource for key, entry in declared.items()}
     made = plans.changes(before.resources, wanted, prune=prune)
     kept = plans.result(before.resources, made)

@@ -131,6 +131,7 @@ def read_issue(
 
 
 def latest_bundle(transaction: Transaction) -> tuple[HeadEntry, TrustBundle] | None:
+    """The trust bundle published last, parsed once; None before the first."""
     document = next(iter(_bundle_rows(transaction, 1)), None)
     if document is None:
         return None

@@ -31,6 +31,7 @@ def audience(held: PublishedDocument, holder: VerifierState) -> Audience:
 
 
 def reason(held: PublishedDocument, holder: VerifierState) -> str:
+    """Why a document may not be signed again for this holder, for people; empty where it may."""
     one = held.envelope
     gone = sorted(set(one.organization_ids) - holder.organization_ids)
     if gone:

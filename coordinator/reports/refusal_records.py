@@ -57,6 +57,7 @@ class StandingRefusal:
 
 
 def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, KeptRefusal]]:
+    """The refusals that stand, by node and scope."""
     table = schema.standing_refusals
     found: dict[str, dict[str, KeptRefusal]] = defaultdict(dict)
     for chunk in chunks(node_ids):

@@ -90,6 +90,7 @@ class _Counted:
 
 
 def figures(database: Database, *, now: float, settings: CoordinatorSettings) -> FleetFigures:
+    """The fleet counted for metrics, a chunk of members at a time."""
     counted = _Counted()
     with database.read() as transaction:
         ids = sorted(row[0] for row in transaction.rows(select(schema.nodes.c.node_id)))

@@ -110,6 +110,7 @@ def load(path: Path) -> Configuration:
 
 
 def parse(text: str) -> Configuration:
+    """The configuration of coordinator.toml; Refused with every problem at once."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -59,6 +59,7 @@ def facts_for_nodes(asked: CoordinatorClient, join_urls: tuple[str, ...], node_c
 
 
 def write(file: IO[str], facts: JoinFacts, token: IssuedToken) -> None:
+    """Write what a node reads to join; Failed where a node would refuse it."""
     made = Invitation(
         holdfast_join_file=FORMAT,
         **{**vars(facts), "ca": (facts.ca or "").encode()},

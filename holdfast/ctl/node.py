@@ -13,6 +13,7 @@ UNCONFIRMED = "NOT CONFIRMED: taken on first use; holdfast trust confirm on the 
 
 
 def render(answer: MemberDetail, told: Iterable[ReportedEvent]) -> None:
+    """A member for people: what it is, its scopes, what it was, what it told."""
     output.facts([*_standing(answer), *_identity(answer)])
     say()
     scopes = (

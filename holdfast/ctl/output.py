@@ -43,6 +43,7 @@ def console() -> Console:
 
 
 def text(value: object) -> str:
+    """Any value as words for people, safe for a terminal."""
     match value:
         case None:
             return "-"

@@ -87,6 +87,7 @@ def root_key_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def passphrase_option(function: Callable[..., None]) -> Callable[..., None]:
+    """The option `--passphrase-file` for a command."""
     return click.option(
         "--passphrase-file",
         "passphrase_files",
@@ -187,6 +188,7 @@ def describe(request: SigningRequest, *, err: bool = False) -> None:
 
 
 def missing(request: SigningRequest) -> str:
+    """For people: how many signatures a request still needs, and of whose keys."""
     need = request.missing()
     if not (need.of_present or need.of_next):
         return "it has all signatures"

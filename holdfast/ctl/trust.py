@@ -225,6 +225,7 @@ def made_key(purpose: str, to: Path, passphrase: bytes | None, algorithm: str = 
 
 
 def new_passphrase(encrypt: bool, files: tuple[Path, ...]) -> bytes | None:
+    """The passphrase that a new key is to have, from a file or asked for twice; None for none."""
     if not (encrypt or files):
         return None
     if files:

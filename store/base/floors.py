@@ -197,6 +197,7 @@ def _higher_scopes(one: FloorRecord, other: FloorRecord) -> dict[str, ScopeFloor
 
 
 def to_payload(record: FloorRecord) -> dict[str, object]:
+    """The record as the JSON that the floor files hold."""
     return {
         "activating": [_activating_payload(entry) for entry in record.activating],
         "authority_epoch": record.authority_epoch,

@@ -328,6 +328,7 @@ def _headers(transaction: LmdbTransaction, prefix: bytes) -> Iterator[tuple[int,
 
 
 def slot_contents(transaction: LmdbTransaction) -> list[SlotContent]:
+    """What lies in each pending slot, without reading a chunk."""
     return [
         SlotContent(
             record.scope,
