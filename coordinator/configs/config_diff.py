@@ -13,7 +13,8 @@ from coordinator.declared.kinds import Config, ConfigFile
 from coordinator.declared.plans import changed_members
 
 TEXT_BYTES = 256 << 10  # of one file that is shown by its lines
-MOST_LINES = 200  # of one file
+COMPARED_LINES = 10_000  # of one file: comparing grows with their square where they repeat
+MOST_LINES = 200  # of one file, told
 _AROUND = 3
 
 
@@ -62,11 +63,11 @@ def _about(file: ConfigFile) -> str:
 
 
 def _text(file: ConfigFile, read: ReadPart) -> str | None:
-    """None of what is no text, or too long to be looked at."""
+    """None of what is no text, or too long to be compared."""
     if file.stored_content.size > TEXT_BYTES:
         return None
     try:
         text = read(file.stored_content.parts[0]).decode()
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text else text
+    return None if "\0" in text or text.count("\n") > COMPARED_LINES else text

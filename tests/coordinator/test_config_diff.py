@@ -76,3 +76,10 @@ def test_thousands_of_lines_are_cut() -> None:
     found = lines(config(a=file(b"")), config(a=file(b"x\n" * 1_000)))
     assert len(found) == 202
     assert found[-1] == "        ... 801 more lines"
+
+
+def test_texts_of_very_many_lines_are_not_compared() -> None:
+    """Lines that repeat cost the square of their number."""
+    old, new = b"a\n" * 20_000, b"a\nb\n" * 10_001
+    (found,) = lines(config(a=file(old)), config(a=file(new)))
+    assert found.startswith(f"    ~ a: {len(old)} bytes")
