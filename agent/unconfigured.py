@@ -9,7 +9,6 @@ that cannot be read yet, since somebody is at it, is said and waited for.
 """
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from agent.local import local
 from snapshot.codes import CATALOGUE, Area
 from snapshot.identifiers import format_time
 from wire.limits import LOCAL
+from wire.local.local_answers import Liveness, NodeReadiness
+from wire.local.node_status import FilesCondition, HiddenFromCaller, NodeClock, NodeStatus, StoreCondition
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute, Routes
 from wire.server import Server
@@ -113,40 +114,57 @@ def _routes() -> Routes:
 
 
 async def _status(request: Request) -> Response:
-    return Response.json(report(SystemClock().read().wall))
+    return Response.json(report(SystemClock().read().wall).to_value())
 
 
-def report(now: float) -> Mapping[str, object]:
-    """As `/v1/status` of a node (local_api.py) that has nothing."""
-    return {
-        "now": format_time(now),
-        "node_id": "",
-        "cluster_id": "",
-        "agent_version": VERSION,
-        "state": "unenrolled",
-        "cause": NOT_CONFIGURED,
-        "remedy": REMEDY,
-        "mode": "fenced",
-        "fence": NOT_CONFIGURED,
-        "grade": "expired",
-        "generation": 0,
-        "head": None,
-        "join": None,
-        "scopes": {},
-        "services": {},
-        "sources": [],
-        "counters": {},
-        "files": {"generation": 0, "fault": "", "error": ""},
-        "hidden": {"scopes": 0, "services": 0},
-    }
+def report(now: float) -> NodeStatus:
+    """Of a node that has nothing."""
+    return NodeStatus(
+        now=format_time(now),
+        node_id="",
+        cluster_id="",
+        agent_version=VERSION,
+        incarnation="",
+        state="unenrolled",
+        cause=NOT_CONFIGURED,
+        remedy=REMEDY,
+        mode="fenced",
+        fence=NOT_CONFIGURED,
+        grade="expired",
+        generation=0,
+        head=None,
+        join=None,
+        degraded_since=None,
+        rollback_check="unconfirmed",
+        roles=(),
+        roots=None,
+        trust_bundle_version=0,
+        clock=NodeClock(synchronised=None, offset_floor_s=0, regressed=False),
+        sources=(),
+        awaited={},
+        origins={},
+        recovering=(),
+        refresh_required=(),
+        passed_over=(),
+        store=StoreCondition("", floor_lost=False),
+        ends=(),
+        counters={},
+        scopes={},
+        refused={},
+        expired=(),
+        services={},
+        files=FilesCondition(generation=0, fault="", error=""),
+        hidden=HiddenFromCaller(scopes=0, services=0),
+    )
 
 
 async def _alive(request: Request) -> Response:
-    return Response.json({"alive": True})
+    return Response.json(Liveness(alive=True).to_value())
 
 
 async def _readiness(request: Request) -> Response:
-    return Response.json({"ready": False, "mode": "fenced", "cause": NOT_CONFIGURED}, 503)
+    answer = NodeReadiness(ready=False, mode="fenced", cause=NOT_CONFIGURED, expired=(), warnings=())
+    return Response.json(answer.to_value(), 503)
 
 
 async def _refuse(request: Request) -> Response:

@@ -60,19 +60,6 @@ class Thing:
         verb = "has ended" if now >= self.ends else "ends"
         return f"{self.what} {short(self.name)} {verb} at {format_time(self.ends)}: {self.then}; {self.remedy}"
 
-    def to_value(self, now: float, within_s: float = 0.0) -> dict[str, object]:
-        """JSON."""
-        return {
-            "what": self.what,
-            "name": self.name,
-            "begins": format_time(self.begins),
-            "ends": format_time(self.ends),
-            "said_from": format_time(self.warns_from),
-            "urgency": str(self.urgency(now, within_s)),
-            "then": self.then,
-            "remedy": self.remedy,
-        }
-
 
 def short(name: str) -> str:
     """Of a key or a certificate as files and commands name it; any other name as it is."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from agent.state.endpoint_sets import NamedBy
 from agent.state.node_state import State
 from snapshot.secrets import is_forbidden_name
 from tests.citations import ROOT
@@ -14,7 +15,8 @@ from tests.pages import APIS, openapi
 from tests.pages.openapi import admin, coordinator, local, parts
 from tests.source import modules
 from wire.forms import record
-from wire.messages import BadMessageError, ClockReport, JoinNonce, MayAnswer, MayRequest, WatchAnswer
+from wire.local.node_status import NAMED_BY
+from wire.messages import STATES, BadMessageError, ClockReport, JoinNonce, MayAnswer, MayRequest, WatchAnswer
 from wire.operators.fleet_answers import Fleet
 
 MESSAGES = (
@@ -25,6 +27,7 @@ MESSAGES = (
     WatchAnswer,
     *dict.fromkeys(admin.MESSAGES.values()),
     *admin.ANSWERS.values(),
+    *local.MESSAGES.values(),
 )
 
 
@@ -63,8 +66,9 @@ def test_every_body_of_an_operator_is_a_message():
     assert asking == admin.MESSAGES.keys()
 
 
-def test_the_states_are_those_of_the_agent():
-    assert local.STATE["enum"] == [str(state) for state in State]
+def test_the_words_are_those_of_the_agent():
+    assert list(STATES) == [str(state) for state in State]
+    assert list(NAMED_BY) == [str(named_by) for named_by in NamedBy]
 
 
 VALUES = st.recursive(

@@ -32,3 +32,8 @@ class EndingThing:
             then=thing.then,
             remedy=thing.remedy,
         )
+
+    def words(self) -> dict[str, str]:
+        """For a log: what asks somebody to do something, without since when it does."""
+        told = {name: str(value) for name, value in vars(self).items()}
+        return {name: value for name, value in told.items() if name not in ("begins", "said_from")}

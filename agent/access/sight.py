@@ -8,14 +8,15 @@ Over TCP nobody is known: as long as there is no `[access]` everybody is shown t
 monitoring asks there; with it nobody is, but at the socket, where the kernel says who asks.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from agent.access.access import Access, may_administer
+from wire.local.node_status import HiddenFromCaller, NodeStatus, ServiceState
 from wire.peer import Peer, UnixPeer
 
-_BY_SCOPE = ("scopes", "refused", "awaited", "origins")
-_LISTS = ("expired", "recovering", "refresh_required", "passed_over")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,34 +39,43 @@ class CallerSight:
         return any(map(self.sees, patterns))
 
 
-def visible_status(status: Mapping[str, object], sight: CallerSight) -> dict[str, object]:
+def visible_status(status: NodeStatus, sight: CallerSight) -> NodeStatus:
     """`status` is what all of it is; `hidden` says how much of it is not for this caller."""
-    seen = dict(status)
-    scopes: set[str] = set()
-    for name in _BY_SCOPE:
-        table = _table(status.get(name))
-        scopes |= {scope for scope in table if not sight.sees(scope)}
-        seen[name] = {scope: value for scope, value in table.items() if scope not in scopes}
-    for name in _LISTS:
-        listed = _strings(status.get(name))
-        scopes |= {scope for scope in listed if not sight.sees(scope)}
-        seen[name] = [scope for scope in listed if scope not in scopes]
-    services = {name: _visible_service(value, sight) for name, value in _table(status.get("services")).items()}
-    seen["services"] = {name: value for name, value in services.items() if value is not None}
-    seen["files"] = {**_table(status.get("files")), "error": ""}  # its words may name a file; the code does not
-    seen["hidden"] = {"scopes": len(scopes), "services": sum(value is None for value in services.values())}
-    return seen
+    hidden = {scope for scope in _every_scope(status) if not sight.sees(scope)}
+    services = {name: _visible_service(service, sight) for name, service in status.services.items()}
+    shown = {name: service for name, service in services.items() if service is not None}
+    return replace(
+        status,
+        scopes=_table_without(hidden, status.scopes),
+        refused=_table_without(hidden, status.refused),
+        awaited=_table_without(hidden, status.awaited),
+        origins=_table_without(hidden, status.origins),
+        expired=_list_without(hidden, status.expired),
+        recovering=_list_without(hidden, status.recovering),
+        refresh_required=_list_without(hidden, status.refresh_required),
+        passed_over=_list_without(hidden, status.passed_over),
+        services=shown,
+        files=replace(status.files, error=""),  # its words may name a file; the code does not
+        hidden=HiddenFromCaller(len(hidden), len(services) - len(shown)),
+    )
 
 
-def _visible_service(service: object, sight: CallerSight) -> object | None:
-    told = _table(service)
-    patterns = [string for string in _strings(told.get("scopes")) if sight.sees(string)]
-    return {**told, "scopes": patterns} if patterns else None
+def _every_scope(status: NodeStatus) -> Iterator[str]:
+    """Wherever a scope's name stands: what is not listed here is shown to everybody."""
+    for table in (status.scopes, status.refused, status.awaited, status.origins):
+        yield from table
+    for names in (status.expired, status.recovering, status.refresh_required, status.passed_over):
+        yield from names
 
 
-def _table(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+def _visible_service(service: ServiceState, sight: CallerSight) -> ServiceState | None:
+    patterns = tuple(pattern for pattern in service.scopes if sight.sees(pattern))
+    return replace(service, scopes=patterns) if patterns else None
 
 
-def _strings(value: object) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+def _table_without(hidden: set[str], table: Mapping[str, T]) -> dict[str, T]:
+    return {scope: value for scope, value in table.items() if scope not in hidden}
+
+
+def _list_without(hidden: set[str], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in hidden)

@@ -38,6 +38,8 @@ from snapshot.identifiers import parse_scope
 from snapshot.manifest import ScopeVersion
 from snapshot.roles import ROLES
 from wire.limits import LOCAL
+from wire.local.local_answers import ConfirmedRoots, TakenDocument
+from wire.local.node_status import NodeClock, NodeReport, StoreCondition
 from wire.request import HttpError
 from wire.server import Server
 from wire.unix import UnixTransport, unix_listener
@@ -102,41 +104,41 @@ class PlainNode:
     def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         log.debug("decided", action=question.action, allowed=answer.allowed, uid=uid, at=now)
 
-    def report(self) -> Mapping[str, object]:
+    def report(self) -> NodeReport:
         """As an agent's (local_backend.py). `looks` counts how often the folder has been looked at."""
-        return {
-            "node_id": NAME,
-            "cluster_id": NAME,
-            "agent_version": VERSION,
-            "incarnation": NAME,
-            "state": "active",
-            "cause": "",
-            "join": None,
-            "degraded_since": None,
-            "rollback_check": "confirmed",
-            "roles": sorted(ROLES),
-            "roots": None,
-            "trust_bundle_version": 1,
-            "clock": {"synchronised": None, "offset_floor_s": 0, "regressed": False},
-            "sources": [],
-            "awaited": {},
-            "origins": {},
-            "recovering": [],
-            "refresh_required": [],
-            "passed_over": [],
-            "store": {"fault": self.fault, "floor_lost": False},
-            "ends": [],
-            "counters": {"looks": self.looks},
-        }
+        return NodeReport(
+            node_id=NAME,
+            cluster_id=NAME,
+            agent_version=VERSION,
+            incarnation=NAME,
+            state="active",
+            cause="",
+            join=None,
+            degraded_since=None,
+            rollback_check="confirmed",
+            roles=tuple(sorted(map(str, ROLES))),
+            roots=None,
+            trust_bundle_version=1,
+            clock=NodeClock(synchronised=None, offset_floor_s=0, regressed=False),
+            sources=(),
+            awaited={},
+            origins={},
+            recovering=(),
+            refresh_required=(),
+            passed_over=(),
+            store=StoreCondition(self.fault, floor_lost=False),
+            ends=(),
+            counters={"looks": self.looks},
+        )
 
-    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:
         raise HttpError(
             409,
             "development",
             f"no root keys of {len(named)} to confirm, nor any threshold of {threshold}: these are plain files",
         )
 
-    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+    async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
         async for _ in document:
             break
         raise HttpError(409, "development", f"nothing is imported here: change the files in {self.folder}")

@@ -35,6 +35,8 @@ from agent.state.view import Views
 from snapshot import canonical
 from snapshot.egress import RESOURCES, usable_entries
 from snapshot.identifiers import format_time, is_id, scope_name
+from wire.forms import record
+from wire.local.local_answers import OfDocument, RouteAnswer, ServiceAnswer, ServiceList
 from wire.peer import UnixPeer
 from wire.request import JSON, HttpError, Request, Response
 
@@ -74,15 +76,15 @@ class EntryAnswers:
     def _services(self, peer: UnixPeer, now: float) -> Response:
         view = self.views.all()
         shown = {
-            scope.document.envelope.scope_ids[0]: {
-                "version": scope.identity[1],
-                "expires_at": format_time(scope.expires_at),
-                "grade": str(view.grade_of(scope, now)),
-            }
+            scope.document.envelope.scope_ids[0]: OfDocument(
+                version=scope.identity[1],
+                expires_at=format_time(scope.expires_at),
+                grade=str(view.grade_of(scope, now)),
+            )
             for name, scope in view.scopes.items()
             if _is_service(name) and self.access.may_read(peer, name)
         }
-        return Response.json({"generation": view.generation, "services": shown}, headers=node_headers(view, now))
+        return Response.json(ServiceList(view.generation, shown).to_value(), headers=node_headers(view, now))
 
     def _service(self, asked: ScopeRequest, service_id: str, now: float) -> Response:
         shown, headers = self.scopes.find(asked, now)
@@ -94,7 +96,9 @@ class EntryAnswers:
         if entry is None:
             raise HttpError(404, "not_found", "this service's document does not say what it is", headers=headers)
         members = {name: entry.get(name) for name in PARTS_OF_SERVICE}
-        return Response.json({**members, RESOURCES: resources, **document_facts(headers)}, headers=headers)
+        facts = vars(document_facts(headers))
+        answer = ServiceAnswer(**members, resources=resources, **facts)  # type: ignore[arg-type]  # as it was signed
+        return Response.json(answer.to_value(), headers=headers)
 
     def _resources(self, shown: ServedDocument) -> tuple[Mapping[str, object], str]:
         """What may be used, and the ETag of the answer that says so."""
@@ -116,7 +120,7 @@ class EntryAnswers:
         return Response(200, [JSON, *headers], self._all_routes(shown, headers))
 
     async def _all_routes(self, shown: ServedDocument, headers: Headers) -> AsyncIterator[bytes]:
-        yield canonical.dumps(document_facts(headers))[:-1] + b',"routes":'
+        yield canonical.dumps(record(OfDocument).write(document_facts(headers)))[:-1] + b',"routes":'
         async for piece in self.scopes.stream_map(shown, ROUTES_SCOPE, ROUTES):
             yield piece
         yield b"}"
@@ -130,7 +134,8 @@ class EntryAnswers:
         headers.append(("etag", etag))
         if is_known(etag, asked):
             return Response(304, headers)
-        return Response.json({"route": entry, **document_facts(headers)}, headers=headers)
+        answer = RouteAnswer(route=entry, **vars(document_facts(headers)))
+        return Response.json(answer.to_value(), headers=headers)
 
 
 def _is_service(scope: str) -> bool:

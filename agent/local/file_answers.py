@@ -32,6 +32,7 @@ from agent.local.scope_answers import (
 from snapshot import canonical
 from snapshot.config_files import FILES, MOST_FILES, FileEntry, parse_index
 from snapshot.identifiers import CONFIG, is_id, scope_name
+from wire.local.local_answers import ConfigFileList, ListedConfigFile
 from wire.request import HttpError, Request, Response
 
 MOST_KEPT = 64
@@ -105,10 +106,11 @@ class FileAnswers:
         if is_known(etag, asked):
             return Response(304, headers)
         files = {
-            path: {"size": entry.size, "mode": entry.mode, "hash": hash_of(shown, entry)}
+            path: ListedConfigFile(size=entry.size, mode=entry.mode, hash=hash_of(shown, entry))
             for path, entry in self.indexes.of(shown).items()
         }
-        return Response.json({"files": files, **document_facts(headers)}, headers=headers)
+        answer = ConfigFileList(files=files, **vars(document_facts(headers)))
+        return Response.json(answer.to_value(), headers=headers)
 
     def _file(self, asked: ScopeRequest, path: str, wanted: str | None, now: float) -> Response:
         shown, headers = self.scopes.find(asked, now)

@@ -33,7 +33,7 @@ from agent.local.watching import Watching, wanted_scopes
 from agent.services.publishing import Publishing
 from agent.services.refused_scopes import RefusedScope, expired_scopes, refused_scopes, warnings
 from agent.services.scope_reports import rejection_report, scope_reports
-from agent.services.services import Services, ready_for
+from agent.services.services import LocalService, Services, ready_for
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.degraded import GateAnswer, GateFacts, GateReason, Question
@@ -43,6 +43,23 @@ from snapshot.limits import DEFAULT, Limits
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Rejected
 from store.base.errors import StoreError
+from wire.local.local_answers import (
+    ActiveScopes,
+    ActiveVersion,
+    ConfirmedRoots,
+    Liveness,
+    NodeReadiness,
+    RejectionList,
+    TakenDocument,
+)
+from wire.local.node_status import (
+    FilesCondition,
+    HeldHead,
+    HiddenFromCaller,
+    NodeReport,
+    NodeStatus,
+    ServiceState,
+)
 from wire.messages import BadMessageError, ConfirmRoots, MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
@@ -79,26 +96,26 @@ class NodeBackend(Protocol):
     def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """The gate has answered so."""
 
-    def report(self) -> Mapping[str, object]:
-        """JSON: `state`, `cause`, `counters`, and what else the status shows (sources, last errors, clock ...)."""
+    def report(self) -> NodeReport:
+        """What it says of itself in the status, now."""
 
-    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:
         """Somebody has compared the root keys. HttpError where this node holds other ones."""
 
-    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
-        """A document from another medium through the whole verification; Rejected. What became of it, as JSON."""
+    async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
+        """A document from another medium through the whole verification; Rejected. What became of it."""
 
 
 @dataclass(frozen=True)
 class StatusAnswer:
-    """`body` is all that there is to say; `whole` says it."""
+    """`status` is all that there is to say; `whole` says it."""
 
-    body: Mapping[str, object]
+    status: NodeStatus
     headers: Headers
     whole: Response
 
     def visible_to(self, sight: CallerSight) -> Response:
-        return Response.json(visible_status(self.body, sight), headers=self.headers)
+        return Response.json(visible_status(self.status, sight).to_value(), headers=self.headers)
 
 
 @dataclass
@@ -173,7 +190,7 @@ class LocalApi:
 
     async def alive(self, request: Request) -> Response:
         """The event loop runs, and no more is meant (rules A12, X13, H19)."""
-        return Response.json({"alive": True})
+        return Response.json(Liveness(alive=True).to_value())
 
     async def readiness(self, request: Request) -> Response:
         """503 also while nobody can connect any more, which only who is connected, or asks elsewhere, finds out."""
@@ -183,9 +200,9 @@ class LocalApi:
         cause = cause or (SOCKET_GONE if self.socket_trouble() else None)
         cause = cause or (str(GateReason.SCOPE_EXPIRED) if expired else None)
         said = await self.threads.read(self._warnings, now, sight)
-        shown = [scope for scope in expired if sight.sees(scope)]
-        answer = {"ready": cause is None, "mode": mode, "cause": cause, "expired": shown, "warnings": said}
-        return Response.json(answer, 200 if cause is None else 503)
+        shown = tuple(scope for scope in expired if sight.sees(scope))
+        answer = NodeReadiness(ready=cause is None, mode=mode, cause=cause, expired=shown, warnings=said)
+        return Response.json(answer.to_value(), 200 if cause is None else 503)
 
     async def metrics(self, request: Request) -> Response:
         facts, report, sight = self.node.gate_facts(), self.node.report(), self._sight(request)
@@ -269,7 +286,7 @@ class LocalApi:
         if not may_administer(_local(request)):
             raise HttpError(403, "forbidden", "only root and the agent's own account hand in documents")
         try:
-            return Response.json(_plain(await self.node.take(request.chunks())))
+            return Response.json((await self.node.take(request.chunks())).to_value())
         except Rejected as refused:
             message = refused.detail or str(refused)
             raise HttpError(422, str(refused.reason), message, step=refused.step) from refused
@@ -281,7 +298,7 @@ class LocalApi:
             asked = ConfirmRoots.parse(await request.body())
         except BadMessageError as error:
             raise HttpError(400, "bad_request", str(error)) from error
-        return Response.json(dict(await self.node.confirm_roots(asked.root_key_ids, asked.root_threshold)))
+        return Response.json((await self.node.confirm_roots(asked.root_key_ids, asked.root_threshold)).to_value())
 
     # ---- inside; what has an underscore and reads runs on a reading thread
 
@@ -305,9 +322,8 @@ class LocalApi:
     def _rejections(self, scope: str) -> Response:
         """The newest first, of those that the store still remembers (threats D-44)."""
         refused = [rejection for rejection in reversed(self.views.store.rejections.ring()) if rejection.scope == scope]
-        return Response.json(
-            {"rejections": [rejection_report(rejection) for rejection in refused]}, headers=self._headers()
-        )
+        answer = RejectionList(tuple(rejection_report(rejection) for rejection in refused))
+        return Response.json(answer.to_value(), headers=self._headers())
 
     def _headers(self) -> Headers:
         return node_headers(self.views.scope(HEAD), self.now())
@@ -315,87 +331,83 @@ class LocalApi:
     def _sight(self, request: Request) -> CallerSight:
         return CallerSight(self.access, request.peer)
 
-    def _status(self, facts: GateFacts, report: Mapping[str, object], now: float) -> "StatusAnswer":
+    def _status(self, facts: GateFacts, report: NodeReport, now: float) -> "StatusAnswer":
         view = self.views.all()
         reports = scope_reports(self.views, view, self.node.listed_scopes(), self.services.notified, now)
         mode, fence = _gate(facts, now)
-        body = {
-            **{name: _plain(value) for name, value in report.items()},
-            "now": format_time(now),
-            "mode": mode,
-            "fence": fence,
-            "grade": str(view.grade(now)),
-            "generation": view.generation,
-            "head": _head(view, now),
-            "scopes": {name: report.to_value() for name, report in reports.items()},
-            "refused": {scope.scope: scope.to_value() for scope in self._refused_scopes(view, now)},
-            "expired": expired_scopes(facts, now),
-            "services": {
-                service.name: self._service(service.name, view, facts, now) for service in self.services.services
-            },
-            "files": {
-                "generation": max(0, self.publishing.published.value),
-                "fault": self.publishing.fault,
-                "error": self.publishing.error,
-            },
-            "hidden": {"scopes": 0, "services": 0},
-        }
+        status = NodeStatus(
+            **vars(report),
+            now=format_time(now),
+            mode=mode,
+            fence=fence,
+            grade=str(view.grade(now)),
+            generation=view.generation,
+            head=_head(view, now),
+            scopes=reports,
+            refused={scope.scope: scope.to_message() for scope in self._refused_scopes(view, now)},
+            expired=tuple(expired_scopes(facts, now)),
+            services={service.name: self._service(service, view, facts, now) for service in self.services.services},
+            files=FilesCondition(
+                generation=max(0, self.publishing.published.value),
+                fault=self.publishing.fault,
+                error=self.publishing.error,
+            ),
+            hidden=HiddenFromCaller(scopes=0, services=0),
+        )
         headers = node_headers(view, now)
-        return StatusAnswer(body, headers, Response.json(body, headers=headers))
+        return StatusAnswer(status, headers, Response.json(status.to_value(), headers=headers))
 
-    def _service(self, name: str, view: View, facts: GateFacts, now: float) -> object:
+    def _service(self, service: LocalService, view: View, facts: GateFacts, now: float) -> ServiceState:
         """rules A11, L22: a service that could not be told, or lacks a scope, is never shown as well."""
-        service = next(service for service in self.services.services if service.name == name)
         ready, reason = ready_for(service, view, facts, now, self.node.listed_scopes() or ())
-        told = self.services.notified.get(name)
-        return {
-            "ready": ready,
-            "reason": str(reason),
-            "scopes": list(service.scopes),
-            "told_generation": told.generation if told else None,
-            "told_at": format_time(told.at) if told else None,
-            "up_to_date": told is not None and told.ok and told.versions == service.versions(view),
-            "answer": told.detail if told else "",
-            "answer_ok": told.ok if told else None,
-            "outcome": told.outcome if told else None,
-        }
+        told = self.services.notified.get(service.name)
+        return ServiceState(
+            ready=ready,
+            reason=str(reason),
+            scopes=tuple(service.scopes),
+            told_generation=told.generation if told else None,
+            told_at=format_time(told.at) if told else None,
+            up_to_date=told is not None and told.ok and told.versions == service.versions(view),
+            answer=told.detail if told else "",
+            answer_ok=told.ok if told else None,
+            outcome=told.outcome if told else None,
+        )
 
     def _refused_scopes(self, view: View, now: float) -> list[RefusedScope]:
         return refused_scopes(view, self.node.wanted_scopes(), self.views.store.rejections.last, now)
 
-    def _warnings(self, now: float, sight: CallerSight) -> list[str]:
+    def _warnings(self, now: float, sight: CallerSight) -> tuple[str, ...]:
         """A store that cannot be read is no word on readiness: what is amiss there is told elsewhere."""
         try:
             refused = self._refused_scopes(self.views.all(), now)
-            return warnings([rejection for rejection in refused if sight.sees(rejection.scope)])
+            return tuple(warnings([rejection for rejection in refused if sight.sees(rejection.scope)]))
         except StoreError:
-            return []
+            return ()
 
     def _scopes(self, peer: UnixPeer, now: float) -> Response:
         view = self.views.all()
         shown = {
-            name: {
-                "authority_epoch": scope.identity[0],
-                "config_version": scope.identity[1],
-                "content_hash": scope.identity[2],
-                "expires_at": format_time(scope.expires_at),
-                "grade": str(view.grade_of(scope, now)),
-                "sections": len(scope.document.sections),
-            }
+            name: ActiveVersion(
+                authority_epoch=scope.identity[0],
+                config_version=scope.identity[1],
+                content_hash=scope.identity[2],
+                expires_at=format_time(scope.expires_at),
+                grade=str(view.grade_of(scope, now)),
+                sections=len(scope.document.sections),
+            )
             for name, scope in view.scopes.items()
             if self.access.may_read(peer, name)
         }
-        return Response.json({"generation": view.generation, "scopes": shown}, headers=node_headers(view, now))
+        return Response.json(ActiveScopes(view.generation, shown).to_value(), headers=node_headers(view, now))
 
-    def _metrics(self, facts: GateFacts, report: Mapping[str, object], now: float, sight: CallerSight) -> bytes:
-        counters, ends, roots = report.get("counters"), report.get("ends"), report.get("roots")
+    def _metrics(self, facts: GateFacts, report: NodeReport, now: float, sight: CallerSight) -> bytes:
         view = self.views.all()
         seen = [service for service in self.services.services if sight.sees_service(service.scopes)]
         return metrics.exposition(
             metrics.Sample(
                 view,
                 now,
-                str(report.get("state", "")),
+                report.state,
                 degraded.mode(facts, now),
                 self.views.store.fill_level(),
                 {
@@ -403,10 +415,10 @@ class LocalApi:
                     for service in seen
                     if (told := self.services.notified.get(service.name)) is not None
                 },
-                counters if isinstance(counters, Mapping) else {},
-                ends if isinstance(ends, list) else [],
+                report.counters,
+                report.ends,
                 {scope.scope: scope.reason for scope in self._refused_scopes(view, now)},
-                not isinstance(roots, Mapping) or bool(roots.get("confirmed")),
+                report.roots is None or report.roots.confirmed,
                 sight.sees,
             )
         )
@@ -434,15 +446,6 @@ def _local(request: Request) -> UnixPeer:
     return request.peer
 
 
-def _plain(value: object) -> object:
-    """Names that the code knows as enumerations become the strings that they are."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, str) else value
-
-
 def _gate(facts: GateFacts, now: float) -> tuple[str, str | None]:
     """The mode, and why nothing may go on."""
     cause = degraded.fence(facts, now)
@@ -459,14 +462,14 @@ def _as_seen_by(peer: UnixPeer, access: Access, question: Question, facts: GateF
     return question, replace(facts, scopes=policy | readable)
 
 
-def _head(view: View, now: float) -> object:
+def _head(view: View, now: float) -> HeldHead | None:
     if view.head is None:
         return None
     envelope = view.head.document.envelope
-    return {
-        "generation": envelope.config_version,
-        "authority_epoch": envelope.authority_epoch,
-        "age_s": view.head.age_s(now),
-        "expires_at": format_time(view.head.expires_at),
-        "grade": "fresh" if view.head_is_fresh(now) else "expired",
-    }
+    return HeldHead(
+        generation=envelope.config_version,
+        authority_epoch=envelope.authority_epoch,
+        age_s=view.head.age_s(now),
+        expires_at=format_time(view.head.expires_at),
+        grade="fresh" if view.head_is_fresh(now) else "expired",
+    )

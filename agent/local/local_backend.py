@@ -21,6 +21,9 @@ from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
 from store.base.errors import StoreError
+from wire.endings import EndingThing
+from wire.local.local_answers import ConfirmedRoots, TakenDocument
+from wire.local.node_status import NodeClock, NodeReport, StoreCondition
 from wire.request import HttpError
 from wire.version import VERSION
 
@@ -66,43 +69,43 @@ class Front:
         self.running.note_answer(question, answer, now)
         self.decisions.note(question, answer, uid, now)
 
-    def report(self) -> Mapping[str, object]:
-        """JSON for `/v1/status`."""
+    def report(self) -> NodeReport:
+        """For `/v1/status`."""
         node, moment = self.node, self.node.moment()
         facts = node.facts(moment)
         present = node_state.assess(facts, moment.now)
         since = node_state.degradation_start(facts, moment.now)
         bundle = node.holdings.bundle
-        return {
-            "node_id": node.settings.node.node_id,
-            "cluster_id": node.settings.node.cluster_id,
-            "agent_version": VERSION,
-            "incarnation": node.store.incarnation,
-            "state": str(present.state),
-            "cause": str(present.cause),
-            "join": failure.to_value() if (failure := node.learnt.join_failure) else None,
-            "degraded_since": None if since is None else format_time(since),
-            "rollback_check": "confirmed" if node.learnt.checked_in else "unconfirmed",
-            "roles": sorted(node.holdings.roles),
-            "roots": roots_report(node.reader.enrolled, node.settings.trust),
-            "trust_bundle_version": bundle.version if bundle else 0,
-            "clock": {
-                "synchronised": moment.synchronised,
-                "offset_floor_s": int(-moment.behind_s),
-                "regressed": facts.clock_regressed,
-            },
-            "sources": self._sources.report() if self._sources else [],
-            "awaited": self._update.awaited_scopes() if self._update else {},
-            "origins": {scope: origin.to_value() for scope, origin in node.learnt.origins.items()},
-            "recovering": sorted(facts.gaps | facts.behind),
-            "refresh_required": sorted(node.learnt.refresh_required),
-            "passed_over": sorted(node.learnt.passed_over),
-            "store": {"fault": node.learnt.store_fault, "floor_lost": node.holdings.floor_lost},
-            "ends": [ending.to_value(moment.now) for ending in endings(node)],
-            "counters": node.counters.all(),
-        }
+        return NodeReport(
+            node_id=node.settings.node.node_id,
+            cluster_id=node.settings.node.cluster_id,
+            agent_version=VERSION,
+            incarnation=node.store.incarnation,
+            state=str(present.state),
+            cause=str(present.cause),
+            join=failure.to_message() if (failure := node.learnt.join_failure) else None,
+            degraded_since=None if since is None else format_time(since),
+            rollback_check="confirmed" if node.learnt.checked_in else "unconfirmed",
+            roles=tuple(sorted(map(str, node.holdings.roles))),
+            roots=roots_report(node.reader.enrolled, node.settings.trust),
+            trust_bundle_version=bundle.version if bundle else 0,
+            clock=NodeClock(
+                synchronised=moment.synchronised,
+                offset_floor_s=int(-moment.behind_s),
+                regressed=facts.clock_regressed,
+            ),
+            sources=self._sources.report() if self._sources else (),
+            awaited=self._update.awaited_scopes() if self._update else {},
+            origins={scope: origin.to_message() for scope, origin in node.learnt.origins.items()},
+            recovering=tuple(sorted(facts.gaps | facts.behind)),
+            refresh_required=tuple(sorted(node.learnt.refresh_required)),
+            passed_over=tuple(sorted(node.learnt.passed_over)),
+            store=StoreCondition(str(node.learnt.store_fault), node.holdings.floor_lost),
+            ends=tuple(EndingThing.of(ending, moment.now) for ending in endings(node)),
+            counters=node.counters.all(),
+        )
 
-    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:
         """Kept, once they are those that this node holds."""
         node = self.node
         held = node.reader.enrolled
@@ -121,9 +124,9 @@ class Front:
         node.reader.enrolled = enrolled
         node.tell_news()
         log.info("root keys confirmed", root_key_ids=sorted(enrolled.root_keys), threshold=threshold)
-        return {"outcome": outcome, "root_key_ids": sorted(enrolled.root_keys), "root_threshold": threshold}
+        return ConfirmedRoots(outcome, tuple(sorted(enrolled.root_keys)), threshold)
 
-    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+    async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
         """A document from another medium (protocol.md 4). Its kind is what it says: everything else is verified."""
         if self._update is None:
             raise HttpError(503, "not_ready", "the agent is still starting", retry_after=1)

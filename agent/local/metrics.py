@@ -13,6 +13,7 @@ from agent.state.view import Grade, View
 from snapshot.degraded import Mode
 from snapshot.ending import Urgency
 from snapshot.identifiers import parse_time
+from wire.endings import EndingThing
 
 _DUE: Mapping[str, int] = {Urgency.SOON: 1, Urgency.ENDED: 2}
 _FROM_ZERO = ("documents_rejected", "heartbeats_failed")  # there before the first, so that an alert sees it come
@@ -30,7 +31,7 @@ class Sample:
     filled: float
     services: Mapping[str, Notified] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
-    ends: Sequence[Mapping[str, str]] = ()  # as the status has them
+    ends: Sequence[EndingThing] = ()
     refused: Mapping[str, str] = field(default_factory=dict)  # scope -> why the listed version is not active
     roots_confirmed: bool = True
     sees: Callable[[str], bool] = lambda _: True  # of a scope: whether its name is for who asks
@@ -149,8 +150,8 @@ def _ends(sample: Sample) -> Iterator[Metric]:
     expires = GaugeMetricFamily("holdfast_expires_timestamp_seconds", "When it ends", labels=labels)
     urgent = GaugeMetricFamily("holdfast_due", "1: ends soon, 2: has ended", labels=labels)
     for end in sample.ends:
-        expires.add_metric([end["what"], end["name"]], parse_time(end["ends"]))
-        urgent.add_metric([end["what"], end["name"]], _DUE.get(end["urgency"], 0))
+        expires.add_metric([end.what, end.name], parse_time(end.ends))
+        urgent.add_metric([end.what, end.name], _DUE.get(end.urgency, 0))
     yield from (expires, urgent)
 
 

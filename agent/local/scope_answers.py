@@ -20,6 +20,7 @@ from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD, ONE_EACH, format_time
 from snapshot.manifest import SectionEntry, parse_state
 from store.base.documents import StoredDocument
+from wire.local.local_answers import OfDocument
 from wire.peer import UnixPeer
 from wire.request import JSON, HttpError, Request, Response
 
@@ -273,14 +274,14 @@ def scope_headers(view: View, envelope: Envelope, now: float) -> Headers:
     ]
 
 
-def document_facts(headers: Headers) -> dict[str, object]:
+def document_facts(headers: Headers) -> OfDocument:
     """Of the document, as `scope_headers` says it, beside what is answered from it."""
     told = dict(headers)
-    return {
-        "expires_at": told["holdfast-expires"],
-        "grade": str(told["holdfast-grade"]),
-        "version": int(told["holdfast-version"]),
-    }
+    return OfDocument(
+        version=int(told["holdfast-version"]),
+        expires_at=told["holdfast-expires"],
+        grade=str(told["holdfast-grade"]),
+    )
 
 
 def _etags(request: Request) -> frozenset[str]:

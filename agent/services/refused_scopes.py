@@ -15,6 +15,7 @@ from snapshot.degraded import GateFacts
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from store.base.records import Rejection
+from wire.local.node_status import ScopeRefusal
 
 SOON = 1 / 3  # of its lifetime: as for all that ends
 
@@ -35,10 +36,10 @@ class RefusedScope:
     expires_at: int | None
     soon: bool
 
-    def to_value(self) -> dict[str, object]:
-        """JSON. What the refused document was about is for the scope's readers, and not in here."""
+    def to_message(self) -> ScopeRefusal:
+        """What the refused document was about is for the scope's readers, and not in here."""
         expires_at = None if self.expires_at is None else format_time(self.expires_at)
-        return {**vars(self), "since": format_time(int(self.since)), "expires_at": expires_at}
+        return ScopeRefusal(**{**vars(self), "since": format_time(int(self.since)), "expires_at": expires_at})
 
     def sentence(self) -> str:
         until = "" if self.expires_at is None else f", good until {format_time(self.expires_at)}"

@@ -1,7 +1,6 @@
 """What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
 
 from collections.abc import Collection, Mapping
-from typing import cast
 
 from agent.services.services import Notified as ToldService
 from agent.state.view import ActiveScope, View, Views
@@ -12,6 +11,7 @@ from snapshot.reasons import Rejected
 from store.base.documents import StoredDocument
 from store.base.pending import Waiting
 from store.base.records import Rejection
+from wire.local.local_answers import RejectionDetail
 from wire.messages import Active, HeldVersion, LastRejected, NotifiedVersion, ScopeReport
 
 
@@ -51,10 +51,9 @@ def _matters(refused: Rejection, view: View, listed: Collection[str] | None) -> 
     return listed is None or refused.scope in listed
 
 
-def rejection_report(rejection: Rejection) -> dict[str, object]:
-    """JSON: what stands in the status, and what it was about: words of the verifier or of a service's validator."""
-    said = cast(dict[str, object], _last_rejection(rejection).to_value())
-    return {**said, "detail": rejection.detail, "source": rejection.source}
+def rejection_report(rejection: Rejection) -> RejectionDetail:
+    """What stands in the status, and what it was about: words of the verifier or of a service's validator."""
+    return RejectionDetail(**vars(_last_rejection(rejection)), detail=rejection.detail, source=rejection.source)
 
 
 def _active(view: View, scope: ActiveScope | None, now: float) -> Active | None:

@@ -25,6 +25,7 @@ from snapshot.degraded import Question
 from wire.backoff import BackOff
 from wire.client import Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
+from wire.local.node_status import AskedSource
 from wire.tls_contexts import TlsIdentity
 
 Pins = frozenset[bytes]
@@ -104,13 +105,13 @@ class Sources:
         with trio.move_on_after(min(most_s, max(least_s, rest_s))):
             await self._woken.wait()
 
-    def report(self) -> list[dict[str, object]]:
+    def report(self) -> tuple[AskedSource, ...]:
         """The coordinators, and others that were asked, in their order; it connects to none."""
         known = {(source.kind, source.endpoint): source for source in self._known.values()}
         named = {(self._first_kind, endpoint): named_by for endpoint, named_by in self._coordinators.askable().items()}
         others = [key for key in known if key[0] in NAMED_BY]
         named |= {key: NAMED_BY[key[0]] for key in sorted(others, key=lambda key: list(Kind).index(key[0]))}
-        return [_report(*key, named_by, known.get(key)) for key, named_by in named.items()]
+        return tuple(_report(*key, named_by, known.get(key)) for key, named_by in named.items())
 
     async def aclose(self) -> None:
         for line in [*self._lines.values(), *self._retired]:
@@ -251,13 +252,13 @@ def deadlines(settings: AgentSettings) -> Deadlines:
     return Deadlines(connect_s=settings.intervals.connect_s, silence_s=settings.intervals.silence_s)
 
 
-def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | None) -> dict[str, object]:
-    """JSON, for the status; without a source: it was not asked yet."""
-    return {
-        "kind": str(kind),
-        "url": str(endpoint),
-        "named_by": str(named_by),
-        "error": source.error if source else "",
-        "failures": source.back_off.failures if source else 0,
-        "again_in_s": int(source.again_in_s) if source else 0,
-    }
+def _report(kind: Kind, endpoint: Endpoint, named_by: NamedBy, source: Source | None) -> AskedSource:
+    """For the status; without a source: it was not asked yet."""
+    return AskedSource(
+        kind=str(kind),
+        url=str(endpoint),
+        named_by=str(named_by),
+        error=source.error if source else "",
+        failures=source.back_off.failures if source else 0,
+        again_in_s=int(source.again_in_s) if source else 0,
+    )

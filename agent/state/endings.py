@@ -50,13 +50,4 @@ class Sayings:
             if key not in self.said:
                 self.said[key] = now
                 tell = log.error if key[2] is Urgency.ENDED else log.warning
-                told = EndingThing.of(thing, now)
-                tell(
-                    "ends",
-                    what=told.what,
-                    name=told.name,
-                    ends=told.ends,
-                    urgency=told.urgency,
-                    then=told.then,
-                    remedy=told.remedy,
-                )
+                tell("ends", **EndingThing.of(thing, now).words())

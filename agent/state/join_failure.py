@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from snapshot.identifiers import format_time
+from wire.local.node_status import JoinTrouble
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,7 @@ class JoinFailure:
     at: float
     again_at: float
 
-    def to_value(self) -> dict[str, object]:
-        """JSON, for the status."""
-        return {
-            "code": self.code,
-            "detail": self.detail,
-            "refused": self.refused,
-            "at": format_time(int(self.at)),
-            "again_at": format_time(int(self.again_at)),
-        }
+    def to_message(self) -> JoinTrouble:
+        """For the status."""
+        at, again_at = format_time(int(self.at)), format_time(int(self.again_at))
+        return JoinTrouble(code=self.code, detail=self.detail, refused=self.refused, at=at, again_at=again_at)

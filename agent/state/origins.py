@@ -4,6 +4,8 @@ from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from wire.local.node_status import DocumentOrigin
+
 ROW = "origins"
 MOST = 200  # a row of a table is bounded
 
@@ -16,8 +18,9 @@ class Origin:
     source: str
     kind: str
 
-    def to_value(self) -> dict[str, str]:
-        return asdict(self)
+    def to_message(self) -> DocumentOrigin:
+        """For the status."""
+        return DocumentOrigin(**asdict(self))
 
 
 def after(before: Mapping[str, Origin], new: Mapping[str, Origin], active: Container[str]) -> dict[str, Origin]:
@@ -27,7 +30,7 @@ def after(before: Mapping[str, Origin], new: Mapping[str, Origin], active: Conta
 
 
 def row(origins: Mapping[str, Origin]) -> dict[str, dict[str, str]]:
-    return {scope: origin.to_value() for scope, origin in origins.items()}
+    return {scope: asdict(origin) for scope, origin in origins.items()}
 
 
 def from_row(value: object) -> dict[str, Origin]:

@@ -6,7 +6,7 @@ shown as unconfirmed until somebody has compared them.
 """
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from agent.config.configuration import TrustTable
@@ -24,8 +24,9 @@ from snapshot.signature import ALGORITHMS, BadKey, load_public_key
 from snapshot.verifier_state import Roots
 from snapshot.verify import Verified
 from store.base.enrolment import Enrolment
+from wire.local.node_status import TRUSTED_BY, PinnedRoots
 
-CONFIGURATION, INSTALLED, TOKEN, FIRST_USE = "configuration", "installed bundle", "join token", "first use"
+CONFIGURATION, INSTALLED, TOKEN, FIRST_USE = TRUSTED_BY
 
 
 class RootsNotPinnedError(Exception):
@@ -118,16 +119,16 @@ def with_confirmation(enrolled: Enrolment, named: Collection[str], threshold: in
     return replace(enrolled, confirmed=True)
 
 
-def roots_report(enrolled: Enrolment | None, trust: TrustTable) -> Mapping[str, object] | None:
-    """JSON for `/v1/status`: by what the pinned roots are trusted; None before anything is pinned."""
+def roots_report(enrolled: Enrolment | None, trust: TrustTable) -> PinnedRoots | None:
+    """For `/v1/status`: by what the pinned roots are trusted; None before anything is pinned."""
     if enrolled is None:
         return None
-    return {
-        "trusted_by": enrolled.trusted_by,
-        "confirmed": are_confirmed(enrolled, trust),
-        "root_key_ids": sorted(enrolled.root_keys),
-        "root_threshold": enrolled.root_threshold,
-    }
+    return PinnedRoots(
+        trusted_by=enrolled.trusted_by,
+        confirmed=are_confirmed(enrolled, trust),
+        root_key_ids=tuple(sorted(enrolled.root_keys)),
+        root_threshold=enrolled.root_threshold,
+    )
 
 
 def roots_of(enrolled: Enrolment) -> Roots:

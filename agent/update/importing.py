@@ -1,6 +1,6 @@
 """A document from another medium, by the same path as every other (rules S60, S86; protocol.md 4)."""
 
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -15,6 +15,7 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import INCREMENT, RECOVERY, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD
 from snapshot.verify import AlreadyApplied
+from wire.local.local_answers import TakenDocument
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Importing:
     pacing: Pacing = field(default_factory=Pacing)
     repair_pacing: Pacing = field(default_factory=Pacing)
 
-    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = "") -> Mapping[str, object]:
-        """What became of it, as JSON. Rejected, NotListedError, MayNotWaitError, StoreError. `scope`: what it says
+    async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = "") -> TakenDocument:
+        """What became of it. Rejected, NotListedError, MayNotWaitError, StoreError. `scope`: what it says
         itself, unverified; by that it is chosen which way it goes.
 
         After one that failed the next waits for the floor: who hands in the same one in a loop costs one look a second.
@@ -44,7 +45,7 @@ class Importing:
         async with (self.pacing if lock is self.lock else self.repair_pacing).turn() as turn, lock:
             is_wanted = self._may_be_taken if kind in (SNAPSHOT, INCREMENT) else None
             found = await self._take(chunks, AskedDocument(kind, source, is_wanted=is_wanted))
-            turn.succeeded = found["outcome"] != VALIDATOR_REFUSED
+            turn.succeeded = found.outcome != VALIDATOR_REFUSED
             return found
 
     def _lock_for(self, kind: str, scope: str) -> trio.Lock:
@@ -52,15 +53,14 @@ class Importing:
             return self.head_lock
         return self.trust_lock if scope == TRUST_BUNDLE and kind == SNAPSHOT else self.lock
 
-    async def _take(self, chunks: AsyncIterable[bytes], asked: AskedDocument) -> Mapping[str, object]:
+    async def _take(self, chunks: AsyncIterable[bytes], asked: AskedDocument) -> TakenDocument:
         verdict = await self.admission.receive(chunks, asked, self.node.holder())
         if isinstance(verdict, Candidate):
             envelope, outcome = verdict.verified.envelope, await self._accept(verdict)
         else:
             envelope = verdict.envelope
             outcome = "already_applied" if isinstance(verdict, AlreadyApplied) else "pending"
-        epoch, version = envelope.version
-        return {"outcome": outcome, "scope": envelope.scope, "authority_epoch": epoch, "config_version": version}
+        return TakenDocument(outcome, envelope.scope, *envelope.version)
 
     def _may_be_taken(self, envelope: Envelope) -> bool:
         """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""

@@ -69,6 +69,7 @@ from snapshot.verify import Verified
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S, BackOff
 from wire.client import ClientError
+from wire.local.node_status import AwaitedVersion
 
 STORE_RETRY_S = 30.0
 
@@ -150,20 +151,19 @@ class Update:
         self.put_offs.clear()
         self.node.tell()
 
-    def awaited_scopes(self) -> dict[str, object]:
-        """JSON, by scope: what the head lists and is not active yet, and when it is asked for again: None for never."""
-        return {
-            wanted_scope.scope: {
-                "authority_epoch": wanted_scope.listed.authority_epoch,
-                "config_version": wanted_scope.listed.config_version,
-                "snapshot_id": wanted_scope.listed.snapshot_id,
-                "below_accepted": wanted_scope.below,
-                "again_in_s": None
-                if math.isinf(left_s := self.put_offs.left_s(RetryKey.of(wanted_scope)))
-                else int(left_s),
-            }
-            for wanted_scope in plan(self.node.holdings).wanted
-        }
+    def awaited_scopes(self) -> dict[str, AwaitedVersion]:
+        """By scope: what the head lists and is not active yet, and when it is asked for again."""
+        return {wanted.scope: self._awaited_version(wanted) for wanted in plan(self.node.holdings).wanted}
+
+    def _awaited_version(self, wanted: WantedScope) -> AwaitedVersion:
+        left_s = self.put_offs.left_s(RetryKey.of(wanted))
+        return AwaitedVersion(
+            authority_epoch=wanted.listed.authority_epoch,
+            config_version=wanted.listed.config_version,
+            snapshot_id=wanted.listed.snapshot_id,
+            below_accepted=wanted.below,
+            again_in_s=None if math.isinf(left_s) else int(left_s),
+        )
 
     async def accept_head(self, data: bytes, source: Source) -> bool:
         """A head, by the same path; whether it was newer. Rejected, NotListedError, StoreError, ClientError.

@@ -37,7 +37,7 @@ from coordinator.trust import restored_backup
 from snapshot.identifiers import MAX_INTEGER, is_id
 from snapshot.outage import Outage
 from wire import forms
-from wire.operators.answer_message import AnswerMessage
+from wire.answer_message import AnswerMessage
 from wire.operators.fleet_answers import NodeEntry, NodeEvents, NodeExplanation, NodeNamed, OutageDrill
 from wire.operators.operator_answers import (
     Allowlist,

@@ -20,8 +20,8 @@ from coordinator.runtime.reminder import Reminder
 from coordinator.trust import restored_backup, trust_import
 from snapshot.identifiers import HEAD, MAX_INTEGER, SCOPE_TYPES, format_time
 from wire import forms
+from wire.answer_message import AnswerMessage
 from wire.endings import EndingThing
-from wire.operators.answer_message import AnswerMessage
 from wire.operators.operator_answers import CoordinatorStatus, PresentBundle, PresentCertificate, PublishingHealth
 from wire.operators.operator_messages import PublishRequest, RevocationRequest
 from wire.operators.trust_answers import (

@@ -10,8 +10,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_library
 from coordinator.declared.resources import InvalidResources
 from coordinator.runtime.context import to_operator, unavailable
+from wire.answer_message import AnswerMessage
 from wire.messages import BadMessageError, Message
-from wire.operators.answer_message import AnswerMessage
 from wire.operators.operator_answers import OperatorRefusal, ResourceProblem
 from wire.peer import OperatorPeer, Peer, UnixPeer
 from wire.request import HttpError, Request, Response

@@ -18,6 +18,7 @@ from coordinator.runtime import expiries
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.expiries import OwnCredentials
 from snapshot.ending import Thing, Urgency, due
+from wire.endings import EndingThing
 
 LOOK_S = 600.0
 SAY_AGAIN_S = 86_400.0
@@ -71,10 +72,8 @@ class Reminder:
         for key, thing in asking.items():
             if key not in self._said:
                 self._said[key] = now
-                facts = {
-                    name: value for name, value in thing.to_value(now).items() if name not in ("begins", "said_from")
-                }
-                (_log.error if key[2] is Urgency.ENDED else _log.warning)("ends", **facts)
+                tell = _log.error if key[2] is Urgency.ENDED else _log.warning
+                tell("ends", **EndingThing.of(thing, now).words())
 
 
 def _read(at: Coordinator, replica: OwnCredentials, members: MemberEnds) -> list[Thing]:

@@ -17,8 +17,8 @@ from holdfast.ctl.endpoint import AdminEndpoint, Afar, Socket, UnusablePlaceErro
 from holdfast.terminal.shown import say, say_json, shown
 from holdfast.terminal.starting import wait_for
 from snapshot.codes import Area, explain
+from wire.answer_message import AnswerMessage, AnswerPage
 from wire.messages import BadMessageError, Message
-from wire.operators.answer_message import AnswerMessage, AnswerPage
 from wire.operators.operator_answers import OperatorRefusal
 
 Read = TypeVar("Read", bound=AnswerMessage)

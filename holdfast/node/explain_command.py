@@ -7,14 +7,18 @@ import click
 
 from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.node.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
+from holdfast.node.agent_status import parse_status
 from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning
 from holdfast.terminal import completion
 from holdfast.terminal.audience import describe_audience
-from holdfast.terminal.durations import in_words, until
+from holdfast.terminal.durations import from_now, in_words, until
 from holdfast.terminal.shown import say, say_json
+from snapshot.identifiers import format_time
+from wire.local.node_status import AwaitedVersion, DocumentOrigin, NodeStatus
+from wire.messages import LastRejected, ScopeReport
 
 Line = tuple[str, str]
-NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None, "last_rejected": None, "notified": {}}
+NOTHING = ScopeReport(active=None, previous=None, pending=None, last_rejected=None, notified={})
 
 
 @click.command("explain", epilog=EXITS, short_help="Where a scope comes from, why one was refused, what comes next.")
@@ -23,23 +27,23 @@ NOTHING: Mapping[str, Any] = {"active": None, "previous": None, "pending": None,
 @asks_the_agent
 def command(client: Client, scope: str, as_json: bool) -> None:
     """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""
-    status = client.status()
-    awaited = status.get("awaited", {})
-    report = status["scopes"].get(scope) or (NOTHING if scope in awaited else None)
+    answered = client.status()
+    status = parse_status(answered)
+    report = status.scopes.get(scope) or (NOTHING if scope in status.awaited else None)
     if report is None:
-        known = ", ".join(sorted({*status["scopes"], *awaited})) or "none"
+        known = ", ".join(sorted({*status.scopes, *status.awaited})) or "none"
         fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
     envelope, details = _envelope(client, scope), _details(client, scope)
     if as_json:
-        value = _value(scope, report, status) | {"envelope": envelope or None, "rejections": details}
+        value = _value(scope, report, answered) | {"envelope": envelope or None, "rejections": details}
         say_json(value)
         return
-    now = unix_seconds(status["now"])
+    now = unix_seconds(status.now)
     say(scope, bold=True)
     lines = [
         *_holds(scope, report, envelope, now),
-        *_origin(status.get("origins", {}).get(scope), report),
-        *_refusal_lines(report["last_rejected"], details, now),
+        *_origin(status.origins.get(scope), report),
+        *_refusal_lines(report.last_rejected, details, now),
         *_sources(status),
         *_next(scope, status, report, now),
     ]
@@ -47,11 +51,11 @@ def command(client: Client, scope: str, as_json: bool) -> None:
         say(f"  {name:<14}{text}")
 
 
-def _value(scope: str, report: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, object]:
-    """The status, as far as it is of this scope."""
+def _value(scope: str, report: ScopeReport, status: Mapping[str, Any]) -> dict[str, object]:
+    """The status as it was answered, as far as it is of this scope."""
     return {
         "scope": scope,
-        "report": report,
+        "report": report.to_value(),
         "origin": status.get("origins", {}).get(scope),
         "awaited": status.get("awaited", {}).get(scope),
         "refresh_required": scope in status.get("refresh_required", ()),
@@ -76,86 +80,86 @@ def _details(client: Client, scope: str) -> list[dict[str, Any]]:
         return []
 
 
-def _holds(scope: str, report: Mapping[str, Any], envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
-    active = report["active"]
+def _holds(scope: str, report: ScopeReport, envelope: Mapping[str, Any], now: float) -> Iterator[Line]:
+    active = report.active
     if active is None:
         yield "holds", "nothing that is active"
     else:
-        yield "holds", f"version {active['config_version']} of epoch {active['authority_epoch']}, {active['grade']}"
-        yield "document", active["snapshot_id"]
-        yield "content", active["content_hash"]
-        yield "signed by", active["signer_key_id"]
+        yield "holds", f"version {active.config_version} of epoch {active.authority_epoch}, {active.grade}"
+        yield "document", active.snapshot_id
+        yield "content", active.content_hash
+        yield "signed by", active.signer_key_id
         if envelope.get("subject_node_id"):
             audience = (envelope["subject_node_id"], envelope["roles"], envelope["organization_ids"])
             yield "made for", describe_audience(scope, *audience)
             dated = f"{until(envelope['issued_at'], now)}, dated up to 5 min back for clocks that are behind"
             yield "issued", f"{envelope['issued_at']}, {dated}"
-        yield "applied", f"{active['applied_at']}, {until(active['applied_at'], now)}"
-    if report["previous"]:
-        yield "before it", f"version {report['previous']['config_version']} (holdfast diff active previous {scope})"
-    for service, told in sorted(report["notified"].items()):
-        yield "told", f"{service}: version {told['version']}{'' if told['ok'] else ', which failed'}"
+        yield "applied", f"{format_time(active.applied_at)}, {from_now(active.applied_at, now)}"
+    if report.previous:
+        yield "before it", f"version {report.previous.config_version} (holdfast diff active previous {scope})"
+    for service, told in sorted(report.notified.items()):
+        yield "told", f"{service}: version {told.version}{'' if told.ok else ', which failed'}"
 
 
-def _origin(origin: Mapping[str, Any] | None, report: Mapping[str, Any]) -> Iterator[Line]:
+def _origin(origin: DocumentOrigin | None, report: ScopeReport) -> Iterator[Line]:
     """Where the active document came from; not known of one that another agent took."""
-    active = report["active"]
-    if origin is not None and active is not None and origin["snapshot_id"] == active["snapshot_id"]:
-        yield "came from", f"{origin['source']}, as {'an increment' if origin['kind'] == 'increment' else 'a whole'}"
+    active = report.active
+    if origin is not None and active is not None and origin.snapshot_id == active.snapshot_id:
+        yield "came from", f"{origin.source}, as {'an increment' if origin.kind == 'increment' else 'a whole'}"
 
 
-def _refusal_lines(
-    refused: Mapping[str, Any] | None, details: Sequence[Mapping[str, Any]], now: float
-) -> Iterator[Line]:
+def _refusal_lines(refused: LastRejected | None, details: Sequence[Mapping[str, Any]], now: float) -> Iterator[Line]:
     if refused is None:
         return
-    which = f"version {refused['config_version']} " if refused["config_version"] else ""
-    yield "last refused", f"{which}{until(refused['at'], now)}, at step {refused['step']}"
-    yield "because", meaning(refused["reason"])
-    told = next((detail for detail in details if detail["at"] == refused["at"] and detail["detail"]), None)
+    which = f"version {refused.config_version} " if refused.config_version else ""
+    yield "last refused", f"{which}{from_now(refused.at, now)}, at step {refused.step}"
+    yield "because", meaning(refused.reason)
+    at = format_time(refused.at)
+    told = next((detail for detail in details if detail["at"] == at and detail["detail"]), None)
     if told is not None:
         yield "it said", told["detail"]
         yield "it came from", told["source"]
 
 
-def _sources(status: Mapping[str, Any]) -> Iterator[Line]:
+def _sources(status: NodeStatus) -> Iterator[Line]:
     """Where documents are asked for, in that order."""
-    for source in status.get("sources", ()):
-        error = f": {source['error']}; again {_soon(source.get('again_in_s', 0))}" if source["error"] else ""
-        yield "asks", f"{source['url']} ({source['kind']}){error}"
+    for source in status.sources:
+        error = f": {source.error}; again {_soon(source.again_in_s)}" if source.error else ""
+        yield "asks", f"{source.url} ({source.kind}){error}"
 
 
-def _next(scope: str, status: Mapping[str, Any], report: Mapping[str, Any], now: float) -> Iterator[Line]:
+def _next(scope: str, status: NodeStatus, report: ScopeReport, now: float) -> Iterator[Line]:
     """What happens without anybody doing anything."""
-    pending, active, head = report["pending"], report["active"], status["head"]
-    awaited = status.get("awaited", {}).get(scope)
+    pending, active, head = report.pending, report.active, status.head
+    awaited = status.awaited.get(scope)
     if awaited is not None:
         yield "awaited", _awaited_version(awaited)
-    if scope in status.get("refresh_required", ()):
+    if scope in status.refresh_required:
         yield "to do", REFRESH_REQUIRED
     if pending:
-        yield "waits", f"version {pending['config_version']}, until its valid_from"
-    cause = status.get("fence")
+        yield "waits", f"version {pending.config_version}, until its valid_from"
+    cause = status.fence
     if cause:
         yield "now", f"the node is fenced: {cause_text(cause)}"
-    if head is not None and head["grade"] == "fresh":
-        yield "next", f"the head expires {until(head['expires_at'], now)} unless a new one comes; then degraded mode"
+    if head is not None and head.grade == "fresh":
+        yield "next", f"the head expires {until(head.expires_at, now)} unless a new one comes; then degraded mode"
     elif head is not None and not cause:
         yield "next", "the head has expired: the degraded_mode_policy says what goes on, and for how long"
-    if active is not None and active["grade"] != "expired":
-        yield "then", f"it expires {until(active['expires_at'], now)} ({active['expires_at']}): nothing new on it then"
+    if active is not None and active.grade != "expired":
+        ends = f"{from_now(active.expires_at, now)} ({format_time(active.expires_at)})"
+        yield "then", f"it expires {ends}: nothing new on it then"
     elif active is not None:
         yield "then", "it has expired: a renewed version is taken as soon as one comes (or holdfast import FILE)"
 
 
-def _awaited_version(awaited: Mapping[str, Any]) -> str:
-    said = f"version {awaited['config_version']} is what the head lists"
-    if awaited["below_accepted"]:
+def _awaited_version(awaited: AwaitedVersion) -> str:
+    said = f"version {awaited.config_version} is what the head lists"
+    if awaited.below_accepted:
         return f"{said}, below what was accepted: it is not followed without a recovery"
-    if awaited["again_in_s"] is None:
+    if awaited.again_in_s is None:
         again = "until the head lists another, or you ask: systemctl reload holdfast-agent"
         return f"{said}; a service keeps it out {again}"
-    return f"{said}; it is asked for {_soon(awaited['again_in_s'])}"
+    return f"{said}; it is asked for {_soon(awaited.again_in_s)}"
 
 
 def _soon(seconds: int) -> str:

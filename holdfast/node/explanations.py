@@ -1,9 +1,7 @@
 """A node's codes as its commands say them, from the catalogue in snapshot/codes.py."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from snapshot.codes import Area, Explanation, explain
+from wire.local.node_status import JoinTrouble
 
 REFRESH_REQUIRED = (
     "it must be fetched whole, and its source is not asked unattended (automatic_refresh): "
@@ -22,9 +20,9 @@ _DOCUMENT = (Area.DOCUMENT, Area.NODES_OWN)
 _JOIN = (Area.JOIN, Area.STORE, Area.REQUEST, Area.SOURCE, Area.LISTENER)
 
 
-def failure_text(failure: Mapping[str, Any]) -> str:
+def failure_text(failure: JoinTrouble) -> str:
     """Of `join` in the status: the code, what was met, and the remedy."""
-    return f"{failure['code']}: {failure['detail']}: {join_text(failure['code'])}"
+    return f"{failure.code}: {failure.detail}: {join_text(failure.code)}"
 
 
 def join_text(code: str) -> str:

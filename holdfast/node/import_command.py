@@ -3,21 +3,21 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
 from holdfast.client import AgentRefused, Client
 from holdfast.node.agent_options import EXITS, NO, asks_the_agent, note
+from holdfast.node.agent_status import read_status
 from holdfast.node.import_order import Carried, in_order
 from holdfast.terminal.shown import say
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.codes import CATALOGUE, Area
 from snapshot.reasons import Reason
+from wire.local.node_status import NodeStatus
 
 UNPROCESSABLE, CONFLICT = 422, 409
 TIMEOUT_S = 600.0
-Status = Mapping[str, Any]
 OF_OTHERS = ("wrong_node", "not_listed")  # among many files no fault: a tree is made for the whole fleet
 
 
@@ -37,7 +37,7 @@ def command(client: Client, documents: tuple[Path, ...], as_json: bool) -> None:
     """
     try:
         carried = in_order(documents)
-        reader = client.status() if len(documents) > 1 else None
+        reader = read_status(client) if len(documents) > 1 else None
         taken = [_hand_in(client, document, reader, as_json=as_json) for document in carried]
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from None
@@ -45,7 +45,7 @@ def command(client: Client, documents: tuple[Path, ...], as_json: bool) -> None:
         raise SystemExit(NO)
 
 
-def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bool) -> bool:
+def _hand_in(client: Client, one: Carried, reader: NodeStatus | None, *, as_json: bool) -> bool:
     """Whether nothing is wrong with it. `reader`: the agent's status, or None for a document that comes alone."""
     alone = reader is None
     try:
@@ -65,7 +65,7 @@ def _hand_in(client: Client, one: Carried, reader: Status | None, *, as_json: bo
     return True
 
 
-def _outcome(client: Client, one: Carried, reader: Status | None) -> Mapping[str, object]:
+def _outcome(client: Client, one: Carried, reader: NodeStatus | None) -> Mapping[str, object]:
     needless = _needless(one, reader) if reader is not None else None
     if needless:
         return {"outcome": "passed_over", "reason": needless}
@@ -79,12 +79,13 @@ def _outcome(client: Client, one: Carried, reader: Status | None) -> Mapping[str
     return outcome
 
 
-def _needless(one: Carried, reader: Status) -> str | None:
+def _needless(one: Carried, reader: NodeStatus) -> str | None:
     """Why the agent is not asked: a tree is made for the whole fleet, and for nodes that have been away long."""
-    if not one.is_for(str(reader["node_id"])):
+    if not one.is_for(reader.node_id):
         return "wrong_node"
-    held = reader["scopes"].get(TRUST_BUNDLE, {}).get("active")
-    return "rollback" if held and one.is_bundle_before(held["config_version"]) else None
+    bundle = reader.scopes.get(TRUST_BUNDLE)
+    held = bundle.active if bundle is not None else None
+    return "rollback" if held is not None and one.is_bundle_before(held.config_version) else None
 
 
 def _say_json(one: Carried, outcome: Mapping[str, object]) -> None:

@@ -9,9 +9,7 @@ import os
 import pwd
 import stat
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -23,6 +21,7 @@ from holdfast.node.placing import CannotPlaceError, Placed, place
 from holdfast.terminal.clock import wall_clock
 from snapshot.identifiers import format_time
 from wire.invitation import BadInvitationError, Invitation
+from wire.local.node_status import NodeStatus
 
 AGENTS_ACCOUNT = "holdfast"
 ANOTHER = "make another: holdfastctl allow add NODE --join-file FILE"
@@ -42,11 +41,11 @@ def read(file: Path) -> Invitation:
     return invited
 
 
-def check_member(status: Mapping[str, Any], invited: Invitation, node_id: str | None) -> None:
+def check_member(status: NodeStatus, invited: Invitation, node_id: str | None) -> None:
     """A member of what the file is for has nothing to do; another's is told so."""
-    wanted = _node_id(invited, node_id) or status["node_id"]
-    if (status["cluster_id"], status["node_id"]) != (invited.cluster_id, wanted):
-        here, there = f"{status['node_id']} of {status['cluster_id']}", f"{wanted} of {invited.cluster_id}"
+    wanted = _node_id(invited, node_id) or status.node_id
+    if (status.cluster_id, status.node_id) != (invited.cluster_id, wanted):
+        here, there = f"{status.node_id} of {status.cluster_id}", f"{wanted} of {invited.cluster_id}"
         remedy = "bring the file to the node that it is for, or ask a further agent with --config and --socket"
         fail(f"this node is {here} already, the file is for {there}; {remedy}", NO)
 

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +21,11 @@ from agent.state.root_pinning import RootsNotPinnedError, check_pinned
 from holdfast.client import AgentDown, Client
 from holdfast.node import join_by_file
 from holdfast.node.agent_options import AGENT_DOWN, EXITS, NO, asks_the_agent, fail, note
+from holdfast.node.agent_status import read_status
 from holdfast.node.explanations import failure_text, join_text
 from holdfast.node.placing import CannotPlaceError, Placed, place
 from holdfast.terminal.shown import say
+from wire.local.node_status import NodeStatus
 
 CONFIGURATION = Path("/etc/holdfast/agent.toml")
 EVERY_S = 0.5
@@ -75,7 +76,7 @@ def command(
         raise click.UsageError("a join file names the root keys: --trust-on-first-use is for a token alone")
     invited = None if join_file is None else join_by_file.read(join_file)
     before = _status(client)
-    if before is not None and before["state"] not in OUTSIDE:
+    if before is not None and before.state not in OUTSIDE:
         if invited is not None:
             join_by_file.check_member(before, invited, node_id)
         _say_member(before, as_json)
@@ -95,13 +96,13 @@ def command(
     if as_json:
         _say_json("joined", joined)
     else:
-        say(f"joined: {joined['node_id']} is a member of {joined['cluster_id']} ({joined['state']})")
+        say(f"joined: {joined.node_id} is a member of {joined.cluster_id} ({joined.state})")
 
 
-def _say_member(status: Mapping[str, Any], as_json: bool) -> None:
+def _say_member(status: NodeStatus, as_json: bool) -> None:
     if as_json:
         _say_json("already_member", status)
-    note(f"this node is a member of {status['cluster_id']} already ({status['state']}): nothing to do")
+    note(f"this node is a member of {status.cluster_id} already ({status.state}): nothing to do")
 
 
 def _token_in_place(config: Path, settings: AgentSettings, token_file: Path | None, *, first_use: bool) -> Path:
@@ -115,8 +116,8 @@ def _token_in_place(config: Path, settings: AgentSettings, token_file: Path | No
     return kept
 
 
-def _say_json(outcome: str, status: Mapping[str, Any]) -> None:
-    about = {name: status[name] for name in ("node_id", "cluster_id", "state")}
+def _say_json(outcome: str, status: NodeStatus) -> None:
+    about = {"node_id": status.node_id, "cluster_id": status.cluster_id, "state": status.state}
     say(json.dumps({"outcome": outcome, **about}, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
@@ -186,34 +187,33 @@ def _keep(token: JoinToken, file: Path, state_directory: Path) -> None:
         raise click.UsageError(str(error)) from None
 
 
-def _status(client: Client) -> Mapping[str, Any] | None:
+def _status(client: Client) -> NodeStatus | None:
     try:
-        return client.status()
+        return read_status(client)
     except AgentDown:
         return None
 
 
-def _follow(client: Client, before: Mapping[str, Any], token_place: Path, wait_s: int) -> Mapping[str, Any]:
+def _follow(client: Client, before: NodeStatus, token_place: Path, wait_s: int) -> NodeStatus:
     """The status once it is a member; it ends where it was refused since `before`, or the time is over."""
     said, tried = "", _tries(before)
     deadline = time.monotonic() + wait_s
     while True:
         status = _status(client) or before
-        if status["state"] not in OUTSIDE:
+        if status.state not in OUTSIDE:
             with suppress(OSError):  # a credential goes with its service
                 token_place.unlink()  # it is good for one join
             return status
-        if _tries(status) > tried and (failure := status.get("join")) is not None:
-            if failure["refused"]:
+        if _tries(status) > tried and (failure := status.join) is not None:
+            if failure.refused:
                 fail(f"refused: {failure_text(failure)}", NO)
-            if failure["code"] != said:
-                said = failure["code"]
+            if failure.code != said:
+                said = failure.code
                 note(f"not yet: {failure_text(failure)}")
         if time.monotonic() >= deadline:
             fail(f"not a member after {wait_s} s; the agent goes on trying: holdfast status --watch", NO)
         time.sleep(EVERY_S)
 
 
-def _tries(status: Mapping[str, Any]) -> int:
-    failed: int = status["counters"].get("joins_failed", 0)
-    return failed
+def _tries(status: NodeStatus) -> int:
+    return status.counters.get("joins_failed", 0)

@@ -4,6 +4,7 @@ import time
 
 from holdfast.client import AgentDown, Client
 from holdfast.node.agent_options import NO, NOT_FOUND, fail
+from holdfast.node.agent_status import read_status
 from holdfast.node.explanations import service_text
 
 EVERY_S = 0.5
@@ -21,16 +22,16 @@ def wait_until_ready(client: Client, service: str | None, wait_s: float) -> None
 def _look_up(client: Client, service: str | None) -> str | None:
     """Why not; None: ready. An agent that is not there may still come."""
     try:
-        status = client.status()
+        status = read_status(client)
     except AgentDown as down:
         return str(down)
-    if service is None or status["cause"] == "not_configured":
-        return _in_words(status["fence"])
-    if service not in status["services"]:
-        known = ", ".join(sorted(status["services"])) or "none"
+    if service is None or status.cause == "not_configured":
+        return _in_words(status.fence)
+    found = status.services.get(service)
+    if found is None:
+        known = ", ".join(sorted(status.services)) or "none"
         fail(f"agent.toml has no service {service}; it has: {known}", NOT_FOUND)
-    found = status["services"][service]
-    return None if found["ready"] else _in_words(found["reason"])
+    return None if found.ready else _in_words(found.reason)
 
 
 def _in_words(code: str | None) -> str | None:

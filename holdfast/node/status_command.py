@@ -1,9 +1,8 @@
 """`holdfast status`: how this node is, on one screen."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import click
 from rich.console import Console, RenderableType
@@ -12,10 +11,11 @@ from rich.text import Text
 
 from holdfast.client import AgentDown, Client, unix_seconds
 from holdfast.node.agent_options import EXITS, asks_the_agent
+from holdfast.node.agent_status import read_status
 from holdfast.node.readiness import wait_until_ready
 from holdfast.node.status_screen import screen
 from holdfast.terminal import completion
-from holdfast.terminal.shown import say_json, show_value, shown
+from holdfast.terminal.shown import say_json, shown
 
 EVERY_S = 1.0
 
@@ -45,9 +45,9 @@ def command(client: Client, live: bool, as_json: bool, wait_s: float | None, ser
 
 
 def _render(client: Client) -> RenderableType:
-    status: Mapping[str, Any] = show_value(client.status())
+    status = read_status(client)
     # By the agent's clock, which is guarded: this one may be wrong.
-    return screen(status, unix_seconds(status["now"]))
+    return screen(status, unix_seconds(status.now))
 
 
 def _keep_up(client: Client, console: Console) -> None:

@@ -1,7 +1,7 @@
 """The status of a node as a screen: first how it is, then what it holds, then what is amiss and what to do."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,11 +19,12 @@ from holdfast.node.explanations import (
     meaning,
     store_text,
 )
-from holdfast.terminal.durations import in_words, until
+from holdfast.terminal.durations import from_now, in_words, until
 from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
-
-Status = Mapping[str, Any]
+from wire.endings import EndingThing
+from wire.local.node_status import AskedSource, NodeStatus, PinnedRoots, ScopeRefusal
+from wire.messages import LastRejected
 
 STYLES = {
     "active": "bold green",
@@ -38,14 +39,14 @@ STYLES = {
 GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
 
 
-def screen(status: Status, now: float) -> RenderableType:
+def screen(status: NodeStatus, now: float) -> RenderableType:
     """Of a status whose texts are shown (shown.py)."""
     parts: list[RenderableType] = [_headline(status), _freshness(status, now), Text()]
     parts.append(_scopes(status, now))
-    if status["services"]:
+    if status.services:
         parts += [Text(), _services(status)]
-    if any((hidden := status.get("hidden", {})).values()):
-        words = f"not for this account: {hidden['scopes']} scopes, {hidden['services']} services; root sees all"
+    if (hidden := status.hidden).scopes or hidden.services:
+        words = f"not for this account: {hidden.scopes} scopes, {hidden.services} services; root sees all"
         parts += [Text(), Text(words, style="dim")]
     problems = list(problems_of(status, now))
     if problems:
@@ -54,66 +55,79 @@ def screen(status: Status, now: float) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(status: Status) -> Text:
-    state = str(status.get("state", "?"))
-    who = f"{status.get('node_id') or 'this node'} in {status.get('cluster_id') or 'no cluster'}"
-    line = Text.assemble((state.upper(), STYLES.get(state, "bold")), f"  {who}", f"  generation {status['generation']}")
-    if status["mode"] != "normal":
-        line.append(f"  {status['mode']}", "bold yellow" if status["mode"] == "degraded" else "bold red")
+def _headline(status: NodeStatus) -> Text:
+    who = f"{status.node_id or 'this node'} in {status.cluster_id or 'no cluster'}"
+    state = (status.state.upper(), STYLES.get(status.state, "bold"))
+    line = Text.assemble(state, f"  {who}", f"  generation {status.generation}")
+    if status.mode != "normal":
+        line.append(f"  {status.mode}", "bold yellow" if status.mode == "degraded" else "bold red")
     return line
 
 
-def _freshness(status: Status, now: float) -> Text:
-    head = status["head"]
+def _freshness(status: NodeStatus, now: float) -> Text:
+    head = status.head
     if head is None:
         return Text("no head has been received yet")
-    grade = str(head["grade"])
-    manual = any(source["kind"] == "manual" for source in status.get("sources", ()))
+    grade = head.grade
+    manual = any(source.kind == "manual" for source in status.sources)
     who = "by its manual map" if manual else "by the coordinator" if grade == "fresh" else "by a coordinator"
     said = f"confirmed {who}" if grade == "fresh" else f"not confirmed {who} any more"
     style = GRADES[grade]
-    if grade == "fresh" and status.get("rollback_check") == "unconfirmed":
+    if grade == "fresh" and status.rollback_check == "unconfirmed":
         said, style = f"not confirmed {who} since the start", GRADES["stale"]
     return Text.assemble(
-        (said, style), f"  head {head['generation']}, ",
-        f"{'expires' if grade == 'fresh' else 'expired'} {until(head['expires_at'], now)}",
+        (said, style), f"  head {head.generation}, ",
+        f"{'expires' if grade == 'fresh' else 'expired'} {until(head.expires_at, now)}",
     )  # fmt: skip
 
 
-def _scopes(status: Status, now: float) -> Table:
-    refusals = ["LAST REFUSED"] if any(scope["last_rejected"] for scope in status["scopes"].values()) else []
+def _scopes(status: NodeStatus, now: float) -> Table:
+    refusals = ["LAST REFUSED"] if any(scope.last_rejected for scope in status.scopes.values()) else []
     table = _table("SCOPE", "VERSION", "GRADE", "EXPIRES", *refusals)
-    for name, scope in status["scopes"].items():
-        active, refused = _active(name, status), scope["last_rejected"]
-        version = f"{active['authority_epoch']}.{active['config_version']}" if active else "-"
-        if scope["pending"]:
-            version += f" (next {scope['pending']['config_version']})"
-        grade = active["grade"] if active else "missing"
+    for name, scope in status.scopes.items():
+        active, refused = _line_of(name, status), scope.last_rejected
+        version = f"{active.authority_epoch}.{active.config_version}" if active else "-"
+        if scope.pending:
+            version += f" (next {scope.pending.config_version})"
+        grade = active.grade if active else "missing"
         table.add_row(
             name,
             version,
             Text(grade, style=GRADES.get(grade, "red")),
-            until(active["expires_at"], now) if active else "-",
-            *([f"{refused['reason']}, {until(refused['at'], now)}" if refused else ""] if refusals else []),
+            from_now(active.expires_at, now) if active else "-",
+            *([f"{refused.reason}, {from_now(refused.at, now)}" if refused else ""] if refusals else []),
         )
     return table
 
 
-def _active(name: str, status: Status) -> Mapping[str, Any] | None:
-    """What is active of a scope; the head is reported apart, and stands here while one that came later is refused."""
-    active: Mapping[str, Any] | None = status["scopes"][name]["active"]
-    if name == HEAD and (head := status["head"]) is not None:
-        return {**head, "config_version": head["generation"]}
-    return active
+@dataclass(frozen=True)
+class HeldLine:
+    """What is active of a scope, as far as the screen shows it. `applied_at` is None of the head."""
+
+    authority_epoch: int
+    config_version: int
+    grade: str
+    expires_at: int
+    applied_at: int | None
 
 
-def _services(status: Status) -> Table:
+def _line_of(name: str, status: NodeStatus) -> HeldLine | None:
+    """Of what is active; the head is reported apart, and stands here while one that came later is refused."""
+    active, head = status.scopes[name].active, status.head
+    if name == HEAD and head is not None:
+        return HeldLine(head.authority_epoch, head.generation, head.grade, unix_seconds(head.expires_at), None)
+    if active is None:
+        return None
+    return HeldLine(active.authority_epoch, active.config_version, active.grade, active.expires_at, active.applied_at)
+
+
+def _services(status: NodeStatus) -> Table:
     table = _table("SERVICE", "READY", "TOLD", "ANSWER")
-    for name, service in status["services"].items():
-        ready = Text("yes", style="green") if service["ready"] else Text(f"no, {service['reason']}", style="red")
-        told = service["told_generation"]
-        said = "-" if told is None else f"{told}{'' if service['up_to_date'] else ', behind'}"
-        answer = Text(service["answer"], style="" if service["answer_ok"] is not False else "red")
+    for name, service in status.services.items():
+        ready = Text("yes", style="green") if service.ready else Text(f"no, {service.reason}", style="red")
+        told = service.told_generation
+        said = "-" if told is None else f"{told}{'' if service.up_to_date else ', behind'}"
+        answer = Text(service.answer, style="" if service.answer_ok is not False else "red")
         table.add_row(name, ready, said, answer)
     return table
 
@@ -127,83 +141,82 @@ def _table(name: str, *columns: str) -> Table:
     return table
 
 
-def problems_of(status: Status, now: float) -> Iterator[str]:
+def problems_of(status: NodeStatus, now: float) -> Iterator[str]:
     """Each with its remedy, the most urgent first."""
-    if (failure := status.get("join")) is not None:
-        yield f"{_join_line(status)}: {failure_text(failure)}; tried {until(failure['at'], now)}, again " + (
-            until(failure["again_at"], now)
-        )
-    cause = status.get("fence") or status.get("cause")
+    if (failure := status.join) is not None:
+        tried = f"tried {until(failure.at, now)}, again {until(failure.again_at, now)}"
+        yield f"{_join_line(status)}: {failure_text(failure)}; {tried}"
+    cause = status.fence or status.cause
     if cause and (failure is None or is_cause(cause)):
         yield f"{cause}: {cause_text(cause)}"
-    yield from _problems_of_roots(status.get("roots"))
-    for name in status["scopes"]:
+    yield from _problems_of_roots(status.roots)
+    for name in status.scopes:
         yield from _problems_of_scope(name, status, now)
-    for name in status.get("refresh_required", ()):
+    for name in status.refresh_required:
         yield f"{name}: {REFRESH_REQUIRED}"
-    yield from _problems_of_sources(status.get("sources", ()))
-    for name, service in status["services"].items():
-        if service.get("outcome") == "not_running":
+    yield from _problems_of_sources(status.sources)
+    for name, service in status.services.items():
+        if service.outcome == "not_running":
             yield f"{name} did not run when it was told: systemctl status of its unit; its start reads what is active"
-        elif service["answer_ok"] is False:
-            yield f"{name} could not be told: {service['answer']}"
-    if fault := status.get("store", {}).get("fault"):
+        elif service.answer_ok is False:
+            yield f"{name} could not be told: {service.answer}"
+    if fault := status.store.fault:
         yield f"{fault}: {store_text(fault)}"
-    yield from _problems_of_ends(status.get("ends", ()), now)
-    if why := status["files"]["error"] or status["files"].get("fault"):
+    yield from _problems_of_ends(status.ends, now)
+    if why := status.files.error or status.files.fault:
         yield f"the files are not up to date: {why}"
 
 
-def _problems_of_roots(roots: Mapping[str, Any] | None) -> Iterator[str]:
-    if roots is not None and not roots["confirmed"]:
-        yield f"{FIRST_USE}: {', '.join(map(short, roots['root_key_ids']))}; {FIRST_USE_REMEDY}"
+def _problems_of_roots(roots: PinnedRoots | None) -> Iterator[str]:
+    if roots is not None and not roots.confirmed:
+        yield f"{FIRST_USE}: {', '.join(map(short, roots.root_key_ids))}; {FIRST_USE_REMEDY}"
 
 
-def _problems_of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _problems_of_sources(sources: Iterable[AskedSource]) -> Iterator[str]:
     for source in sources:
-        if source["error"]:
-            again = f"again in {in_words(left)}" if (left := source.get("again_in_s", 0)) else "asked again now"
-            yield f"{source['url']} ({source['kind']}): {source['error']}; {again}"
+        if source.error:
+            again = f"again in {in_words(source.again_in_s)}" if source.again_in_s else "asked again now"
+            yield f"{source.url} ({source.kind}): {source.error}; {again}"
 
 
-def _problems_of_ends(ends: Iterable[Mapping[str, Any]], now: float) -> Iterator[str]:
+def _problems_of_ends(ends: Iterable[EndingThing], now: float) -> Iterator[str]:
     for end in ends:
-        if end["urgency"] in (Urgency.SOON, Urgency.ENDED):
-            what = f"{end['what'].replace('_', ' ')} {short(end['name'])}"
-            verb = "has ended" if end["urgency"] == Urgency.ENDED else "ends"
-            yield f"{what} {verb} {until(end['ends'], now)}: {end['then']}; {end['remedy']}"
+        if end.urgency in (Urgency.SOON, Urgency.ENDED):
+            what = f"{end.what.replace('_', ' ')} {short(end.name)}"
+            verb = "has ended" if end.urgency == Urgency.ENDED else "ends"
+            yield f"{what} {verb} {until(end.ends, now)}: {end.then}; {end.remedy}"
 
 
-def _join_line(status: Status) -> str:
-    return "not a member yet" if status["state"] in ("unenrolled", "joining") else "it speaks to no coordinator"
+def _join_line(status: NodeStatus) -> str:
+    return "not a member yet" if status.state in ("unenrolled", "joining") else "it speaks to no coordinator"
 
 
-def _problems_of_scope(name: str, status: Status, now: float) -> Iterator[str]:
-    active, refused = _active(name, status), status["scopes"][name]["last_rejected"]
-    standing = status.get("refused", {}).get(name)
+def _problems_of_scope(name: str, status: NodeStatus, now: float) -> Iterator[str]:
+    active, refused = _line_of(name, status), status.scopes[name].last_rejected
+    standing = status.refused.get(name)
     if standing is not None:
         yield _refusal_line(standing, refused, now)
     elif refused and not _is_superseded(active, refused):
-        yield f"{name} was refused {until(refused['at'], now)}: {meaning(refused['reason'])}"
+        yield f"{name} was refused {from_now(refused.at, now)}: {meaning(refused.reason)}"
     if not active:
         yield f"{name} is not active: holdfast explain {name}"
-    elif name != HEAD and active["grade"] == "expired":
+    elif name != HEAD and active.grade == "expired":
         yield f"{name} has expired: nothing new is authorised on it until it is renewed"
 
 
-def _refusal_line(one: Mapping[str, Any], last: Mapping[str, Any] | None, now: float) -> str:
+def _refusal_line(refusal: ScopeRefusal, last: LastRejected | None, now: float) -> str:
     """Since when, by whom, and until when it goes on with what."""
-    words = f"{one['scope']} has refused {one['refused']} since {one['since']} ({one['reason']} by {one['source']}), "
-    if one["runs"] is None:
+    why = f"{refusal.reason} by {refusal.source}"
+    words = f"{refusal.scope} has refused {refusal.refused} since {refusal.since} ({why}), "
+    if refusal.runs is None or refusal.expires_at is None:
         words += "and runs nothing of it"
     else:
-        verb = "expired" if unix_seconds(one["expires_at"]) <= now else "EXPIRES SOON:" if one["soon"] else "good until"
-        words += f"runs {one['runs']}, {verb} {one['expires_at']}"
-    return f"{words}: {meaning(last['reason'])}" if last else words
+        is_over = unix_seconds(refusal.expires_at) <= now
+        verb = "expired" if is_over else "EXPIRES SOON:" if refusal.soon else "good until"
+        words += f"runs {refusal.runs}, {verb} {refusal.expires_at}"
+    return f"{words}: {meaning(last.reason)}" if last else words
 
 
-def _is_superseded(active: Mapping[str, Any] | None, refused: Mapping[str, Any]) -> bool:
+def _is_superseded(held: HeldLine | None, refused: LastRejected) -> bool:
     """Whether a good version was applied since the last one was refused; a refused head ends by itself then."""
-    if active is None or "applied_at" not in active:
-        return False
-    return unix_seconds(active["applied_at"]) > unix_seconds(refused["at"])
+    return held is not None and held.applied_at is not None and held.applied_at > refused.at

@@ -33,7 +33,10 @@ def in_words(seconds: float) -> str:
 
 def until(moment: str | None, now: float) -> str:
     """`in 17 min`, `4 s ago`; of a time as the API writes it."""
-    if moment is None:
-        return "never"
-    left = unix_seconds(moment) - now
+    return "never" if moment is None else from_now(unix_seconds(moment), now)
+
+
+def from_now(moment: float, now: float) -> str:
+    """As `until`, of Unix seconds."""
+    left = moment - now
     return f"in {in_words(left)}" if left > 0 else f"{in_words(left)} ago"

@@ -25,6 +25,16 @@ from snapshot.verify import verify
 from store.base.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.wire.lab import LIMITS, once, running
+from wire.local.local_answers import ConfirmedRoots, TakenDocument
+from wire.local.node_status import (
+    AskedSource,
+    AwaitedVersion,
+    DocumentOrigin,
+    JoinTrouble,
+    NodeClock,
+    NodeReport,
+    StoreCondition,
+)
 from wire.request import HttpError
 from wire.server import Server
 from wire.unix import UnixTransport, unix_listener
@@ -51,10 +61,10 @@ class Periphery:
     at: float = NOW
     state: str = "active"
     cause: str = ""
-    sources: list[dict[str, object]] = field(default_factory=list)
-    join: dict[str, object] | None = None
-    awaited: dict[str, object] = field(default_factory=dict)
-    origins: dict[str, object] = field(default_factory=dict)
+    sources: list[AskedSource] = field(default_factory=list)
+    join: JoinTrouble | None = None
+    awaited: dict[str, AwaitedVersion] = field(default_factory=dict)
+    origins: dict[str, DocumentOrigin] = field(default_factory=dict)
     refresh_required: list[str] = field(default_factory=list)
     rollback_check: str = "confirmed"
     counters: dict[str, int] = field(default_factory=lambda: {"updates_total": 3})
@@ -135,32 +145,43 @@ class Periphery:
     def note_decision(self, question: Question, answer: GateAnswer, uid: int, now: float) -> None:
         """`test_decisions` has what becomes of it."""
 
-    def report(self) -> Mapping[str, object]:
-        return {
-            "state": self.state,
-            "cause": self.cause or self.given.cause,
-            "node_id": "node-1",
-            "cluster_id": "blue",
-            "rollback_check": self.rollback_check,
-            "join": self.join,
-            "counters": self.counters,
-            "sources": self.sources,
-            "awaited": self.awaited,
-            "origins": self.origins,
-            "refresh_required": self.refresh_required,
-        }
+    def report(self) -> NodeReport:
+        return NodeReport(
+            node_id="node-1",
+            cluster_id="blue",
+            agent_version="0.1.0",
+            incarnation="i-1",
+            state=self.state,
+            cause=str(self.cause or self.given.cause or ""),
+            join=self.join,
+            degraded_since=None,
+            rollback_check=self.rollback_check,
+            roles=(),
+            roots=None,
+            trust_bundle_version=1,
+            clock=NodeClock(synchronised=True, offset_floor_s=0, regressed=False),
+            sources=tuple(self.sources),
+            awaited=self.awaited,
+            origins=self.origins,
+            recovering=(),
+            refresh_required=tuple(self.refresh_required),
+            passed_over=(),
+            store=StoreCondition("", floor_lost=False),
+            ends=(),
+            counters=self.counters,
+        )
 
-    async def confirm_roots(self, named: Collection[str], threshold: int) -> Mapping[str, object]:
+    async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:
         """`test_joining` has what is kept of it."""
         if set(named) != self.roots:
             raise HttpError(409, "other_roots", "the root keys that this node holds are others")
-        return {"outcome": "confirmed", "root_key_ids": sorted(named), "root_threshold": threshold}
+        return ConfirmedRoots("confirmed", tuple(sorted(named)), threshold)
 
-    async def take(self, document: AsyncIterable[bytes]) -> Mapping[str, object]:
+    async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
         data = b"".join([piece async for piece in document])
         self.taken.append(data)
         verdict = verify(ChunkParts(iter([data])), self.node.holder(), kind="snapshot", now=self.at)
-        return {"outcome": type(verdict).__name__, "scope": verdict.envelope.scope}
+        return TakenDocument(type(verdict).__name__, verdict.envelope.scope, *verdict.envelope.version)
 
     # the store
 
@@ -169,6 +190,12 @@ class Periphery:
 
     def route(self, version: int, sections: Mapping[str, object], **changes: object) -> None:
         self.apply(self.node.cluster.snapshot(version, sections, **changes))
+
+
+def asked_source(kind: str = "coordinator", url: str = "https://c:1", **changes: object) -> AskedSource:
+    """One that is well, but for what is said otherwise."""
+    well = {"named_by": "agent.toml", "error": "", "failures": 0, "again_in_s": 0}
+    return AskedSource(kind=kind, url=url, **well | changes)
 
 
 @asynccontextmanager

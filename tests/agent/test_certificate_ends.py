@@ -24,13 +24,13 @@ async def said(made) -> list[str]:
 
 
 def ends(made) -> dict[str, str]:
-    return {each["what"]: each["urgency"] for each in made.inside.front.report()["ends"]}
+    return {each.what: each.urgency for each in made.inside.front.report().ends}
 
 
 async def test_all_three_are_in_the_report_and_nothing_is_said_at_first(made, mock_clock):
     assert await said(made) == []
     assert ends(made) == {"trust_bundle": "fine", "node_certificate": "fine", "ca_certificate": "fine"}
-    assert all(each["then"] and each["remedy"] for each in made.inside.front.report()["ends"])
+    assert all(each.then and each.remedy for each in made.inside.front.report().ends)
 
 
 async def test_the_bundles_end_is_said_from_a_third_before_it_and_once_a_day(made, mock_clock):
@@ -51,8 +51,8 @@ async def test_a_new_ca_beside_the_old_one_is_read_without_a_restart(made, mock_
     file = made.node.settings.coordinator.ca_file
     file.write_bytes(file.read_bytes() + make_authority("next", made.node.now()).certificate_pem)
     await said(made)
-    found = [each for each in made.inside.front.report()["ends"] if each["what"] == "ca_certificate"]
-    assert len(found) == 2 and all(str(file) in each["remedy"] for each in found)
+    found = [each for each in made.inside.front.report().ends if each.what == "ca_certificate"]
+    assert len(found) == 2 and all(str(file) in each.remedy for each in found)
 
 
 async def test_a_file_that_cannot_be_read_leaves_the_others(made, mock_clock):

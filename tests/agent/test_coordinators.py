@@ -171,7 +171,7 @@ async def test_what_is_malformed_or_revoked_is_passed_over_and_logged(made, mock
     said = [entry["error"] for entry in logs if entry["event"] == "coordinator passed over"]
     assert len(said) == 3
     assert "https://gone.example:7443 is revoked" in said[2]
-    assert [row["url"] for row in made.outside.sources.report()] == [own, ELSEWHERE]
+    assert [row.url for row in made.outside.sources.report()] == [own, ELSEWHERE]
 
 
 async def test_an_expired_bootstrap_strands_nobody(made, mock_clock):
@@ -226,4 +226,4 @@ async def test_a_manual_map_follows_none(made, mock_clock):
     assert {str(endpoint): name for endpoint, name in alone.askable().items()} == {
         "https://127.0.0.1:1": NamedBy.CONFIGURATION
     }
-    assert Kind.COORDINATOR not in [row["kind"] for row in made.outside.sources.report()]
+    assert Kind.COORDINATOR not in [row.kind for row in made.outside.sources.report()]

@@ -17,6 +17,7 @@ from tests.fakes.coordinator_server import BARE_TOKEN, TOKEN, token_naming
 from tests.journeys.lab import lab, put_token
 from wire.certificate import is_proven, make_authority, make_identity, prove
 from wire.client import Call, ClientError, HttpClient, UnixConnector
+from wire.local.node_status import NodeStatus
 from wire.messages import JoinGrant
 from wire.request import JSON
 
@@ -75,7 +76,10 @@ async def test_trust_on_first_use_is_shown_until_the_configuration_names_the_roo
             status = await one.status()
             roots = status["roots"]
             assert (roots["trusted_by"], roots["confirmed"], roots["root_threshold"]) == ("first use", False, 2)
-            assert any("nobody has confirmed them" in problem for problem in problems_of(status, one.clock.true))
+            assert any(
+                "nobody has confirmed them" in problem
+                for problem in problems_of(NodeStatus.from_value(status), one.clock.true)
+            )
             assert await unconfirmed_in_metrics(one) == "1.0"
         pins = tuple(roots["root_key_ids"])
         for named, confirmed in ((pins[:2], False), ((*pins, key("another").key_id), False), (pins, True)):
@@ -84,7 +88,10 @@ async def test_trust_on_first_use_is_shown_until_the_configuration_names_the_roo
                 assert (status["roots"]["confirmed"], status["roots"]["trusted_by"]) == (confirmed, "first use")
         async with one.agent(trust=TrustTable(root_key_ids=pins)):
             status = await one.status()
-            assert not any("nobody has confirmed" in problem for problem in problems_of(status, one.clock.true))
+            assert not any(
+                "nobody has confirmed" in problem
+                for problem in problems_of(NodeStatus.from_value(status), one.clock.true)
+            )
             assert await unconfirmed_in_metrics(one) == "0.0"
 
 

@@ -12,6 +12,9 @@ from tests.agent.bench import bench
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
 from wire.backoff import LEAST_S
+from wire.forms import record
+from wire.local.local_answers import TakenDocument
+from wire.local.node_status import NodeReport
 from wire.request import HttpError
 
 
@@ -39,7 +42,9 @@ class BodyStream:
 
 async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
     """protocol.md 4, rules A15: also before anybody was spoken to"""
-    report = made.inside.front.report()
+    said = made.inside.front.report()
+    report = record(NodeReport).write(said)
+    assert record(NodeReport).read(report, "the report") == said
     assert json.loads(canonical.dumps(report)) == report
     assert (report["state"], report["cause"], report["degraded_since"], report["join"]) == ("active", "", None, None)
     assert (report["node_id"], report["trust_bundle_version"], report["roles"]) == ("node-a", 1, ["core_mesh"])
@@ -50,7 +55,7 @@ async def test_the_report_is_json_and_says_how_it_is(made, mock_clock):
     }  # fmt: skip
     assert report["origins"][ROUTES]["source"] == str(made.coordinator)
     alone = Front(made.node, made.inside.front.decisions, made.inside.front.running).report()
-    assert (alone["sources"], alone["awaited"]) == ([], {})
+    assert (alone.sources, alone.awaited) == ((), {})
 
 
 async def test_the_report_says_what_is_awaited_and_when_it_is_asked_for_again(made, mock_clock):
@@ -60,12 +65,12 @@ async def test_the_report_says_what_is_awaited_and_when_it_is_asked_for_again(ma
     made.server.documents.clear()
     await made.outside.refresh.ask(made.coordinator)
     await made.outside.update.bring_up()
-    awaited = made.inside.front.report()["awaited"][ROUTES]
-    assert (awaited["config_version"], awaited["below_accepted"]) == (2, False)
-    assert 0 < awaited["again_in_s"] <= 6
+    awaited = made.inside.front.report().awaited[ROUTES]
+    assert (awaited.config_version, awaited.below_accepted) == (2, False)
+    assert 0 < awaited.again_in_s <= 6
     made.outside.wake()
     await trio.sleep(LEAST_S)
-    assert made.inside.front.report()["awaited"][ROUTES]["again_in_s"] == 0
+    assert made.inside.front.report().awaited[ROUTES].again_in_s == 0
 
 
 async def test_a_document_that_is_handed_in_goes_the_same_way(made, mock_clock):
@@ -75,10 +80,10 @@ async def test_a_document_that_is_handed_in_goes_the_same_way(made, mock_clock):
         await made.inside.front.take(BodyStream(new.to_bytes()))
     assert (caught.value.status, caught.value.code) == (409, "not_listed")
     head = made.server.cluster.head(**made.server.times())
-    assert (await made.inside.front.take(BodyStream(head.to_bytes())))["outcome"] == "activated"
+    assert (await made.inside.front.take(BodyStream(head.to_bytes()))).outcome == "activated"
     outcome = await made.inside.front.take(BodyStream(new.to_bytes()))
-    assert outcome == {"outcome": "activated", "scope": ROUTES, "authority_epoch": 1, "config_version": 2}
-    assert (await made.inside.front.take(BodyStream(new.to_bytes())))["outcome"] == "already_applied"
+    assert outcome == TakenDocument("activated", ROUTES, 1, 2)
+    assert (await made.inside.front.take(BodyStream(new.to_bytes()))).outcome == "already_applied"
     assert made.node.learnt.origins[ROUTES].source == "import"
 
 
@@ -95,7 +100,7 @@ async def test_what_is_no_document_is_refused(made, mock_clock):
         await made.inside.front.take(BodyStream(flipped(new.to_bytes(), 8 * (len(new.to_bytes()) - 2))))
     assert caught.value.reason is Reason.CONTENT_MISMATCH
     assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 1
-    assert (await made.inside.front.take(BodyStream(new.to_bytes())))["outcome"] == "activated"
+    assert (await made.inside.front.take(BodyStream(new.to_bytes()))).outcome == "activated"
 
 
 async def test_before_the_agent_speaks_to_anybody_it_takes_nothing(made, mock_clock):

@@ -8,6 +8,9 @@ from agent.local.metrics import Sample, exposition
 from agent.services.services import Notified
 from snapshot.degraded import Mode
 from tests.agent.lab import NOW, Node, Periphery
+from wire.endings import EndingThing
+
+BEGUN = "2026-01-15T08:00:00Z"
 
 
 def values(text: str) -> dict[tuple[str, ...], float]:
@@ -75,8 +78,8 @@ def test_a_node_without_a_head(tmp_path, cluster):
 
 def test_what_ends_stands_there_with_its_time(periphery):
     ends = [
-        {"what": "trust_bundle", "name": "3", "ends": "2027-01-15T08:00:00Z", "urgency": "soon"},
-        {"what": "node_certificate", "name": "node-a", "ends": "2030-01-15T08:00:00Z", "urgency": "fine"},
+        EndingThing("trust_bundle", "3", BEGUN, "2027-01-15T08:00:00Z", BEGUN, "soon", "", ""),
+        EndingThing("node_certificate", "node-a", BEGUN, "2030-01-15T08:00:00Z", BEGUN, "fine", "", ""),
     ]
     found = values(exposition(Sample(periphery.views.all(), NOW, "active", Mode.NORMAL, 0.0, ends=ends)).decode())
     assert found["holdfast_expires_timestamp_seconds", "3", "trust_bundle"] == 1_800_000_000

@@ -82,8 +82,8 @@ async def test_a_pin_that_was_taken_away_is_forgotten_with_its_connections(made,
     await hold(made, {"peers": {"node-b": entry("b", C)}})
     (after,) = [source for source in sources.all() if source.kind is Kind.PEER]
     assert after.client is not before.client
-    rows = [row for row in sources.report() if row["kind"] == "peer"]
+    rows = [row for row in sources.report() if row.kind == "peer"]
     assert len(rows) == 1
     await made.outside.update.bring_up()  # the head lists no directory
-    assert [row for row in sources.report() if row["kind"] == "peer"] == []
+    assert [row for row in sources.report() if row.kind == "peer"] == []
     assert len(sources._lines) == 1, "the coordinator's"

@@ -25,6 +25,7 @@ from tests.citations import ROOT
 from tests.store.cluster import NODE
 from tests.wire.lab import running, tcp_listener
 from wire.limits import REMOTE
+from wire.local.node_status import AwaitedVersion, DocumentOrigin
 from wire.peer import OVERFLOW_UID, AnonymousPeer, UnixPeer
 from wire.routes import Routes
 from wire.server import Server
@@ -113,8 +114,8 @@ def node_of_two_services(periphery, public_folder):
         made.apply(made.node.cluster.snapshot(1, {section_of(scope): content}, scope_type, **more))
     made.of_head_wanted = {scope: ScopeVersion(1, 9, "sha256:" + "0" * 64, "listed-9") for scope in OURS}
     made.of_head = OURS
-    made.awaited = {scope: {"again_in_s": 1} for scope in OURS}
-    made.origins = dict(made.awaited)
+    made.awaited = {scope: AwaitedVersion(1, 9, "listed-9", below_accepted=False, again_in_s=1) for scope in OURS}
+    made.origins = {scope: DocumentOrigin("listed-9", "https://c:1", "snapshot") for scope in OURS}
     made.refresh_required = sorted(OURS)
     made.given = replace(made.given, scopes={scope: held(NOW + 7 * DAY) for scope in OURS})
     for scope in OURS:

@@ -13,6 +13,7 @@ from agent import unconfigured
 from agent.config.configuration import ConfigurationError
 from holdfast.node.status_screen import problems_of, screen
 from tests.citations import ROOT
+from wire.local.node_status import NodeStatus
 
 LOCAL = '[local]\nsocket_path = "{folder}/agent.sock"\n'
 
@@ -68,6 +69,7 @@ def test_it_runs_and_says_what_to_do(running, tmp_path):
 def test_the_status_command_shows_it():
     """What it reports is a status of a node, in form"""
     status = unconfigured.report(1_800_000_000.0)
+    assert NodeStatus.read(status.to_bytes()) == status
     assert screen(status, 1_800_000_000.0) is not None
     assert any("agent.toml names no cluster yet" in problem for problem in problems_of(status, 1_800_000_000.0))
 

@@ -10,6 +10,7 @@ from snapshot import canonical
 from tests.fakes.cluster import HOUR
 from tests.journeys.lab import lab
 from wire.client import Call, ClientError, HttpClient, UnixConnector
+from wire.local.node_status import NodeStatus
 
 ROUTES, QOS = "route_policy", "qos_policy"
 
@@ -148,7 +149,9 @@ async def test_a_full_store_is_said_everywhere_and_the_next_that_fits_goes_in(tm
             await one.server.wait_heartbeat(lambda report: report.counters.get("store_full") == 1)
             status = await one.status()
             assert status["store"]["fault"] == "store_full"
-            assert any("free space" in problem for problem in problems_of(status, one.clock.true))
+            assert any(
+                "free space" in problem for problem in problems_of(NodeStatus.from_value(status), one.clock.true)
+            )
             assert (one.version(ROUTES), one.mark(ROUTES), one.state) == (1, (1, 1), "active")
             one.server.snapshot({"routes": {"south": {}}}, ROUTES)
             one.server.announce()

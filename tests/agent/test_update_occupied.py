@@ -58,7 +58,7 @@ async def held(tmp_path, mock_clock):
 async def hand_in(one, document) -> str:
     envelope = document.envelope
     take = one.outside.update.importing.take
-    return (await take(Chunks(document.to_bytes()), envelope.kind, "import", envelope.scope))["outcome"]
+    return (await take(Chunks(document.to_bytes()), envelope.kind, "import", envelope.scope)).outcome
 
 
 async def test_what_is_handed_in_does_not_wait_for_a_round(held, mock_clock):

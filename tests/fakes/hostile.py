@@ -17,15 +17,19 @@ WORDS = {
     *("cause", "fence"),
 }
 """Members that hold one of few words of ours, by which the answer is read."""
+IN_FORM = WORDS | {
+    *("rollback_check", "named_by", "trusted_by", "outcome", "content_hash", "snapshot_id", "signer_key_id"),
+}
+"""Beside them what a node's status is refused for, as a whole, unless it is in form."""
 
 
-def spoilt(value, member=""):
+def spoilt(value, words, member=""):
     """Texts with hostile ones after them; times, numbers and words of ours as they are."""
     if isinstance(value, dict):
-        return {name: spoilt(each, name) for name, each in value.items()}
+        return {name: spoilt(each, words, name) for name, each in value.items()}
     if isinstance(value, list):
-        return [spoilt(each, member) for each in value]
-    if not isinstance(value, str) or member in WORDS or _is_time(value):
+        return [spoilt(each, words, member) for each in value]
+    if not isinstance(value, str) or member in words or _is_time(value):
         return value
     return value + HOSTILE
 
@@ -53,7 +57,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 @contextmanager
-def relay(to: Path, at: Path):
+def relay(to: Path, at: Path, words: set[str] = WORDS):
     """The socket `at`, and behind it the one that is there already."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,7 +70,7 @@ def relay(to: Path, at: Path):
             data = answer.read()
             there.close()
             if "json" in answer.headers.get("Content-Type", ""):
-                data = json.dumps(spoilt(json.loads(data)), ensure_ascii=False).encode()
+                data = json.dumps(spoilt(json.loads(data), words), ensure_ascii=False).encode()
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 if name.lower() not in ("content-length", "transfer-encoding", "connection"):

@@ -3,18 +3,19 @@
 import json
 
 from store.base.records import Rejection
-from tests.agent.lab import NOW
+from tests.agent.lab import NOW, asked_source
 from tests.holdfast.lab import holdfast
+from wire.local.node_status import AskedSource, AwaitedVersion, DocumentOrigin
 
 
 async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     api.node.store.rejections.record(
         Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, "it lacks one", "route-9", 9, "https://c:1")
     )
-    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3, "again_in_s": 40}]
+    api.sources = [asked_source(error="timed_out", failures=3, again_in_s=40)]
     held = api.node.store.active("route_policy").envelope.snapshot_id
-    api.origins = {"route_policy": {"snapshot_id": held, "source": "https://c:1", "kind": "increment"}}
-    api.awaited = {"route_policy": {"config_version": 9, "below_accepted": False, "again_in_s": 75}}
+    api.origins = {"route_policy": DocumentOrigin(held, "https://c:1", "increment")}
+    api.awaited = {"route_policy": AwaitedVersion(1, 9, "route-9", below_accepted=False, again_in_s=75)}
     done = await holdfast("explain", "route_policy", at=api)
     assert done.status == 0
     words = " ".join(done.out.split())
@@ -32,8 +33,9 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     assert told["report"]["active"]["signer_key_id"] == api.node.cluster.config.key_id
     assert (told["report"]["active"]["snapshot_id"], told["envelope"]["snapshot_id"]) == (held, held)
     assert (told["rejections"][0]["reason"], told["rejections"][0]["detail"]) == ("bad_signature", "it lacks one")
-    assert (told["origin"], told["awaited"]) == (api.origins["route_policy"], api.awaited["route_policy"])
-    assert told["sources"] == api.sources
+    assert DocumentOrigin(**told["origin"]) == api.origins["route_policy"]
+    assert AwaitedVersion(**told["awaited"]) == api.awaited["route_policy"]
+    assert [AskedSource(**source) for source in told["sources"]] == api.sources
 
 
 async def test_a_scope_of_which_nothing_has_come(api):
@@ -45,9 +47,9 @@ async def test_a_scope_of_which_nothing_has_come(api):
 async def test_what_is_listed_and_has_never_arrived(api):
     """rules S86, K38: when it is asked for, or what somebody has to do"""
     api.awaited = {
-        "qos_policy": {"config_version": 2, "below_accepted": False, "again_in_s": 0},
-        "peer_directory": {"config_version": 2, "below_accepted": True, "again_in_s": 0},
-        "storage_directory": {"config_version": 2, "below_accepted": False, "again_in_s": None},
+        "qos_policy": AwaitedVersion(1, 2, "q-2", below_accepted=False, again_in_s=0),
+        "peer_directory": AwaitedVersion(1, 2, "p-2", below_accepted=True, again_in_s=0),
+        "storage_directory": AwaitedVersion(1, 2, "s-2", below_accepted=False, again_in_s=None),
     }
     api.refresh_required = ["qos_policy"]
     done = await holdfast("explain", "qos_policy", at=api)

@@ -52,7 +52,7 @@ async def test_many_in_whatever_order(api, tmp_path):
     assert api.taken == [b"".join(document.chunks()) for document in (early, late, foreign)]
     assert done.status == 1
     assert f"{tmp_path / 'b'}: refused at step 2: wrong_cluster" in done.err
-    assert f"{tmp_path / 'a'}: outcome Verified  scope route_policy" in done.out
+    assert f"{tmp_path / 'a'}: authority_epoch 1  config_version 2  outcome Verified  scope route_policy" in done.out
     assert f"{tmp_path / 'c'}: outcome passed_over  reason wrong_node" in done.out
 
     done = await holdfast("import", *(tmp_path / name for name in "acd"), "--json", at=api)

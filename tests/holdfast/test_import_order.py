@@ -60,6 +60,6 @@ async def test_a_fresh_node_has_everything_after_one_round(one, published, tmp_p
         by_name = sorted(in_order(files), key=lambda carried: carried.path)
         with pytest.raises(Rejected):
             await take(by_name[0])
-        assert [(await take(carried))["outcome"] for carried in in_order(files)] == ["activated"] * len(files)
+        assert [(await take(carried)).outcome for carried in in_order(files)] == ["activated"] * len(files)
         await made.node.note_check_in()
         assert made.node.standing().state == "active"

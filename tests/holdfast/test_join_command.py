@@ -12,6 +12,7 @@ from holdfast.node.explanations import join_text
 from tests.fakes.coordinator_server import TOKEN
 from tests.fakes.watched import until_there
 from tests.holdfast.lab import arguments, environment, holdfast
+from wire.local.node_status import JoinTrouble
 
 BARE = "header.claims.signature"
 
@@ -152,8 +153,8 @@ async def test_standard_input_where_a_token_lies_is_asked_for(api, config, tmp_p
 
 
 def failure(code, *, refused=True):
-    return {"code": code, "detail": "what was met", "refused": refused, "at": "2027-01-15T08:00:00Z",
-            "again_at": "2027-01-15T08:01:00Z"}  # fmt: skip
+    times = {"at": "2027-01-15T08:00:00Z", "again_at": "2027-01-15T08:01:00Z"}
+    return JoinTrouble(code=code, detail="what was met", refused=refused, **times)
 
 
 @pytest.mark.parametrize("code", ["token_used", "unauthorized_peer", "some_new_code"])

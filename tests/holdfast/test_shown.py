@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from holdfast.terminal.shown import escape_json, say, show_value, shown
 from store.base.records import Rejection
-from tests.agent.lab import NOW, serving
-from tests.fakes.hostile import relay
+from tests.agent.lab import NOW, asked_source, serving
+from tests.fakes.hostile import IN_FORM, relay
 from tests.holdfast.lab import arguments, environment, holdfast
 from tests.holdfast.test_verify_command import CASES, VECTORS, run
 
@@ -124,16 +124,20 @@ async def test_no_answer_of_the_agent_moves_the_cursor_or_begins_a_line(api, tmp
     api.node.store.rejections.record(
         Rejection(NOW - 120, "route_policy", "bad_signature", 5, False, HOSTILE, "route-9", 9, f"https://c:1/{HOSTILE}")
     )
-    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "timed_out", "failures": 3, "again_in_s": 40}]
-    with relay(api.socket, tmp_path / "spoilt.sock") as spoilt:
+    api.sources = [asked_source(error="timed_out", failures=3, again_in_s=40)]
+    places = (tmp_path / "spoilt.sock", tmp_path / "wrong.sock")
+    with relay(api.socket, places[0], IN_FORM) as spoilt, relay(api.socket, places[1]) as wrong:
         for words in LOOKS:
-            for socket in (api.socket, spoilt):
+            for socket in (api.socket, spoilt, wrong):
                 done = await holdfast(*words.split(), "--socket", socket)
                 printed = (done.out + done.err).split("\n")
                 assert "Traceback" not in done.err
                 assert [line for line in printed if line.startswith("VERIFIED") or not is_safe(line)] == []
         status = await holdfast("status", "--socket", spoilt)
         assert "u202egpj" in "".join(status.out.split())
+        refused = await holdfast("status", "--socket", wrong)
+        assert (refused.status, refused.out) == (6, "")
+        assert "bad_answer: the agent's status is out of form: " in refused.err
 
 
 def test_a_file_whose_name_is_an_option_is_named_in_one_line(tmp_path):

@@ -26,8 +26,9 @@ from holdfast.node.status_screen import problems_of, screen
 from snapshot.degraded import GateFacts
 from snapshot.identifiers import HEAD, format_time
 from store.base.records import Rejection
-from tests.agent.lab import NOW, serving
+from tests.agent.lab import NOW, asked_source, serving
 from tests.holdfast.lab import arguments, environment, holdfast
+from wire.local.node_status import JoinTrouble, NodeStatus
 
 
 class Refusing:
@@ -41,7 +42,7 @@ async def test_at_a_glance(api):
     assert done.status == 0
     assert lines[0] == f"ACTIVE node-1 in blue generation {api.node.store.watch.generation}"
     assert lines[1].startswith("confirmed by the coordinator head 1, expires in 23 h")
-    api.sources = [{"kind": "manual", "url": "https://m:1", "error": "", "failures": 0}]
+    api.sources = [asked_source("manual", "https://m:1")]
     assert "\nconfirmed by its manual map  head 1" in (await holdfast("status", at=api)).out
     api.sources = []
     assert any(line.startswith("route_policy 1.1 fresh in 6 d") for line in lines)
@@ -70,10 +71,11 @@ async def test_on_a_narrow_screen_a_name_stays_in_one_piece(api):
     status = json.loads((await holdfast("status", "--json", at=api)).out)
     assert "LAST REFUSED" not in (await holdfast("status", at=api)).out
     name = "service_assignment/checkout-frontend-europe-west"
-    refused = {"at": format_time(NOW - 180), "reason": "validator_refused"}
+    refused = {"at": format_time(NOW - 180), "reason": "validator_refused", "step": 12, "config_version": 2,
+               "snapshot_id": "route-2"}  # fmt: skip
     status["scopes"][name] = {**status["scopes"]["route_policy"], "last_rejected": refused}
     console = Console(file=io.StringIO(), width=80)
-    console.print(screen(status, NOW))
+    console.print(screen(NodeStatus.from_value(status), NOW))
     lines = console.file.getvalue().splitlines()
     assert any(line.startswith(f"{name} ") for line in lines), lines
     assert any("LAST" in line for line in lines)
@@ -86,7 +88,7 @@ async def test_that_something_is_not_for_the_caller_is_said(api):
     status["hidden"] = {"scopes": 3, "services": 1}
     status["files"] |= {"fault": "files_full"}
     console = Console(file=io.StringIO(), width=200)
-    console.print(screen(status, NOW))
+    console.print(screen(NodeStatus.from_value(status), NOW))
     assert "not for this account: 3 scopes, 1 services; root sees all" in console.file.getvalue()
     assert "the files are not up to date: files_full" in console.file.getvalue()
 
@@ -103,7 +105,7 @@ async def test_a_start_that_nobody_has_confirmed_says_so(api):
 
 async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api):
     api.node.store.rejections.record(Rejection(NOW - 5, "route_policy", "raw_secret", 12, True))
-    api.sources = [{"kind": "coordinator", "url": "https://c:1", "error": "tls_failed", "failures": 1}]
+    api.sources = [asked_source(error="tls_failed", failures=1)]
     words = " ".join((await holdfast("status", at=api)).out.split())
     assert "raw_secret, 5 s ago" in words  # in the table it stays
     assert "was refused" not in words
@@ -140,8 +142,7 @@ async def test_a_join_that_fails_is_said_with_its_remedy_and_the_next_try(api):
     """rules A3, K15"""
     at, again_at = ("2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z")
     api.at, api.state, api.cause = unix_seconds(at) + 10.0, "joining", "joining"
-    api.join = {"code": "tls_failed", "detail": "c:1: self-signed certificate", "refused": False, "at": at,
-                "again_at": again_at}  # fmt: skip
+    api.join = JoinTrouble("tls_failed", "c:1: self-signed certificate", refused=False, at=at, again_at=again_at)
     words = " ".join((await holdfast("status", at=api)).out.split())
     assert words.startswith("JOINING")
     assert f"not a member yet: tls_failed: c:1: self-signed certificate: {join_text('tls_failed')}" in words
@@ -151,19 +152,20 @@ async def test_a_join_that_fails_is_said_with_its_remedy_and_the_next_try(api):
 async def test_everything_for_a_program(api):
     value = json.loads((await holdfast("status", "--json", at=api)).out)
     assert value["scopes"]["route_policy"]["active"]["config_version"] == 1
-    assert list(problems_of(value, NOW)) == []
+    assert list(problems_of(NodeStatus.from_value(value), NOW)) == []
     assert (await holdfast("status", "--json", "--watch", at=api)).status == 2
 
 
 async def test_what_ends_is_to_be_looked_at(api):
     value = json.loads((await holdfast("status", "--json", at=api)).out)
-    bundle = {"what": "trust_bundle", "name": "3", "ends": format_time(NOW + 5 * 86_400), "urgency": "soon",
+    bundle = {"what": "trust_bundle", "name": "3", "begins": format_time(NOW), "said_from": format_time(NOW),
+              "ends": format_time(NOW + 5 * 86_400), "urgency": "soon",
               "then": "this node believes nothing new", "remedy": "holdfastctl due"}  # fmt: skip
     value["ends"] = [bundle, bundle | {"what": "ca_certificate", "name": "sha256:" + "ab" * 32, "urgency": "fine"}]
     said = "trust bundle 3 ends in 5 d: this node believes nothing new; holdfastctl due"
-    assert list(problems_of(value, NOW)) == [said]
+    assert list(problems_of(NodeStatus.from_value(value), NOW)) == [said]
     value["ends"] = [bundle | {"urgency": "ended"}]
-    assert "trust bundle 3 has ended 1 d ago" in " ".join(problems_of(value, NOW + 6 * 86_400))
+    assert "trust bundle 3 has ended 1 d ago" in " ".join(problems_of(NodeStatus.from_value(value), NOW + 6 * 86_400))
 
 
 async def test_nobody_answers():

@@ -68,7 +68,7 @@ def is_repaired(one) -> None:
 
 async def hand_in(one, document) -> str:
     take = one.outside.update.importing.take
-    return (await take(Chunks(document.to_bytes()), document.envelope.kind, "import"))["outcome"]
+    return (await take(Chunks(document.to_bytes()), document.envelope.kind, "import")).outcome
 
 
 async def test_what_one_head_fills_is_bounded_and_the_repair_goes_through(tmp_path, mock_clock):

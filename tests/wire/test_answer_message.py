@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wire.answer_message import AnswerMessage
 from wire.forms import Form, record
+from wire.local import local_answers, node_status
 from wire.messages import BadMessageError
 from wire.operators import fleet_answers, operator_answers, trust_answers
-from wire.operators.answer_message import AnswerMessage
 from wire.operators.fleet_answers import NodeEvents, ReportedEvent
 from wire.operators.operator_answers import (
     AllowlistEntry,
@@ -23,7 +24,7 @@ from wire.operators.operator_answers import (
 EVENTS = NodeEvents("n1", (ReportedEvent(1, "i", "2027-01-15T08:00:00Z", "applied", "", "", 1_800_000_000.25),))
 ANSWERS = [
     answer
-    for module in (fleet_answers, operator_answers, trust_answers)
+    for module in (fleet_answers, operator_answers, trust_answers, node_status, local_answers)
     for answer in vars(module).values()
     if isinstance(answer, type) and issubclass(answer, AnswerMessage) and answer.__module__ == module.__name__
 ]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from snapshot.identifiers import format_time
 from snapshot.outage import OutagePhase, Stop
+from wire.answer_message import AnswerMessage, AnswerPage
 from wire.forms import IDENTIFIER, member, message
-from wire.operators.answer_message import AnswerMessage, AnswerPage
 
 
 @message

@@ -5,6 +5,7 @@ Times without a form are Unix seconds.
 
 from collections.abc import Mapping
 
+from wire.answer_message import AnswerMessage, AnswerPage
 from wire.endings import URGENCY, EndingThing
 from wire.forms import (
     DIGEST,
@@ -20,7 +21,6 @@ from wire.forms import (
     table,
     text,
 )
-from wire.operators.answer_message import AnswerMessage, AnswerPage
 
 CHANGES_OF_A_SECTION = ("set", "remove", "patch")
 COUNT = integer()

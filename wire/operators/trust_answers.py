@@ -6,6 +6,7 @@ Times without a form are Unix seconds.
 from collections.abc import Mapping
 
 from snapshot.signature import ALGORITHMS
+from wire.answer_message import AnswerMessage
 from wire.forms import (
     HASH,
     IDENTIFIER,
@@ -18,7 +19,6 @@ from wire.forms import (
     one_of,
 )
 from wire.messages import DOCUMENT_BYTES
-from wire.operators.answer_message import AnswerMessage
 
 VERSION = integer(1)
 

@@ -23,9 +23,9 @@ from tests.pages.openapi.parts import (
     ref,
     schema_of,
 )
+from wire.answer_message import AnswerMessage
 from wire.forms import IDENTIFIER
 from wire.messages import Message
-from wire.operators.answer_message import AnswerMessage
 from wire.operators.fleet_answers import (
     Fleet,
     MemberDetail,

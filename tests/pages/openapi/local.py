@@ -3,41 +3,39 @@
 from typing import Any
 
 from agent.local.local_api import LocalApi
-from agent.state.endpoint_sets import NamedBy
-from agent.state.origins import Origin
-from agent.state.root_pinning import CONFIGURATION, FIRST_USE, INSTALLED, TOKEN
-from snapshot.config_files import MODES
 from tests.pages.openapi import Api
 from tests.pages.openapi.parts import (
     ANYTHING,
-    BOOLEAN,
     COUNT,
-    ENDING,
     TEXT,
-    TIME,
-    VERSION,
     Operation,
     answer,
     body,
     closed,
     header,
     named,
-    nullable,
     query,
     ref,
     schema_of,
-    several,
     shown,
 )
-from wire.forms import HASH, SCOPE, record
-from wire.messages import ConfirmRoots, LastRejected, MayAnswer, MayRequest, ScopeReport, WatchAnswer
+from wire.forms import SCOPE
+from wire.local.local_answers import (
+    ActiveScopes,
+    ConfigFileList,
+    ConfirmedRoots,
+    Liveness,
+    NodeReadiness,
+    OfDocument,
+    RejectionList,
+    RouteAnswer,
+    ServiceAnswer,
+    ServiceList,
+    TakenDocument,
+)
+from wire.local.node_status import NodeStatus
+from wire.messages import ConfirmRoots, MayAnswer, MayRequest, WatchAnswer
 from wire.routes import HttpRoute
-
-GRADE = {"enum": ["fresh", "stale", "expired"]}
-MODE = {"enum": ["normal", "degraded", "fenced"]}
-STATE = {
-    "enum": ["unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked"],
-}
 
 NODE_HEADERS = {
     "Holdfast-Generation": "How often something was activated or withdrawn on this node.",
@@ -63,26 +61,9 @@ WAIT = query(
 READ: dict[str, Any] = {"query": (SLOT, EXPIRED, WAIT), "headers": (KNOWN,)}
 STILL = answer("The caller's is still right.", headers=shown(SCOPE_HEADERS))
 
-OF_DOCUMENT = {"version": VERSION, "expires_at": TIME, "grade": GRADE}
-SERVICE = closed(
-    {
-        "organization_id": nullable(TEXT),
-        "workload": nullable(TEXT),
-        "endpoints": ANYTHING,
-        "settings": ANYTHING,
-        "resources": {"type": "object", "description": "What it goes out by, by id, without what is revoked."},
-        **OF_DOCUMENT,
-    }
-)
 ROUTE = {"type": "object", "description": "A route of `route_policy`: resources.md."}
+ALL_ROUTES = closed({"routes": named(ROUTE), **schema_of(OfDocument)["properties"]})
 
-CONFIG_FILE = closed(
-    {
-        "size": {**COUNT, "description": "Bytes."},
-        "mode": {"enum": list(MODES)},
-        "hash": {**TEXT, "description": "Of its bytes; above 1 MiB, over the hashes of its parts. Quoted, its ETag."},
-    }
-)
 FILE_BYTES = {"type": "string", "contentMediaType": "application/octet-stream"}
 
 
@@ -92,138 +73,6 @@ def _section_bytes() -> dict[str, object]:
     return {**of_json, "content": {**of_json["content"], "application/octet-stream": {"schema": FILE_BYTES}}}
 
 
-SECTION_ENTRY = closed({"sha256": TEXT, "size": COUNT})
-
-_CLAIMED = dict(record(LastRejected).schema)["properties"]
-REJECTION = closed({**_CLAIMED, "detail": TEXT, "source": TEXT})
-
-STATUS = closed(
-    {
-        "node_id": TEXT,
-        "cluster_id": TEXT,
-        "agent_version": TEXT,
-        "incarnation": TEXT,
-        "state": STATE,
-        "cause": TEXT,
-        "join": nullable(closed({"code": TEXT, "detail": TEXT, "refused": BOOLEAN, "at": TIME, "again_at": TIME})),
-        "degraded_since": nullable(TIME),
-        "rollback_check": {"enum": ["confirmed", "unconfirmed"]},
-        "roles": several(TEXT),
-        "roots": nullable(
-            closed(
-                {
-                    "trusted_by": {"enum": [CONFIGURATION, INSTALLED, TOKEN, FIRST_USE]},
-                    "confirmed": BOOLEAN,
-                    "root_key_ids": several(TEXT),
-                    "root_threshold": COUNT,
-                }
-            )
-        ),
-        "trust_bundle_version": COUNT,
-        "clock": closed(
-            {"synchronised": nullable(BOOLEAN), "offset_floor_s": {"type": "integer"}, "regressed": BOOLEAN}
-        ),
-        "sources": several(
-            closed(
-                {
-                    "kind": TEXT,
-                    "url": TEXT,
-                    "named_by": {"enum": list(map(str, NamedBy))},
-                    "error": TEXT,
-                    "failures": COUNT,
-                    "again_in_s": COUNT,
-                }
-            )
-        ),
-        "awaited": named(
-            closed(
-                {
-                    "authority_epoch": VERSION,
-                    "config_version": VERSION,
-                    "snapshot_id": TEXT,
-                    "below_accepted": BOOLEAN,
-                    "again_in_s": nullable(COUNT),
-                }
-            )
-        ),
-        "origins": named(schema_of(Origin)),
-        "recovering": several(TEXT),
-        "refresh_required": several(TEXT),
-        "passed_over": several(TEXT),
-        "store": closed({"fault": TEXT, "floor_lost": BOOLEAN}),
-        "ends": several(ENDING),
-        "counters": named(COUNT),
-        "now": TIME,
-        "mode": MODE,
-        "fence": nullable(TEXT),
-        "grade": GRADE,
-        "generation": COUNT,
-        "head": nullable(
-            closed(
-                {
-                    "generation": VERSION,
-                    "authority_epoch": VERSION,
-                    "age_s": COUNT,
-                    "expires_at": TIME,
-                    "grade": GRADE,
-                }
-            )
-        ),
-        "scopes": named(ref("ScopeReport")),
-        "refused": named(
-            closed(
-                {
-                    "scope": TEXT,
-                    "refused": TEXT,
-                    "since": TIME,
-                    "reason": TEXT,
-                    "step": COUNT,
-                    "source": TEXT,
-                    "runs": nullable(TEXT),
-                    "expires_at": nullable(TIME),
-                    "soon": BOOLEAN,
-                }
-            )
-        ),
-        "expired": several(TEXT),
-        "services": named(
-            closed(
-                {
-                    "ready": BOOLEAN,
-                    "reason": TEXT,
-                    "scopes": several(TEXT),
-                    "told_generation": nullable(COUNT),
-                    "told_at": nullable(TIME),
-                    "up_to_date": BOOLEAN,
-                    "answer": TEXT,
-                    "answer_ok": nullable(BOOLEAN),
-                    "outcome": nullable({"enum": ["done", "not_running", "failed"]}),
-                }
-            )
-        ),
-        "files": closed({"generation": COUNT, "fault": TEXT, "error": TEXT}),
-        "hidden": closed({"scopes": COUNT, "services": COUNT}),
-    }
-)
-
-SCOPES = closed(
-    {
-        "generation": COUNT,
-        "scopes": named(
-            closed(
-                {
-                    "authority_epoch": VERSION,
-                    "config_version": VERSION,
-                    "content_hash": HASH.schema,
-                    "expires_at": TIME,
-                    "grade": GRADE,
-                    "sections": COUNT,
-                }
-            )
-        ),
-    }
-)
-
 SCOPE_ANSWER = closed(
     {
         "envelope": {"type": "object", "description": "The signed envelope: format.md 4."},
@@ -232,18 +81,19 @@ SCOPE_ANSWER = closed(
     }
 )
 
-TAKEN = closed(
-    {
-        "outcome": {"enum": ["activated", "kept", "pending", "already_applied", "validator_refused"]},
-        "scope": TEXT,
-        "authority_epoch": VERSION,
-        "config_version": VERSION,
-    }
-)
-
-READY = closed(
-    {"ready": BOOLEAN, "mode": MODE, "cause": nullable(TEXT), "expired": several(TEXT), "warnings": several(TEXT)}
-)
+MESSAGES: dict[str, type] = {
+    "Status": NodeStatus,
+    "Scopes": ActiveScopes,
+    "Service": ServiceAnswer,
+    "WatchAnswer": WatchAnswer,
+    "MayRequest": MayRequest,
+    "ConfirmRoots": ConfirmRoots,
+    "ConfirmedRoots": ConfirmedRoots,
+    "MayAnswer": MayAnswer,
+    "Taken": TakenDocument,
+    "Ready": NodeReadiness,
+}
+"""The schemas with a name of their own, each as the code reads and writes it."""
 
 OPERATIONS = {
     ("GET", "/v1/status"): Operation(
@@ -279,7 +129,7 @@ OPERATIONS = {
         {
             200: answer(
                 "By id.",
-                closed({"generation": COUNT, "services": named(closed(OF_DOCUMENT))}),
+                schema_of(ServiceList),
                 headers=shown(NODE_HEADERS),
             )
         },
@@ -294,9 +144,7 @@ OPERATIONS = {
     ("GET", "/v1/routes"): Operation(
         "All routes, whatever parts they are signed in",
         {
-            200: answer(
-                "By id, streamed.", closed({"routes": named(ROUTE), **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)
-            ),
+            200: answer("By id, streamed.", ALL_ROUTES, headers=shown(SCOPE_HEADERS)),
             304: STILL,
         },
         (400, 403, 404, 410, 503),
@@ -304,14 +152,14 @@ OPERATIONS = {
     ),
     ("GET", "/v1/routes/{id}"): Operation(
         "A route",
-        {200: answer("The route.", closed({"route": ROUTE, **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)), 304: STILL},
+        {200: answer("The route.", schema_of(RouteAnswer), headers=shown(SCOPE_HEADERS)), 304: STILL},
         (400, 403, 404, 410, 503),
         **READ,
     ),
     ("GET", "/v1/config/{id}"): Operation(
         "Which files a Config has",
         {
-            200: answer("By path.", closed({"files": named(CONFIG_FILE), **OF_DOCUMENT}), headers=shown(SCOPE_HEADERS)),
+            200: answer("By path.", schema_of(ConfigFileList), headers=shown(SCOPE_HEADERS)),
             304: STILL,
         },
         (400, 403, 404, 410, 503),
@@ -333,7 +181,7 @@ OPERATIONS = {
     ),
     ("GET", "/v1/scopes/{scope}/rejections"): Operation(
         "What was refused in a scope, and what the verifier or a validator said",
-        {200: answer("The newest first.", closed({"rejections": several(REJECTION)}), headers=shown(NODE_HEADERS))},
+        {200: answer("The newest first.", schema_of(RejectionList), headers=shown(NODE_HEADERS))},
         (403, 404, 503),
     ),
     ("GET", "/v1/watch"): Operation(
@@ -387,8 +235,8 @@ OPERATIONS = {
         ),
         description="root and the agent's own account alone.",
     ),
-    ("GET", "/probe/startup"): Operation("The event loop runs", {200: answer("Yes.", closed({"alive": BOOLEAN}))}),
-    ("GET", "/probe/liveness"): Operation("The event loop runs", {200: answer("Yes.", closed({"alive": BOOLEAN}))}),
+    ("GET", "/probe/startup"): Operation("The event loop runs", {200: answer("Yes.", schema_of(Liveness))}),
+    ("GET", "/probe/liveness"): Operation("The event loop runs", {200: answer("Yes.", schema_of(Liveness))}),
     ("GET", "/probe/readiness"): Operation(
         "Whether services may rely on this node",
         {200: answer("They may.", ref("Ready")), 503: answer("They may not; `cause` says why.", ref("Ready"))},
@@ -418,23 +266,7 @@ def api() -> Api:
         _routes(),
         OPERATIONS,
         {
-            "Status": STATUS,
-            "ScopeReport": dict(record(ScopeReport).schema),
-            "Scopes": SCOPES,
+            **{name: schema_of(message) for name, message in MESSAGES.items()},
             "Scope": SCOPE_ANSWER,
-            "Service": SERVICE,
-            "WatchAnswer": dict(record(WatchAnswer).schema),
-            "MayRequest": dict(record(MayRequest).schema),
-            "ConfirmRoots": dict(record(ConfirmRoots).schema),
-            "ConfirmedRoots": closed(
-                {
-                    "outcome": {"enum": ["confirmed", "already_confirmed"]},
-                    "root_key_ids": several(TEXT),
-                    "root_threshold": COUNT,
-                }
-            ),
-            "MayAnswer": dict(record(MayAnswer).schema),
-            "Taken": TAKEN,
-            "Ready": READY,
         },
     )

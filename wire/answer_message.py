@@ -1,6 +1,7 @@
-"""What a coordinator answers its operators: one class an answer, written by the one and read by the other.
+"""What a coordinator answers its operators, and an agent its node's services: one class an answer, written by the one
+and read by the other.
 
-What is out of form is refused. A member that is unknown is passed over: a later coordinator may have added it.
+What is out of form is refused. A member that is unknown is passed over: a later release may have added it.
 """
 
 from typing import ClassVar, Self
@@ -19,8 +20,13 @@ class AnswerMessage(Message):
     @classmethod
     def read(cls, data: bytes) -> Self:
         """BadMessageError for what is out of form."""
+        return cls.from_value(parse_json(data, cls.MOST_BYTES, DEPTH, fractions=True))
+
+    @classmethod
+    def from_value(cls, value: object) -> Self:
+        """Of JSON that was parsed elsewhere. BadMessageError for what is out of form."""
         form = record(cls)
-        return form.read(form.known_part(parse_json(data, cls.MOST_BYTES, DEPTH, fractions=True)), MESSAGE)
+        return form.read(form.known_part(value), MESSAGE)
 
 
 @message
