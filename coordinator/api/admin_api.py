@@ -347,6 +347,7 @@ def _answer(
             lines=tuple(lines),
             held_back=held_back,
             warnings=(*warnings, *references),
+            moved=plan.moved,
         )
     )
 

@@ -67,6 +67,15 @@ resources = Table(
     Column("revision", BigInteger, nullable=False),
 )
 
+declared_places = Table(  # where the resources were written, as far as that is known: declared_places.py
+    "declared_places",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("file", Text, nullable=False),
+    Column("line", BigInteger, nullable=False),
+)
+
 audit = Table(
     "audit",
     metadata,

@@ -6,14 +6,14 @@ What is published and what is declared are two things: entries are those of both
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import catalog, schema
+from coordinator.database import catalog, declared_places, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import views
 from coordinator.declared.compiler import ScopeContent, compile_scope
@@ -121,6 +121,7 @@ def _explain(case: _Case, section: str | None, most: int) -> ScopeExplanation:
     names = _names(case, section)
     stands = [(name, entry, how) for name in names for entry, how in _standings(case, name)]
     held = case.published_document
+    entries = [_entry(case, *stand) for stand in stands[:most]]
     return ScopeExplanation(
         node_id=case.subject.node_id,
         scope=case.scope.name,
@@ -131,7 +132,7 @@ def _explain(case: _Case, section: str | None, most: int) -> ScopeExplanation:
         published=None if held is None else _version(case, held),
         differs={} if case.content is None else explain.differing(case.content, held, case.last_recovery),
         sections=tuple(_section(case, name, whole=section is not None) for name in names if _is_published(held, name)),
-        entries=tuple(_entry(case, *stand) for stand in stands[:most]),
+        entries=tuple(_with_places(case, entries)),
         entries_total=len(stands),
         holders=holders(case.transaction, case.subject.node_id, case.scope.name, held.entry if held else None),
     )
@@ -290,3 +291,13 @@ def _entry(case: _Case, section: str, entry: str, stands: str) -> EntryExplanati
     else:
         whence = views.origin(case.model, case.subject, case.scope, section, entry)
     return EntryExplanation(section, entry, stands, whence.because, whence.sources)
+
+
+def _with_places(case: _Case, entries: Sequence[EntryExplanation]) -> Iterator[EntryExplanation]:
+    """Each source with where it was declared."""
+    keys = {(source.kind, source.id) for entry in entries for source in entry.sources}
+    places = declared_places.read(case.transaction, keys)
+    written = {key: f"{file}:{line}" for key, (file, line) in places.items()}
+    for entry in entries:
+        sources = (replace(source, declared_in=written.get((source.kind, source.id))) for source in entry.sources)
+        yield replace(entry, sources=tuple(sources))

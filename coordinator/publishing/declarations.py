@@ -3,6 +3,11 @@
 apply(database, texts, ...)           `holdfastctl apply -f DIR`: the plan, carried out
 carry_out(database, proposal, ...)    the same of what was worked out already (proposals.py)
 with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
+
+Where each resource was declared is kept beside it (declared_places.py), also when nothing but lines changed: the plan
+says how many have moved, and `holdfastctl apply` then has it carried out without a question, since no node is touched
+and the state stays the one that it is. To wait for an apply that changes something would leave lines that lead an
+operator astray exactly where files are edited most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +17,7 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.configs import config_diff
-from coordinator.database import catalog, cluster_state, schema, sites, uploads
+from coordinator.database import catalog, cluster_state, declared_places, schema, sites, uploads
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import resources, value_shapes
 from coordinator.declared.change_impact import Touched
@@ -35,6 +40,7 @@ class ApplyPlan:
     touched: frozenset[Touched]
     based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
     after: Model  # the state that it makes
+    moved: int = 0  # resources that are declared in another place than is known
 
     def lines(self, read: ReadPart = read_none) -> list[str]:
         """For people. `read`: what files hold, of which texts are shown line by line."""
@@ -114,11 +120,12 @@ def _make(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool)
     _check_contents(transaction, made)
     sites.follow(transaction, made)
     _write(transaction, proposal)
+    moved = declared_places.follow(transaction, proposal.declared, (change.key for change in made if not change.after))
     if made:
         catalog.raise_touched(transaction, before, proposal.after)
     flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
-    return ApplyPlan(made, proposal.unchanged_count, proposal.touched, proposal.state_id, proposal.after)
+    return ApplyPlan(made, proposal.unchanged_count, proposal.touched, proposal.state_id, proposal.after, moved)
 
 
 def _write(transaction: Transaction, proposal: Proposal) -> None:

@@ -32,7 +32,8 @@ def apply(
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
-    can be published now: it says what holds it back, and it goes out once that is gone.
+    can be published now: it says what holds it back, and it goes out once that is gone. Where nothing but lines have
+    moved, there is nothing to ask: the coordinator notes where they stand now.
     """
     body = ApplyRequest(*read_declaration(asked, places), prune=prune, drop_endpoints=drop_endpoints)
     plan = asked.post(AppliedPlan, "apply", body=replace(body, dry_run=True))
@@ -42,6 +43,8 @@ def apply(
     if not asked.as_json:
         _render(plan)
     if not plan.changes:
+        if plan.moved:
+            asked.post(AppliedPlan, "apply", body=replace(body, based_on=plan.based_on))
         asked.say(plan, "nothing to do")
         return
     confirm("Apply this?", yes=yes)

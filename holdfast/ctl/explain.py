@@ -28,6 +28,7 @@ from wire.operators.fleet_answers import (
     Version,
 )
 
+MEMBER = "member"  # the kind of a source that nobody declares
 Fact = tuple[str, object]
 Places = Mapping[tuple[str, str], str]
 """(kind, id) -> where it is declared, as `fabric/web.yaml:12`."""
@@ -56,7 +57,7 @@ STANDS = {
 @click.option("--section", metavar="NAME", help="Of one section of SCOPE: print its value, however large.")
 @click.option("--most", type=click.IntRange(1, 1000), default=200, show_default=True, help="So many entries of SCOPE.")
 @click.option("-f", "--files", "places", type=click.Path(path_type=Path, exists=True), multiple=True,
-              help=f"Name the file and line of each source, too. {FILES_HELP}")  # fmt: skip
+              help=f"Name the lines of these files, not those that were applied. {FILES_HELP}")  # fmt: skip
 @asks_the_coordinator
 def explain(
     asked: CoordinatorClient, node_id: str, scope: str | None, section: str | None, most: int, places: tuple[Path, ...]
@@ -88,11 +89,11 @@ def _places(places: tuple[Path, ...]) -> Places:
 
 
 def _with_places(answer: ScopeExplanation, places: Places) -> dict[str, Any]:
-    """`declared_in` beside each source that the files declare."""
+    """`declared_in` of each source as these files have it; of what they do not declare, as the coordinator knows it."""
     value = asdict(answer)
     for entry in value["entries"]:
         for source in entry["sources"]:
-            source["declared_in"] = places.get((source["kind"], source["id"]))
+            source["declared_in"] = places.get((source["kind"], source["id"]), source["declared_in"])
     return value
 
 
@@ -216,5 +217,7 @@ def _from(entry: EntryExplanation, places: Places) -> str:
 
 
 def _source(source: DeclaredSource, places: Places) -> str:
-    place = places.get((source.kind, source.id))
+    place = places.get((source.kind, source.id)) or source.declared_in
+    if place is None and source.kind != MEMBER:
+        place = "not known until the next apply"
     return f"{source.kind} {source.id}" + (f" ({place})" if place else "")

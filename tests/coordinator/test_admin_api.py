@@ -283,7 +283,7 @@ async def test_one_scope_of_a_node_in_whole(founded: Founded) -> None:
         assert told["published"]["signers"][0]["status"] == "active"
         assert told["sections"][0]["value"]["roles"] == ["core_mesh"]
         sources = {each["entry"]: each["sources"] for each in told["entries"]}
-        assert sources["roles"] == [{"kind": "Node", "id": "node-a"}]
+        assert sources["roles"] == [{"kind": "Node", "id": "node-a", "declared_in": "state.yaml:4"}]
         assert told["holders"]["standing"] == "unheard"
         assert await at.ask("GET", f"{path}?section=node") == told
         assert len((await at.ask("GET", f"{path}?most=2"))["entries"]) == 2

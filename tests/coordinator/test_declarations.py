@@ -1,9 +1,10 @@
 """Applying declared resources as a whole (protocol 2; rules S69, K21, H38)."""
 
 import pytest
+from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.database import catalog
+from coordinator.database import catalog, declared_places, schema
 from coordinator.database.database import Database
 from coordinator.declared.resources import InvalidResources
 from coordinator.membership import admission
@@ -164,3 +165,41 @@ def test_nothing_is_applied_without_a_state(database: Database) -> None:
     with pytest.raises(Refused) as caught:
         apply(database, BASE)
     assert caught.value.code is Code.NO_STATE
+
+
+def places(database: Database) -> dict[tuple[str, str], tuple[str, int]]:
+    with database.read() as transaction:
+        return declared_places.read(transaction, catalog.resources(transaction))
+
+
+def test_where_each_resource_was_declared_is_kept_with_it(cluster: Database) -> None:
+    assert apply(cluster, BASE).moved == 2
+    assert places(cluster) == {("Organization", "acme"): ("a.yaml", 1), ("Node", "node-a"): ("a.yaml", 4)}
+    assert apply(cluster, BASE).moved == 0
+
+
+def test_lines_that_move_are_followed_and_nobody_is_told(cluster: Database) -> None:
+    """The state stays the one that it is, so a plan that somebody was shown still stands."""
+    admit(cluster, "node-a")
+    apply(cluster, BASE)
+    before, shown = contents(cluster, "resources", "nodes", "cluster"), apply(cluster, BASE, dry_run=True)
+    moved = BASE.replace("---", "\n---\n\n")
+    assert apply(cluster, moved, dry_run=True).moved == 1
+    assert places(cluster)["Node", "node-a"] == ("a.yaml", 4)
+    plan = apply(cluster, moved)
+    assert (plan.changes, plan.moved, plan.touched) == ((), 1, frozenset())
+    assert places(cluster)["Node", "node-a"] == ("a.yaml", 7)
+    assert contents(cluster, "resources", "nodes", "cluster") == before
+    apply(cluster, BASE, based_on=shown.based_on)
+    assert declarations.apply(cluster, {"b.yaml": BASE}, **HOW).moved == 2
+    assert places(cluster)["Organization", "acme"] == ("b.yaml", 1)
+
+
+def test_what_another_file_declares_keeps_its_place_and_what_is_deleted_has_none(cluster: Database) -> None:
+    apply(cluster, BASE)
+    declarations.apply(cluster, {"b.yaml": "kind: Organization\nid: umbrella\n"}, **HOW)
+    assert places(cluster)["Node", "node-a"] == ("a.yaml", 4)
+    apply(cluster, "\nkind: Organization\nid: acme\n", prune=True)
+    with cluster.read() as transaction:
+        rows = transaction.rows(select(schema.declared_places))
+    assert [tuple(row) for row in rows] == [("Organization", "acme", "a.yaml", 2)]

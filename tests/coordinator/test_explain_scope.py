@@ -17,6 +17,7 @@ from tests.coordinator.publishing import STATE, Press
 from tests.coordinator.test_trust_import import GOOD, given_up, recovery
 from wire.operators.fleet_answers import DeclaredSource, ScopeExplanation
 
+FRONT = f"state.yaml:{STATE.split(chr(10)).index('id: front')}"  # the line above
 MANY = "\n---\n".join(
     f"{{kind: Route, id: r{number}, spec: {{organization: acme, service: web, match: {{hosts: [h{number}.example]}}}}}}"
     for number in range(300)
@@ -70,7 +71,7 @@ def test_what_is_published_with_its_signer_its_value_and_its_source(press: Press
     assert section.size == len(canonical.dumps(section.value))
     (one,) = told.entries
     assert (one.section, one.entry, one.stands) == (section.name, "front", "as_declared")
-    assert one.sources == (DeclaredSource("Route", "front"),)
+    assert one.sources == (DeclaredSource("Route", "front", FRONT),)
     assert told.differs == {} and told.notes == ()
 
 
@@ -106,7 +107,7 @@ def test_before_the_first_publication_what_is_declared_is_told(database: Databas
     told = asked(press, "route_policy")
     assert told.published is None and told.sections == ()
     assert standing(told) == {"front": "not_published"}
-    assert told.entries[0].sources == (DeclaredSource("Route", "front"),)
+    assert told.entries[0].sources == (DeclaredSource("Route", "front", FRONT),)
     assert "nothing is published" in told.notes[0]
     assert set(told.differs.values()) == {"set"}
 
@@ -122,7 +123,7 @@ def test_what_is_declared_and_what_is_published_are_told_apart(press: Press) -> 
     by_name = {each.entry: each for each in told.entries}
     assert by_name["r0"].sources == ()
     assert by_name["r0"].because == "nothing that is declared gives it any more"
-    assert by_name["front"].sources == (DeclaredSource("Route", "front"),)
+    assert by_name["front"].sources == (DeclaredSource("Route", "front", FRONT),)
     assert len(told.differs) == 3
     shown = {name: value for each in told.sections for name, value in each.value.items()}
     assert shown["front"]["match"]["hosts"] == ["www.example"]

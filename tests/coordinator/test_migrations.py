@@ -8,9 +8,10 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, text
 
-from coordinator.database import catalog, cluster_state, schema, scope_versions
+from coordinator.database import catalog, cluster_state, declared_places, schema, scope_versions
 from coordinator.database.database import Database
 from coordinator.membership import operators
+from coordinator.publishing import declarations
 from coordinator.reports import last_seen
 from tests.coordinator.candidates import NOW, Candidate
 from wire.certificate import make_identity
@@ -53,7 +54,7 @@ def fill(connection: Connection) -> None:
 
 def test_the_first_schema_becomes_the_present_one(first: Database) -> None:
     """rules S1: the same on both databases, whichever revision it began with."""
-    assert first.migrate() == first.migrate() == "m0010"
+    assert first.migrate() == first.migrate() == "m0011"
     with first.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
 
@@ -94,3 +95,18 @@ def test_what_came_later_works_in_it(first: Database) -> None:
     last_seen.record(first, {"node-a": NOW})
     assert [each.name for each in operators.list_operators(first)] == ["alice"]
     assert [entry.last_seen for entry in catalog.nodes(first)] == [NOW]
+
+
+def test_where_older_resources_were_declared_is_said_by_the_next_apply(first: Database) -> None:
+    """Of what was applied before nothing is made up; the same files, applied again, change nothing else."""
+    line = "INSERT INTO resources VALUES ('Organization', 'acme', '{}', 7)"
+    with first.engine.begin() as connection:
+        connection.execute(text(line))
+    first.migrate()
+    acme = ("Organization", "acme")
+    with first.read() as transaction:
+        assert declared_places.read(transaction, [acme]) == {}
+    plan = declarations.apply(first, {"f/a.yaml": "\nkind: Organization\nid: acme\n"}, actor="alice", now=NOW)
+    assert (plan.changes, plan.unchanged, plan.moved) == ((), 1, 1)
+    with first.read() as transaction:
+        assert declared_places.read(transaction, [acme]) == {acme: ("f/a.yaml", 2)}

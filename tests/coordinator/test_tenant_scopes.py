@@ -105,7 +105,7 @@ def test_what_enters_elsewhere_is_not_told(press: Press) -> None:
 def test_explain_names_it(press: Press) -> None:
     told = explain_scope(press.database, "node-b", "route_policy", now=press.now)
     (entry,) = [each for each in told.entries if each.entry == "staff"]
-    assert entry.sources == (DeclaredSource("EntryPolicy", "staff"),)
+    assert entry.sources == (DeclaredSource("EntryPolicy", "staff", "state.yaml:18"),)
     assert entry.because == "clients enter here: enters_at selects label at=edge"
     assert entry.stands == "as_declared"
 

@@ -170,6 +170,21 @@ def test_a_source_that_the_files_declare_has_its_place(capsys) -> None:
     assert _with_places(said(), {})["entries"][0]["sources"][0]["declared_in"] is None
 
 
+def test_a_source_has_the_place_that_it_was_applied_from(capsys) -> None:
+    """Where the files that are given now do not say another."""
+    source = {"kind": "Route", "id": "front", "declared_in": "fabric/web.yaml:7"}
+    answer = said(entries=[{**ANSWER["entries"][0], "sources": [source, {"kind": "member", "id": "gateway"}]}])
+    _render_one(answer)
+    assert "Route front (fabric/web.yaml:7), member gateway " in capsys.readouterr().out
+    _render_one(answer, {("Route", "front"): "fabric/web.yaml:12"})
+    assert "Route front (fabric/web.yaml:12)" in capsys.readouterr().out
+    assert _with_places(answer, {})["entries"][0]["sources"][0]["declared_in"] == "fabric/web.yaml:7"
+
+
+def test_of_what_was_applied_before_places_were_kept_none_is_made_up(capsys) -> None:
+    assert "Route front (not known until the next apply)" in shown(capsys)
+
+
 def test_a_word_that_a_later_coordinator_has_is_shown_as_it_is(capsys) -> None:
     entry = {**ANSWER["entries"][0], "stands": "half_declared"}
     holders = {**ANSWER["holders"], "standing": "elsewhere"}

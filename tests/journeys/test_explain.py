@@ -24,7 +24,7 @@ def explained(lab: Lab, *more: str) -> dict:
 
 def test_from_the_file_to_the_node_that_holds_it(lab: Lab, node: Gateway) -> None:
     node.until(lambda: explained(lab)["holders"]["standing"] == "same")
-    told = explained(lab, "-f", "fabric.yaml")
+    told = explained(lab)
     held = node.ask("get", SCOPE, "--json").json
     (section,) = told["sections"]
     assert section["value"] == held["sections"][section["name"]]
@@ -35,6 +35,10 @@ def test_from_the_file_to_the_node_that_holds_it(lab: Lab, node: Gateway) -> Non
     file, line = source["declared_in"].split(":")
     text = (lab.folder / file).read_text().splitlines()
     assert text[int(line) - 1 : int(line) + 1] == ["kind: Service", "id: web"]
+    moved = lab.folder / file
+    moved.write_text(f"# a line that moves all others\n{moved.read_text()}")
+    assert "nothing to do" in lab.good("apply", "-f", file).out
+    assert f"Service web ({file}:{int(line) + 1})" in lab.good("explain", "gateway", SCOPE).out
     value = lab.good("explain", "gateway", SCOPE, "--section", section["name"])
     assert value.json == section["value"]
     shown = lab.good("explain", "gateway", SCOPE, "-f", "fabric.yaml").out

@@ -302,10 +302,15 @@ class ExplainedSection:
 
 @message
 class DeclaredSource:
-    """A declared resource by its kind and id, or (kind `member`) what a member's entry in the catalog says."""
+    """A declared resource by its kind and id, or (kind `member`) what a member's entry in the catalog says.
+
+    `declared_in`: the file, as whoever applied it has named it, and the line, `fabric/web.yaml:12`; None where that is
+    not known yet, and of a member.
+    """
 
     kind: str
     id: str
+    declared_in: str | None = None
 
 
 @message

@@ -68,7 +68,8 @@ class PlannedChange:
 class AppliedPlan(AnswerMessage):
     """What declared files change, or have changed; `touched`: scopes by node; `lines` say it to a person.
 
-    `held_back`: what keeps it from being published, or nothing; `based_on` is the plan's id.
+    `held_back`: what keeps it from being published, or nothing; `based_on` is the plan's id. `moved`: how many of the
+    resources are declared in another file or line than the coordinator knew, changed or not.
     """
 
     outcome: str = member(one_of("planned", "applied"))
@@ -79,6 +80,7 @@ class AppliedPlan(AnswerMessage):
     lines: tuple[str, ...]
     held_back: str
     warnings: tuple[str, ...]
+    moved: int = member(COUNT, default=0)
 
 
 @message
