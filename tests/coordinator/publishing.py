@@ -120,6 +120,7 @@ class Reader:
         self.press = press
         self.holder = VerifierState(CLUSTER, node_id, roots=roots_of(press.bundles.first))
         self.taken: list[tuple[str, str]] = []  # (kind, scope), of the last following
+        self.head_id = ""  # of the head that was followed last: the same again brings nothing
 
     def take(self, document: Document, kind: str | None = None) -> Verified:
         kept: dict[str, bytes] = {}
@@ -137,7 +138,10 @@ class Reader:
         version = self.holder.bundle.version if self.holder.bundle else 0
         for bundle in documents.trust_bundles(database, version):
             self.take(bundle)
-        head = self.take(documents.head(database, node_id)).head
+        document = documents.head(database, node_id)
+        if document.snapshot_id == self.head_id:
+            return self
+        head, self.head_id = self.take(document).head, document.snapshot_id
         first = ("trust_bundle", "node_bootstrap", "node_runtime")
         for scope in sorted(head.scopes, key=lambda name: (name not in first, name)):
             listed, mark = head.scopes[scope], self.holder.marks.get(scope)

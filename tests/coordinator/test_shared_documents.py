@@ -461,6 +461,16 @@ def _audience(each: Document) -> tuple[object, ...]:
     return each.scope, each.content_hash, one.roles, one.organization_ids
 
 
+def test_who_follows_again_finds_nothing_new() -> None:
+    """A step of the model that its few examples rarely take."""
+    model = Groups()
+    model.begin()
+    model.follow("node-b")
+    model.follow("node-b")
+    assert model.readers["node-b"].taken == []
+    model.teardown()
+
+
 Groups.TestCase.settings = settings(
     max_examples=4, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )

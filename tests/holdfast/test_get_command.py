@@ -82,7 +82,7 @@ async def test_services_and_routes_by_their_ids(periphery):
     assigned = {"scope": "service_assignment", "scope_ids": ("web",), "subject_node_id": "node-1"}
     periphery.route(1, {"services": {"web": web}}, expires_at=7_000_000_000, **assigned)
 
-    web["organization_id"] = None
+    web |= {"organization_id": None, "resources": {}}
 
     async def told(*words):
         done = await holdfast("get", *words, at=periphery)

@@ -56,6 +56,13 @@ def commands_of_a_consumer(text: str) -> None:
     assert any(textwrap.indent(text, "    ") in path.read_text() for path in CONSUMERS.glob("*/README.md"))
 
 
+def drop_in_of_a_further_cluster(text: str) -> None:
+    """What the shipped unit says of the first cluster's folder, of another's."""
+    shipped = (ROOT / "packaging/systemd/holdfast-validate@.service").read_text().splitlines()
+    assert "-CLUSTER" in text
+    assert [line for line in text.replace("-CLUSTER", "").splitlines() if line not in shipped] == []
+
+
 def cron(text: str) -> None:
     fields = text.split(maxsplit=6)
     assert re.fullmatch(r"(\d+|\*)( (\d+|\*)){4}", " ".join(fields[:5])) and fields[5] == "root"
