@@ -117,7 +117,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.api": (
         *("snapshot", "wire", "wire.operators"),
-        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
+        *(
+            "coordinator.base",
+            "coordinator.declared",
+            "coordinator.configs",
+            "coordinator.keys",
+            "coordinator.database",
+        ),
         *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
         *("coordinator.fleet", "coordinator.runtime"),
     ),

@@ -7,10 +7,10 @@ where it was. Parts come many in a body (part_bodies.py), or one by its hash, as
 from coordinator.api.operator_route import for_operators, message_of, parameter
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
+from coordinator.configs import part_bodies
+from coordinator.configs.part_bodies import BODY_BYTES, MEDIA_TYPE
 from coordinator.database import uploads
 from coordinator.database.uploads import PART_BYTES
-from coordinator.declared import part_bodies
-from coordinator.declared.part_bodies import BODY_BYTES, MEDIA_TYPE
 from coordinator.runtime.context import Coordinator
 from snapshot.identifiers import is_hex_digest
 from wire.operators.operator_answers import KeptPart, KeptParts, MissingParts

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.declared.kinds import Config, EgressResource, EntryPolicy, Route, Service, SessionPolicy
 from coordinator.declared.model import Subject, selects
+from coordinator.declared.selection_index import SelectionIndex
 
 
 def runs(service: Service, subject: Subject) -> bool:
@@ -22,6 +23,12 @@ def is_given(config: Config, subject: Subject) -> bool:
     if subject.member.kind == "witness" or (config.organization and not subject.serves(config.organization)):
         return False
     return selects(config.to, subject)
+
+
+def configs_for(configs: SelectionIndex[Config], subject: Subject) -> list[Config]:
+    """All that the node holds."""
+    candidates = configs.candidates(subject.node_id, subject.roles, subject.declared.labels)
+    return [config for config in candidates if is_given(config, subject)]
 
 
 def is_projected(service: Service, subject: Subject) -> bool:

@@ -7,7 +7,7 @@ know it. The compiler reads (compiler.py).
 
 from collections.abc import Mapping
 
-from coordinator.declared.assignment import is_given
+from coordinator.declared.assignment import configs_for, is_given
 from coordinator.declared.kinds import Config, Resource
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import (
@@ -37,7 +37,8 @@ class ConfigFolders(ScopeView):
     SHOWN = (Config,)
 
     def scopes(self, model: Model, subject: Subject) -> tuple[Scope, ...]:
-        return tuple(Scope(CONFIG, (id_,)) for id_, config in model.configs.items() if is_given(config, subject))
+        given = configs_for(model.configs_by_selector, subject)
+        return tuple(Scope(CONFIG, (config.id,)) for config in given)
 
     def has(self, model: Model, subject: Subject, scope: Scope) -> bool:
         config = model.configs.get(scope.ids[0]) if len(scope.ids) == 1 else None

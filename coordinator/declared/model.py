@@ -22,6 +22,7 @@ from coordinator.declared.kinds import (
     SessionPolicy,
     StorageEndpoint,
 )
+from coordinator.declared.selection_index import SelectionIndex
 from snapshot.identifiers import Scope
 
 Kind = TypeVar("Kind", bound=Resource)
@@ -115,6 +116,10 @@ class Model:
     @cached_property
     def configs(self) -> Mapping[str, Config]:
         return {config.id: config for config in self.of(Config)}
+
+    @cached_property
+    def configs_by_selector(self) -> SelectionIndex[Config]:
+        return SelectionIndex((config.to, config) for config in self.configs.values())
 
     @cached_property
     def routes_of(self) -> Mapping[str, list[Route]]:

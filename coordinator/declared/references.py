@@ -7,6 +7,7 @@ from ipaddress import ip_network
 from itertools import pairwise
 
 from coordinator.declared.assignment import (
+    configs_for,
     enters,
     first_that_binds,
     is_assigned,
@@ -35,6 +36,7 @@ from coordinator.declared.kinds import (
     Tunnel,
 )
 from coordinator.declared.model import Key, MemberEntry, Subject
+from coordinator.declared.selection_index import SelectionIndex
 from coordinator.declared.templates import LABEL
 from snapshot import canonical
 
@@ -76,6 +78,10 @@ class _Together:
     @cached_property
     def configs(self) -> list[Config]:
         return [resource for resource in self.resources.values() if isinstance(resource, Config)]
+
+    @cached_property
+    def configs_by_selector(self) -> SelectionIndex[Config]:
+        return SelectionIndex((config.to, config) for config in self.configs)
 
     @cached_property
     def entry_policies(self) -> list[tuple[EntryPolicy, int]]:
@@ -364,7 +370,7 @@ def _check_file_reference(
 
 def _count_configs(together: _Together, node: Node) -> int:
     subject = Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
-    return sum(is_given(config, subject) for config in together.configs)
+    return len(configs_for(together.configs_by_selector, subject))
 
 
 def _config(together: _Together, config: Config) -> Iterator[FieldFault]:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from coordinator.base.refusal import bound_text
+from coordinator.configs import part_bodies
 from coordinator.configs.config_files import content_name
-from coordinator.declared import contents, part_bodies, yaml_source
+from coordinator.declared import contents, yaml_source
 from coordinator.declared.contents import PART_BYTES
 from coordinator.declared.kinds import PARTS, Config
 from coordinator.declared.resources import DeclaredProblem, InvalidResources

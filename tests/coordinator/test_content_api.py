@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from coordinator.configs import part_bodies
+from coordinator.configs.part_bodies import BODY_BYTES, MEDIA_TYPE
 from coordinator.database.uploads import PART_BYTES
-from coordinator.declared import part_bodies
-from coordinator.declared.part_bodies import BODY_BYTES, MEDIA_TYPE
 from tests.coordinator.daemon import Running, refusal, running
 from tests.coordinator.founding import Founded
 from wire.client import Call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.declared import part_bodies
+from coordinator.configs import part_bodies
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from holdfast.ctl import declared_contents
 from holdfast.ctl.declared_contents import ReadFile

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from coordinator.declared import part_bodies
+from coordinator.configs import part_bodies
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare
