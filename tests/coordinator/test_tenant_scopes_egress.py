@@ -122,7 +122,7 @@ def test_it_is_revoked_by_its_name(press: Press) -> None:
 def test_explain_names_it(press: Press) -> None:
     found = explain_scope(press.database, "node-a", "service_assignment/web", now=press.now)
     entries = {each.entry: each for each in found.entries if each.section == "resources"}
-    assert entries["plant"].sources == (DeclaredSource("EgressResource", "plant"),)
+    assert entries["plant"].sources == (DeclaredSource("EgressResource", "plant", "state.yaml:19"),)
     assert entries["plant"].because == "Service web names it"
     assert entries["office"].because == "a connector of what the service names"
     assert {each.stands for each in entries.values()} == {"as_declared"}

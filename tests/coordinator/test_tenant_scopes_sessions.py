@@ -100,7 +100,7 @@ def test_it_is_taken_back_by_its_name_and_the_next_one_holds(press: Press) -> No
 def test_explain_names_it(press: Press) -> None:
     told = explain_scope(press.database, "node-b", "route_policy", now=press.now)
     (entry,) = [each for each in told.entries if each.entry == "phones"]
-    assert entry.sources == (DeclaredSource("SessionPolicy", "phones"),)
+    assert entry.sources == (DeclaredSource("SessionPolicy", "phones", "state.yaml:12"),)
     assert entry.because == "of priority 10, the first of acme that applies: it selects label is=phone"
     assert entry.stands == "as_declared"
 
