@@ -16,8 +16,8 @@ OURS   := install --quiet --disable-pip-version-check --no-deps --no-build-isola
 # tests share is made once, and nobody meets a world that a later test has changed. ARGS is for pytest.
 WORKERS ?= $(shell processors=$$(nproc); echo $$((processors > 2 ? processors : 2)))
 PYTEST   = -m pytest --numprocesses=$(WORKERS) --dist=loadfile
-# A test starts many interpreters: each would compile all that it imports.
-unexport PYTHONDONTWRITEBYTECODE
+# A test starts many interpreters: each would compile all that it imports. WORKERS is a word of programs that tests start, too.
+unexport PYTHONDONTWRITEBYTECODE WORKERS
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 27
