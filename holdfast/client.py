@@ -290,10 +290,7 @@ class Client:
         try:
             answer = self._wait(path + _allowing(expired), etag, wait_s)
         except AgentDown:
-            section = self._from_files(f"{_SERVICE}{service_id}", "services", expired=expired)
-            entry = section.value.get(service_id)
-            told = {**entry, "resources": self._resources_from_files(service_id)} if isinstance(entry, dict) else None
-            return _service_of(service_id, told, section.facts)
+            return self._service_from_files(service_id, expired=expired)
         return None if answer is None else _service_of(service_id, answer.value, answer.facts)
 
     def _routes(self, etag: str | None, wait_s: int) -> ConfiguredRoutes | None:
@@ -621,13 +618,20 @@ class Client:
             except FileNotFoundError:
                 raise NotFound("not_found", f"{scope} has no section {section}") from None
 
-    def _resources_from_files(self, service_id: str) -> Any:  # noqa: ANN401 - any JSON value
-        """The file, in which nothing is that is revoked; the section has all that was signed."""
-        with self._generation(f"{_SERVICE}{service_id}", expired=True) as held:
+    def _service_from_files(self, service_id: str, *, expired: bool) -> ConfiguredService:
+        """All of it from one generation. The section has all that was signed, the file nothing that is revoked."""
+        scope = f"{_SERVICE}{service_id}"
+        with self._generation(scope, expired=expired) as held:
             try:
-                return json.loads(_read_at(held.folder, f"services/{service_id}/resources.json"))
+                entry = json.loads(_read_at(held.folder, f"{held.path}/services.json")).get(service_id)
             except FileNotFoundError:
-                return {}
+                raise NotFound("not_found", f"{scope} has no section services") from None
+            try:
+                usable = json.loads(_read_at(held.folder, f"services/{service_id}/resources.json"))
+            except FileNotFoundError:
+                usable = {}
+            told = {**entry, "resources": usable} if isinstance(entry, dict) else None
+            return _service_of(service_id, told, held.facts)
 
     def _all_from_files(self, scope: str, *, expired: bool) -> Iterator[tuple[str, Section]]:
         with self._generation(scope, expired=expired) as held:

@@ -1,5 +1,6 @@
 """A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
 
+import json
 from dataclasses import dataclass, field
 
 from coordinator.base.refusal import Code, Refused
@@ -12,6 +13,7 @@ from coordinator.publishing import backlog, declarations, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.publisher import container_of
 from coordinator.trust import trust_import
+from snapshot import canonical
 from snapshot.container import ChunkParts
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
@@ -108,6 +110,13 @@ class Press:
 
     def document(self, scope: str, node_id: str = "node-a") -> Document:
         return documents.document(self.database, node_id, self.listing(node_id)[scope].snapshot_id)
+
+    def section(self, scope: str, name: str, node_id: str) -> dict[str, object]:
+        """What a node is told there, once its verifier has taken it; nothing where the section is none."""
+        self.reader(node_id).follow()
+        document = self.document(scope, node_id)
+        sections = dict(zip(sorted(json.loads(document.manifest)), document.section_bytes, strict=True))
+        return canonical.loads(sections.get(name, b"{}"))
 
     def reader(self, node_id: str = "node-a") -> "Reader":
         return Reader(self, node_id)

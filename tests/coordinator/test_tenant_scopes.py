@@ -9,7 +9,6 @@ from coordinator.declared import resources
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.declared.scope_view import DeclaredSource
 from coordinator.fleet.explain_scope import explain_scope
-from snapshot import canonical
 from tests.coordinator.publishing import Press
 
 KEY = {"kty": "OKP", "crv": "Ed25519", "kid": "2026-1", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
@@ -57,11 +56,7 @@ def press(database: Database) -> Press:
 
 
 def policies(press: Press, node_id: str) -> dict[str, object]:
-    """What the node is told, once its verifier has taken it."""
-    press.reader(node_id).follow()
-    document = press.document("route_policy", node_id)
-    sections = dict(zip(sorted(json.loads(document.manifest)), document.section_bytes, strict=True))
-    return canonical.loads(sections.get("entry_policies", b"{}"))
+    return press.section("route_policy", "entry_policies", node_id)
 
 
 def problems(text: str) -> tuple[DeclaredProblem, ...]:

@@ -1,7 +1,5 @@
 """What egress services go out by: what is taken, who is told, and how it is taken back by its name."""
 
-import json
-
 import pytest
 
 from coordinator.base.refusal import Refused
@@ -14,7 +12,6 @@ from coordinator.declared.scope_view import DeclaredSource
 from coordinator.fleet.explain_scope import explain_scope
 from coordinator.membership import revocation
 from coordinator.runtime import schema_child
-from snapshot import canonical
 from tests.coordinator.publishing import Press
 
 WORLD = """
@@ -60,11 +57,7 @@ def press(database: Database) -> Press:
 
 
 def told(press: Press, node_id: str) -> dict[str, object]:
-    """What the node is told, once its verifier has taken it."""
-    press.reader(node_id).follow()
-    document = press.document("service_assignment/web", node_id)
-    sections = dict(zip(sorted(json.loads(document.manifest)), document.section_bytes, strict=True))
-    return canonical.loads(sections.get("resources", b"{}"))
+    return press.section("service_assignment/web", "resources", node_id)
 
 
 def problems(text: str) -> tuple[DeclaredProblem, ...]:

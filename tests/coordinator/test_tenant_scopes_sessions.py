@@ -1,7 +1,5 @@
 """The sessions and the tunnel of thin nodes: what is taken, which policy wins, and how it is taken back."""
 
-import json
-
 import pytest
 
 from coordinator.database.database import Database
@@ -9,7 +7,6 @@ from coordinator.declared import resources
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.declared.scope_view import DeclaredSource
 from coordinator.fleet.explain_scope import explain_scope
-from snapshot import canonical
 from tests.coordinator.publishing import Press
 
 WORLD = """
@@ -59,11 +56,7 @@ def press(database: Database) -> Press:
 
 
 def policies(press: Press, node_id: str) -> dict[str, object]:
-    """What the node is told, once its verifier has taken it."""
-    press.reader(node_id).follow()
-    document = press.document("route_policy", node_id)
-    sections = dict(zip(sorted(json.loads(document.manifest)), document.section_bytes, strict=True))
-    return canonical.loads(sections.get("session_policies", b"{}"))
+    return press.section("route_policy", "session_policies", node_id)
 
 
 def problems(text: str) -> tuple[DeclaredProblem, ...]:
