@@ -13,7 +13,7 @@ import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -75,9 +75,8 @@ async def serve(
                     task_status.started(node)
                     nursery.start_soon(notifier.watchdog)
                     nursery.start_soon(_keep_up, node, StatusKeeper(node, notifier).run)
-                    nursery.start_soon(_keep_up, node, inside.publishing.run)
-                    nursery.start_soon(_keep_up, node, inside.watching.run)
-                    nursery.start_soon(_keep_up, node, inside.services.run)
+                    for follow in (inside.publishing, inside.watching, inside.services, inside.probation):
+                        nursery.start_soon(_keep_up, node, follow.run)
                     nursery.start_soon(_keep_up, node, inside.log_missing_units)
                     nursery.start_soon(_keep_up, node, inside.front.decisions.run)
                     nursery.start_soon(_keep_up, node, inside.front.running.run)
@@ -91,15 +90,19 @@ async def serve(
                     gc_tuning.keep_what_is_loaded()
                     outside = upstream.build(node, opened, inside)
                     at_the_end.push_async_callback(outside.aclose)
-                    nursery.start_soon(_keep_up, node, outside.joining.run)
-                    nursery.start_soon(_keep_up, node, outside.refresh_heads)
-                    nursery.start_soon(_keep_up, node, outside.bring_up)
-                    nursery.start_soon(_keep_up, node, outside.look_again)
-                    nursery.start_soon(_keep_up, node, outside.report)
-                    nursery.start_soon(_keep_up, node, outside.certificate_ends.run)
+                    for task in outside.tasks:
+                        nursery.start_soon(_keep_up, node, task)
                     nursery.start_soon(_wake_on_hangup, outside.wake)
         finally:
+            if stop.is_set():
+                await _note_stop(threads, opened)
             opened.close()
+
+
+async def _note_stop(threads: Threads, opened: OpenedStore) -> None:
+    """An end in order, for what is on probation; where the store refuses, it counts as one that was none."""
+    with trio.CancelScope(shield=True), suppress(StoreError):
+        await threads.write(opened.store.note_stop)
 
 
 def _build(settings: AgentSettings, node: RunningNode, opened: OpenedStore, socket_trouble: Callable[[], str]) -> Local:

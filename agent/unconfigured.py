@@ -109,6 +109,7 @@ def _routes() -> Routes:
     ]
     scopes = "/v1/scopes/{scope}"
     others = [("GET", path) for path in ("/v1/scopes", scopes, f"{scopes}/sections/{{name}}", "/v1/watch", "/metrics")]
+    others += [("GET", "/v1/quarantine"), ("POST", "/v1/quarantine/clear")]
     others += [("POST", path) for path in ("/v1/may", "/v1/import", "/v1/trust/confirm")]
     return Routes(*answered, *(HttpRoute(method, template, _refuse) for method, template in others))
 
@@ -142,6 +143,7 @@ def report(now: float) -> NodeStatus:
         clock=NodeClock(synchronised=None, offset_floor_s=0, regressed=False),
         sources=(),
         awaited={},
+        candidates={},
         origins={},
         recovering=(),
         refresh_required=(),

@@ -1,7 +1,7 @@
 """What speaks to coordinators and storage, built from the configuration. Loaded once local callers are served."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import trio
@@ -14,6 +14,7 @@ from agent.enrolment.start import OpenedStore
 from agent.local.local import Local
 from agent.report.heartbeat import Reporting
 from agent.sources.sources import Sources
+from agent.sources.way import Way
 from agent.state.node import RunningNode
 from agent.update.admission import Admission
 from agent.update.head_proof import Showing
@@ -35,6 +36,19 @@ class Upstream:
     reporting: Reporting
     certificate_ends: CertificateEnds
     second_look: SecondLook
+
+    @property
+    def tasks(self) -> tuple[Callable[[], Awaitable[None]], ...]:
+        """Each runs until it is cancelled."""
+        return (
+            self.joining.run,
+            self.refresh_heads,
+            self.bring_up,
+            self.prepare,
+            self.look_again,
+            self.report,
+            self.certificate_ends.run,
+        )
 
     async def aclose(self) -> None:
         """Kept connections go when the agent does, once no task uses them."""
@@ -67,6 +81,11 @@ class Upstream:
         await self.joining.joined.wait()
         await self.update.run()
 
+    async def prepare(self) -> None:
+        """Likewise."""
+        await self.joining.joined.wait()
+        await self.update.preparation.run()
+
 
 def build(
     node: RunningNode, opened: OpenedStore, local: Local, uniform: Callable[[float, float], float] = random.uniform
@@ -77,13 +96,23 @@ def build(
     sources = Sources(node, identity.identity, uniform)
     admission = Admission(node)
     update = Update(node, sources, admission, TrustChain(node, admission), local.validators, put_offs=PutOffs(uniform))
-    local.front.begin_to_ask(update, sources)
+    ends = CertificateEnds(node, identity)
+    local.front.begin_to_ask(update, sources, ends.endings)
+    local.probation.ask_way_by(Way(node, sources).is_open)
     return Upstream(
         Joining(node, update, identity, uniform, sources.renew),
         sources,
         Refresh(node, sources, update, Showing(node)),
         update,
-        Reporting(node, sources, opened.views, lambda: local.services.notified, uniform),
-        CertificateEnds(node, identity),
+        Reporting(
+            node,
+            sources,
+            opened.views,
+            lambda: local.services.notified,
+            uniform,
+            update.preparation.votes,
+            local.validators.sees,
+        ),
+        ends,
         SecondLook(sources, update.trust, uniform),
     )

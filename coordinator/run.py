@@ -2,6 +2,7 @@
 
 servers    who may ask what: listeners.py
 publisher  collector  seen  keeper   documents out, reports in, what goes with time
+rollouts                             changes, from ring to ring
 door  reminder  lately               operators from afar, what ends, the fleet in numbers
 """
 
@@ -27,10 +28,11 @@ from coordinator.base import clock
 from coordinator.base.clock_jump import HOLD_S, Leap
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_database
+from coordinator.changes.votes import VoteCount
+from coordinator.configs.apply_cache import LastRead
 from coordinator.database.database import Database
 from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
-from coordinator.declared.apply_cache import LastRead
 from coordinator.keys import keystore, server_certificate, signing_key, tokens
 from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import replicas
@@ -43,6 +45,7 @@ from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.heartbeats import History
 from coordinator.reports.last_seen import Seen
 from coordinator.reports.report_merge import RecordedAnswer
+from coordinator.rollout.rollout import Rollouts
 from coordinator.runtime.context import Coordinator, ShownCertificate, Standstill
 from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
@@ -108,6 +111,7 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.coordinator.collector.run)
             nursery.start_soon(self.coordinator.publisher.run)
+            nursery.start_soon(self.coordinator.rollouts.run)
             nursery.start_soon(self.coordinator.seen.run)
             nursery.start_soon(self.keeper.poll)
             nursery.start_soon(self.keeper.trim)
@@ -178,6 +182,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
     standstill = Standstill()
     publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.reason)
+    rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
     coordinator = Coordinator(
         cluster_id=cluster_id,
         coordinator_id=at.coordinator_id,
@@ -186,7 +191,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
         token_key=token_key,
         board=board,
         publisher=publisher,
-        collector=HeartbeatCollector(_recording(database, at, now)),
+        rollouts=rollouts,
+        collector=HeartbeatCollector(_recording(database, at, now, rollouts)),
         pins=PinSync(database, table),
         seen=Seen(database, now),
         now=now,
@@ -261,13 +267,19 @@ def _open(at: Configuration) -> Database:
 
 
 def _recording(
-    database: Database, at: Configuration, now: Callable[[], float]
+    database: Database, at: Configuration, now: Callable[[], float], rollouts: Rollouts
 ) -> Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[RecordedAnswer]]]:
     settings = at.settings
     history = History(settings.heartbeat_history_slots, settings.heartbeat_history_slot_s)
 
     async def record(batch: Sequence[ReceivedHeartbeat]) -> list[RecordedAnswer]:
-        return await in_database(heartbeats.record, database, batch, now=now(), history=history)
+        counted: list[VoteCount] = []
+        answers = await in_database(
+            heartbeats.record, database, batch, now=now(), history=history, count=counted.append
+        )
+        for counts in counted:
+            rollouts.take_note(counts)
+        return answers
 
     return record
 

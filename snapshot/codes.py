@@ -184,6 +184,16 @@ _NODES_OWN: Table = {
         "It is asked for again, seldom. Very many such documents are a sign that somebody else has a config key: "
         "see Revoke in operating.md.",
     ),
+    "blast_radius": Explanation(
+        "The change is beyond what a service of this node says that it can take: [[service]] limits in agent.toml.",
+        "Make the change smaller, or in steps; raise the limit where the service can take more. "
+        "An operator who lets the plan pass lifts removed_percent alone.",
+    ),
+    "quarantined": Explanation(
+        "This content has been active on this node, failed its probation, and the node has gone back by itself.",
+        "holdfast quarantine list says which check said no. Publish other content; or, once what it failed for is "
+        "mended: holdfast quarantine clear SCOPE.",
+    ),
     "validator_refused": Explanation(
         "A service's own validator did not accept the candidate.", "`holdfast explain SCOPE` shows what it said."
     ),
@@ -452,7 +462,8 @@ _REQUEST: Table = {
         "List what there is (nodes, allow, tokens, revoke list), and ask for that.",
     ),
     "permission_denied": Explanation(
-        "Who asks may not.", "Ask as root, as the service's own user, or as an operator who was added."
+        "Who asks may not.",
+        "Ask as root, as the service's own user, or as an operator who was added, in a role that may.",
     ),
     "local_only": Explanation(
         "This is not done over the network.", "Run it on the coordinator's machine, over its admin socket."
@@ -528,6 +539,19 @@ _REQUEST: Table = {
         "them; or say that you mean it: `holdfastctl apply --drop-endpoints`.",
     ),
     "contradiction": Explanation("Two parts of what is asked for exclude each other.", "Drop one of them."),
+    "too_much_change": Explanation(
+        "The plan changes more of what nodes are given than a change usually does; nothing was applied.",
+        "Look at what is named. If it is meant, `holdfastctl apply --allow PLAN_HASH` lets exactly this plan pass, and"
+        " once.",
+    ),
+    "plan_differs": Explanation(
+        "`--allow` names another plan than this one: the state or the files have changed since; nothing was applied.",
+        "Look at the plan again, and name the one that is shown.",
+    ),
+    "expectation_failed": Explanation(
+        "Nodes would be given what a declared Expectation says must not be; nothing was applied.",
+        "Each problem names scope, place and nodes: correct what is declared, or the Expectation.",
+    ),
 }
 
 _LISTENER: Table = {

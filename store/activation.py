@@ -48,9 +48,11 @@ from store.base import blobs, journal, meta, pending, trust
 from store.base.documents import StoredDocument, document, is_lost, put_document, put_scope, scope_record
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
+from store.base.failed_content import is_quarantined
 from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
-from store.base.records import DocumentRecord, ScopeRecord, digest_from_name, name_of
+from store.base.records import DocumentRecord, ProbationTerms, ScopeRecord, digest_from_name, name_of
 from store.base.timefloor import Boot, TimeFloor, floor_after, reset
+from store.probation import begin_or_inherit
 
 BUNDLE_SCOPE = "trust_bundle"
 Parsed = Callable[[bytes], StoredDocument | None]
@@ -67,6 +69,7 @@ class Promotion:
     state: Mapping[str, SectionEntry]
     state_bytes: bytes
     nonce: str = ""  # of the recovery that allowed to go back
+    probation: ProbationTerms | None = None
 
     @property
     def digest(self) -> bytes:
@@ -77,7 +80,7 @@ class Promotion:
         return Mark(*self.envelope.version, self.record.content_hash)
 
 
-def promotion_of(verified: Verified) -> Promotion:
+def promotion_of(verified: Verified, probation: ProbationTerms | None = None) -> Promotion:
     """StoreError conflict for a recovery, which is kept and never active."""
     if verified.kind == RECOVERY:
         raise StoreError(StoreFault.CONFLICT, f"a recovery of {verified.scope} is kept, not activated")
@@ -100,6 +103,7 @@ def promotion_of(verified: Verified) -> Promotion:
         verified.state,
         verified.state_bytes,
         nonce,
+        probation,
     )
 
 
@@ -110,11 +114,12 @@ def swap(
     now: float,
     event: str,
     parsed: Parsed | None = None,
+    boot: Boot | None = None,
 ) -> int:
     """Put everything that the promotions change; returns the new generation. Nothing is durable before the commit.
 
     `floors` say what recoveries have led to. `parsed` gives documents that the caller has read already, so that a large
-    manifest is not read again.
+    manifest is not read again. `boot` is None at a start, where nobody has read its clock.
     """
     parsed = parsed or (lambda _: None)
     for promotion in promotions:
@@ -124,7 +129,7 @@ def swap(
     generation = meta.read(transaction).generation + news
     meta.change(transaction, generation=generation)
     for promotion in promotions:
-        _promote(transaction, promotion, generation, now, parsed)
+        _promote(transaction, promotion, generation, now, parsed, boot)
         journal.append(transaction, event, now, promotion.scope, _in_words(promotion))
     return generation
 
@@ -138,29 +143,31 @@ def _repeats_the_head(transaction: LmdbTransaction, promotion: Promotion, parsed
     return (before.scopes, before.revocations) == (after.scopes, after.revocations)
 
 
-def _promote(transaction: LmdbTransaction, promotion: Promotion, generation: int, now: float, parsed: Parsed) -> None:
+def _promote(
+    transaction: LmdbTransaction, promotion: Promotion, generation: int, now: float, parsed: Parsed, boot: Boot | None
+) -> None:
     before = scope_record(transaction, promotion.scope) or ScopeRecord(promotion.scope)
     previous = _previous_after(transaction, before, promotion, parsed)
     blobs.put(transaction, promotion.manifest_bytes)
     blobs.put(transaction, promotion.state_bytes)
     digest = put_document(transaction, promotion.record)
     mark = _higher(before, promotion)
-    put_scope(
-        transaction,
-        ScopeRecord(
-            scope=promotion.scope,
-            active=digest,
-            previous=previous,
-            accepted=digest,
-            epoch=mark.authority_epoch,
-            version=mark.config_version,
-            content_hash=mark.content_hash,
-            generation=generation,
-            activated_at=now,
-            refresh_after=promotion.envelope.refresh_after,
-            expires_at=promotion.envelope.expires_at,
-        ),
+    after = ScopeRecord(
+        scope=promotion.scope,
+        active=digest,
+        previous=previous,
+        accepted=digest,
+        epoch=mark.authority_epoch,
+        version=mark.config_version,
+        content_hash=mark.content_hash,
+        generation=generation,
+        activated_at=now,
+        refresh_after=promotion.envelope.refresh_after,
+        expires_at=promotion.envelope.expires_at,
     )
+    gave_up = bool(promotion.nonce)
+    begin_or_inherit(transaction, before, after, promotion.probation, now=now, boot=boot, gave_up=gave_up)
+    put_scope(transaction, after)
     if promotion.nonce:
         trust.spend(transaction, promotion.scope, promotion.nonce)
     elif promotion.envelope.version > before.order:
@@ -211,6 +218,8 @@ def _refuse_conflict(transaction: LmdbTransaction, promotion: Promotion, floors:
             raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {record.order} was accepted with other content")
     if promotion.record.kind == INCREMENT:
         _refuse_other_base(promotion, _active(transaction, record, parsed))
+    if is_quarantined(transaction, promotion.scope, promotion.record.content_hash):
+        raise StoreError(StoreFault.CONFLICT, f"{promotion.scope}: {promotion.record.content_hash} is in quarantine")
 
 
 def _refuse_other_base(promotion: Promotion, held: StoredDocument | None) -> None:
@@ -292,7 +301,12 @@ def _time_floor(
 def _activating(promotion: Promotion) -> ActivatingScope:
     record = promotion.record
     return ActivatingScope(
-        promotion.scope, name_of(promotion.digest), record.signers, record.judged_at, promotion.nonce
+        promotion.scope,
+        name_of(promotion.digest),
+        record.signers,
+        record.judged_at,
+        promotion.nonce,
+        promotion.probation,
     )
 
 

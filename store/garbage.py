@@ -1,9 +1,8 @@
 """Garbage goes in bounded steps, and nothing that anything refers to ever does (rules L36).
 
-Mark and sweep. A cycle marks what active, previous, slots and floors refer to when it begins, one document a step,
-and every blob that is put while it runs (`Environment.put_blobs`); then it sweeps, so many blobs a step, each step
-one transaction. Marks live in memory alone: a death in between loses nothing, and the next cycle
-begins anew.
+Mark and sweep. A cycle marks what active, previous, good, slots and floors refer to when it begins, one document a
+step, and every blob that is put while it runs (`Environment.put_blobs`); then it sweeps, so many blobs a step, each
+step one transaction. Marks live in memory alone: a death in between loses nothing, and the next cycle begins anew.
 """
 
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from store.base import blobs, pending
 from store.base.documents import document, scope_records
 from store.base.environment import Environment, LmdbTransaction, WriteRoom
 from store.base.errors import StoreError
+from store.base.probation import good
 
 SWEPT_AT_ONCE = 1000
 BYTES_AT_ONCE = 64 << 20
@@ -138,10 +138,11 @@ def _after(digest: bytes) -> bytes:
 def _documents(transaction: LmdbTransaction) -> Iterator[bytes]:
     for record in scope_records(transaction):
         yield from (digest for digest in (record.active, record.previous) if digest is not None)
+        yield from (entry.document for entry in good(transaction, record))
 
 
 def _drop_documents(transaction: LmdbTransaction) -> None:
-    """The records of documents that are neither active nor previous."""
+    """The records of documents that are neither active nor previous nor good."""
     held = set(_documents(transaction))
     for digest in [key for key in transaction.keys("snapshots") if key not in held]:
         transaction.delete("snapshots", digest)

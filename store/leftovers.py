@@ -2,7 +2,8 @@
 
 A slot goes when the head does not list its scope, or lists it with a higher epoch; when the bundle announces a higher
 epoch; and when too few of its signers are left that neither of the two has revoked. So what a stolen key has filled is
-free again with the word that takes the key away (rules L39, S3, S44). What goes too much is fetched again: what a node
+free again with the word that takes the key away (rules L39, S3, S44). A candidate goes when the head lists exactly
+this document no more, neither to come nor to be run. What goes too much is fetched again: what a node
 holds follows the head. Rejected: to drop every slot, since a large download would begin anew with each head.
 """
 
@@ -10,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from snapshot import envelope as envelopes
 from snapshot.bundle import CONFIG, REVOKED, TrustBundle
-from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Head, ScopeVersion, parse_head
-from snapshot.reasons import Rejected
 from store.base import pending
 from store.base.environment import LmdbTransaction
 from store.base.records import PendingRecord
@@ -35,6 +33,10 @@ class Word:
         return record.repair or (self._lists(record) and self._vouches_for(record))
 
     def _lists(self, record: PendingRecord) -> bool:
+        if record.candidate and self.head is not None:
+            return any(
+                _is_of(record, listing.get(record.scope)) for listing in (self.head.candidates, self.head.scopes)
+            )
         listed: Mapping[str, ScopeVersion] | None = self.head.scopes if self.head else None
         if listed is not None and record.scope not in listed:
             return False
@@ -66,13 +68,18 @@ def leave(transaction: LmdbTransaction, verified: Sequence["Verified"]) -> None:
             pending.discard(transaction, record.scope, slot)
 
 
+def _is_of(record: PendingRecord, listed: ScopeVersion | None) -> bool:
+    """By what a snapshot and an increment to it have in common; one that has no opening yet, by its scope."""
+    if listed is None or not record.envelope:
+        return listed is not None
+    held = pending.read_envelope(record.envelope)
+    version = listed.authority_epoch, listed.config_version
+    return held is not None and (held.version, held.state_hash) == (version, listed.content_hash)
+
+
 def _epoch(record: PendingRecord) -> float:
     """Of an increment too: an epoch changes with a snapshot alone, so that it goes with the state that it changes."""
     if not record.envelope:
         return float("inf")
-    for kind in (SNAPSHOT, envelopes.INCREMENT):
-        try:
-            return envelopes.parse(record.envelope, kind).authority_epoch
-        except Rejected:
-            continue
-    return 0
+    held = pending.read_envelope(record.envelope)
+    return held.authority_epoch if held is not None else 0

@@ -44,6 +44,7 @@ from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
 from store.base.floors import ActivatingScope, FloorRecord, ScopeFloor
 from store.base.journal import Happened
+from store.base.probation import end_probation
 from store.base.records import DocumentRecord, PendingRecord, ScopeRecord, digest_from_name, name_of
 
 
@@ -101,7 +102,7 @@ def _promotion_of(transaction: LmdbTransaction, record: PendingRecord, entry: Ac
         entry.signers,
         entry.judged_at,
     )
-    return Promotion(entry.scope, envelope, document_record, manifest, state, data, entry.nonce)
+    return Promotion(entry.scope, envelope, document_record, manifest, state, data, entry.nonce, entry.probation)
 
 
 def _kind(envelope: bytes) -> str:
@@ -129,6 +130,7 @@ def hold(transaction: LmdbTransaction, record: FloorRecord) -> list[str]:
                     accepted=accepted,
                 ),
             )
+            end_probation(transaction, scope)  # of what was active in that store: nobody has seen it through
             regressed.append(scope)
     for nonce in record.used_nonces.difference(trust.nonces(transaction)):
         trust.spend(transaction, "", nonce)

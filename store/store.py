@@ -9,11 +9,11 @@
 
 Synchronous and for one writing thread; reads may come from any. Nothing here reads a clock. Reading the source:
 `activation.py` (the swap), `startup.py` (from the disk to an open store), `reconcile.py` (floors and store),
-`pending.py` (a document on its way in), `fallback.py` (damage), `garbage.py`.
+`probation.py` (the way back), `pending.py` (a document on its way in), `fallback.py` (damage), `garbage.py`.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self, TypeVar
@@ -23,9 +23,9 @@ from snapshot.identifiers import HEAD
 from snapshot.limits import DEFAULT, Limits
 from snapshot.verifier_state import Mark
 from snapshot.verify import Verified
-from store import activation, eviction, leftovers, reconcile
+from store import activation, eviction, leftovers, probation, reconcile
 from store.activation import BundleFacts
-from store.base import blobs, enrolment, meta, pending, trust
+from store.base import blobs, enrolment, failed_content, meta, pending, trust
 from store.base.disk import refusal
 from store.base.documents import StoredDocument, StoreReading, document, put_scope, scope_record
 from store.base.enrolment import Enrolment
@@ -34,8 +34,16 @@ from store.base.errors import StoreError, StoreFault
 from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
-from store.base.pending import Pending, SlotContent, Waiting
-from store.base.records import PendingRecord, digest_from_name, name_of
+from store.base.pending import HeldCandidates, Pending, SlotContent, Waiting
+from store.base.probation import after_start, probations, put_probation, start_fault
+from store.base.records import (
+    FailedContent,
+    PendingRecord,
+    ProbationRecord,
+    ProbationTerms,
+    digest_from_name,
+    name_of,
+)
 from store.base.rejections import Rejections
 from store.base.tables import Name, Table
 from store.base.timefloor import Boot, TimeFloor
@@ -49,6 +57,7 @@ from store.watch import GenerationChange, Watch
 T = TypeVar("T")
 
 MOST_PARSED = 256
+NO_PROBATIONS: Mapping[str, ProbationTerms] = {}
 REPAIR_SCOPES = frozenset({HEAD, activation.BUNDLE_SCOPE})  # what takes a stolen key away
 
 
@@ -63,6 +72,9 @@ class HolderState:
     used_nonces: frozenset[str]
     lost: frozenset[str]
     returned: Mapping[str, Mark] = field(default_factory=dict)
+    probations: Mapping[str, ProbationRecord] = field(default_factory=dict)
+    reverted: frozenset[str] = frozenset()  # what serves is what they went back to
+    quarantine: Mapping[str, frozenset[str]] = field(default_factory=dict)  # content hashes by scope
 
 
 class Store:
@@ -159,6 +171,9 @@ class Store:
                 floors.used_nonces,
                 reading.lost_scopes(),
                 {scope: floor.returned for scope, floor in floors.scopes.items() if floor.returned is not None},
+                {row.scope: row for row in probations(transaction)},
+                reading.reverted_scopes(),
+                _by_scope(reading.in_quarantine()),
             )
 
     def get(self, content_hash: str) -> bytes:
@@ -184,6 +199,11 @@ class Store:
             self.resume(now)
         return self._open_slot(None, PendingRecord(scope, repair=scope in REPAIR_SCOPES or kind == RECOVERY), limits)
 
+    def receive_candidate(self, scope: str, *, room: int, limits: Limits = DEFAULT) -> Pending:
+        """A fresh slot beside those of what is to run. `room`: how many bytes are left for candidates."""
+        record = PendingRecord(scope, candidate=True)
+        return Pending(self._environment, self._write_candidate, None, record, limits, room)
+
     def pending(self) -> list[SlotContent]:
         with self._environment.read() as transaction:
             return pending.slot_contents(transaction)
@@ -192,6 +212,15 @@ class Store:
         """The snapshots that wait for their `valid_from`, by scope, for who only looks."""
         return pending.waiting(self._environment)
 
+    def candidates(self) -> HeldCandidates:
+        """What the head lists as coming and lies here."""
+        return pending.candidates(self._environment)
+
+    def drop_candidates(self, scopes: Collection[str]) -> None:
+        """What nobody lists any more, neither to come nor to run."""
+        if scopes:
+            self._write(lambda transaction: pending.discard_candidates(transaction, scopes))
+
     def slot(self, scope: str, envelope_hash: str, limits: Limits = DEFAULT) -> Pending | None:
         """The slot that holds that envelope, for a second verification; None when none does."""
         with self._environment.read() as transaction:
@@ -199,28 +228,37 @@ class Store:
         return self._open_slot(found[0], found[1], limits) if found else None
 
     def _open_slot(self, slot: int | None, record: PendingRecord, limits: Limits) -> Pending:
-        opened = Pending(self._environment, self._write, slot, record, limits)
-        self._slots[record.scope] = opened
+        write = self._write_candidate if record.candidate else self._write
+        opened = Pending(self._environment, write, slot, record, limits)
+        if not record.candidate:
+            self._slots[record.scope] = opened
         return opened
 
     # ---- changing what is active
 
-    def activate(self, *verified: Verified, now: float, boot: Boot) -> int:
-        """Make one or several documents active, all or none; returns the new generation.
+    def activate(
+        self,
+        *verified: Verified,
+        now: float,
+        boot: Boot,
+        probations: Mapping[str, ProbationTerms] = NO_PROBATIONS,
+    ) -> int:
+        """Make one or several documents active, all or none; returns the new generation. `probations`: by scope, on
+        which terms new content is on probation.
 
         StoreError: conflict, not_durable, store_full, store_io; then active, previous and marks are as before, and
         if only the last step failed, `is_unfinished` is true and `resume` finishes it.
         """
         if not verified or not all(isinstance(document, Verified) for document in verified):
             raise TypeError("the store activates what snapshot.verify has verified, and nothing else")
-        promotions = [activation.promotion_of(document) for document in verified]
+        promotions = [activation.promotion_of(document, probations.get(document.scope)) for document in verified]
         facts = next((activation.bundle_facts(document.bundle) for document in verified if document.bundle), None)
         for brought in verified:
             self._seal(brought, now)
 
         def swap(transaction: LmdbTransaction) -> int:
             generation = activation.swap(
-                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._cached_document
+                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._cached_document, boot
             )
             leftovers.leave(transaction, verified)
             ceiling = facts or self._bundle_facts(transaction)
@@ -231,7 +269,8 @@ class Store:
             return generation
 
         is_repair = all(document.scope in REPAIR_SCOPES for document in verified)
-        generation = self._write(swap, WriteRoom.REPAIR if is_repair else WriteRoom.SCOPES)
+        room = WriteRoom.REPAIR if is_repair else WriteRoom.SCOPES
+        generation = self._write(swap, room, {promotion.digest for promotion in promotions})
         for promotion in promotions:
             self._slots.pop(promotion.scope, None)
             self._remember(StoredDocument.of(promotion.record, self._blob, promotion.state))
@@ -271,6 +310,7 @@ class Store:
             for record in held:
                 gone = replace(record, active=None, previous=None, generation=generation, withdrawn=True)
                 put_scope(transaction, replace(gone, on_previous=False))
+                probation.forget(transaction, record.scope)
                 append(transaction, Happened.WITHDRAWN, now, record.scope)
             return generation, tuple(record.scope for record in held)
 
@@ -283,6 +323,67 @@ class Store:
             with self.read() as reading:
                 self._announce(reading.generation, (scope,))
         return happened
+
+    # ---- probation, and the way back
+
+    def note_start(self, boot: Boot, now: float) -> dict[str, str]:
+        """The agent has started: probations go on by this boot's clock. By scope, why so many starts fail one."""
+
+        def note(transaction: LmdbTransaction) -> dict[str, str]:
+            rows = [after_start(row, boot, now) for row in list(probations(transaction))]
+            for row in rows:
+                put_probation(transaction, row)
+            return {row.scope: fault for row in rows if (fault := start_fault(row))}
+
+        return self._write(note) if self._has_probations() else {}
+
+    def note_stop(self) -> None:
+        """The agent ends in order: its next start shows nothing bad of what is on probation."""
+
+        def note(transaction: LmdbTransaction) -> None:
+            for row in list(probations(transaction)):
+                put_probation(transaction, replace(row, is_stopped=True))
+
+        if self._has_probations():
+            self._write(note)
+
+    def pass_probation(self, *scopes: str, now: float) -> tuple[str, ...]:
+        """Their time is over: what is active of them is good. Those that were on probation."""
+        return self._write(
+            lambda transaction: tuple(scope for scope in scopes if probation.pass_probation(transaction, scope, now))
+        )
+
+    def revert(
+        self, *scopes: str, check: str, detail: str, now: float, serves: probation.Serves = lambda _: True
+    ) -> dict[str, Happened]:
+        """What `check` says has failed: the newest good content serves again, in one transaction, or stays where there
+        is none. By scope, of those that were on probation. An activation that the floors name comes first.
+        """
+        if self.is_unfinished:
+            with contextlib.suppress(StoreError):
+                self.resume(now)
+
+        def go_back(transaction: LmdbTransaction) -> tuple[dict[str, Happened], int]:
+            happened = probation.revert(transaction, scopes, check, detail, now, serves)
+            return happened, meta.read(transaction).generation
+
+        happened, generation = self._write(go_back)
+        back = tuple(scope for scope, what in happened.items() if what is Happened.REVERTED)
+        if back:
+            self._announce(generation, back)
+        return happened
+
+    def clear_quarantine(self, scope: str, *, now: float, by: str) -> tuple[FailedContent, ...]:
+        """A person says that what is in it may be tried again, which the journal keeps. What was in it."""
+
+        def clear(transaction: LmdbTransaction) -> tuple[FailedContent, ...]:
+            held = tuple(failed_content.clear_quarantine(transaction, scope))
+            for failed in held:
+                words = f"epoch {failed.authority_epoch} version {failed.config_version}, by {by}"
+                append(transaction, Happened.QUARANTINE_CLEARED, now, scope, words)
+            return held
+
+        return self._write(clear)
 
     # ---- trust, time and floors
 
@@ -334,9 +435,29 @@ class Store:
 
     # ---- inside
 
-    def _write(self, change: Callable[[LmdbTransaction], T], room: WriteRoom = WriteRoom.REPAIR) -> T:
-        """One transaction. When it finds no room, garbage goes, then what gives way; each time it is tried again."""
-        ways = iter((self._collect_garbage, self._drop_previous, self._drop_active))
+    def _write(
+        self,
+        change: Callable[[LmdbTransaction], T],
+        room: WriteRoom = WriteRoom.REPAIR,
+        spared: Collection[bytes] = (),
+    ) -> T:
+        """One transaction. When it finds no room, garbage goes, then what gives way; each time it is tried again.
+
+        `spared`: the digests of envelopes whose slots are what it is about.
+        """
+        let_go = partial(self._drop_all_candidates, spared)
+        return self._write_after(
+            change, room, (self._collect_garbage, let_go, self._drop_good, self._drop_previous, self._drop_active)
+        )
+
+    def _write_candidate(self, change: Callable[[LmdbTransaction], T], room: WriteRoom) -> T:
+        """Likewise, and nothing gives way for it."""
+        return self._write_after(change, room, (self._collect_garbage,))
+
+    def _write_after(
+        self, change: Callable[[LmdbTransaction], T], room: WriteRoom, making_room: Iterable[Callable[[], bool]]
+    ) -> T:
+        ways = iter(making_room)
         while True:
             try:
                 with self._environment.write(room) as transaction:
@@ -355,6 +476,12 @@ class Store:
         except StoreError:
             return False
         return True
+
+    def _drop_all_candidates(self, spared: Collection[bytes]) -> bool:
+        return bool(self._give_way(partial(pending.let_candidates_go, spared=spared))) and self._collect_garbage()
+
+    def _drop_good(self) -> bool:
+        return bool(self._give_way(eviction.let_good_go)) and self._collect_garbage()
 
     def _drop_previous(self) -> bool:
         """By what the roots have announced: the floor of the epoch is no word of a config key."""
@@ -402,6 +529,10 @@ class Store:
         held = self._documents[record.active].envelope
         return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
 
+    def _has_probations(self) -> bool:
+        with self._environment.read() as transaction:
+            return any(True for _ in probations(transaction))
+
     def _announce(self, generation: int, scopes: tuple[str, ...]) -> int:
         self.watch.tell(GenerationChange(generation, scopes))
         return generation
@@ -423,3 +554,10 @@ class Store:
     def _blob(self, digest: bytes) -> bytes:
         with self._environment.read() as transaction:
             return blobs.get(transaction, digest)
+
+
+def _by_scope(failed: Iterable[FailedContent]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for entry in failed:
+        found[entry.scope] = found.get(entry.scope, frozenset()) | {entry.content_hash}
+    return found

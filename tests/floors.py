@@ -68,6 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.base": ("snapshot", "wire", "wire.operators"),
     "coordinator.declared": ("snapshot", "wire", "wire.operators", "coordinator.base"),
     "coordinator.configs": ("snapshot", "coordinator.declared"),
+    "coordinator.expected": ("snapshot", "coordinator.base", "coordinator.declared", "coordinator.configs"),
     "coordinator.keys": ("snapshot", "wire", "coordinator.base"),
     "coordinator.database": (
         "snapshot",
@@ -77,11 +78,23 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.declared",
         "coordinator.keys",
     ),
-    "coordinator.reports": ("snapshot", "wire", "wire.operators", "coordinator.base", "coordinator.database"),
+    "coordinator.changes": (
+        *("snapshot", "wire.operators"),
+        *("coordinator.base", "coordinator.declared", "coordinator.database"),
+    ),
+    "coordinator.reports": (
+        *("snapshot", "wire", "wire.operators", "coordinator.base", "coordinator.database"),
+        "coordinator.changes",
+    ),
     "coordinator.publishing": (
         *("snapshot", "wire.operators"),
-        *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.keys"),
-        *("coordinator.database", "coordinator.reports"),
+        *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.expected"),
+        *("coordinator.keys", "coordinator.database", "coordinator.changes", "coordinator.reports"),
+    ),
+    "coordinator.rollout": (
+        *("snapshot", "wire.operators"),
+        *("coordinator.base", "coordinator.declared", "coordinator.database", "coordinator.changes"),
+        "coordinator.publishing",
     ),
     "coordinator.trust": (
         *("snapshot", "wire", "wire.operators"),
@@ -91,12 +104,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.membership": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
-        *("coordinator.reports", "coordinator.publishing"),
+        *("coordinator.changes", "coordinator.reports", "coordinator.publishing"),
     ),
     "coordinator.fleet": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.database", "coordinator.reports"),
-        *("coordinator.publishing", "coordinator.trust"),
+        *("coordinator.changes", "coordinator.publishing", "coordinator.trust", "coordinator.rollout"),
     ),
     "coordinator.setup": (
         *("snapshot", "wire"),
@@ -104,7 +117,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.membership",
     ),
     "coordinator.runtime": (
-        *("snapshot", "wire"),
+        *("snapshot", "wire", "wire.operators"),
         *(
             "coordinator.base",
             "coordinator.declared",
@@ -113,6 +126,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.database",
         ),
         *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
+        "coordinator.rollout",
         "coordinator.fleet",
     ),
     "coordinator.api": (
@@ -124,13 +138,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.keys",
             "coordinator.database",
         ),
-        *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
-        *("coordinator.fleet", "coordinator.runtime"),
+        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
+        *("coordinator.membership", "coordinator.rollout", "coordinator.fleet", "coordinator.runtime"),
     ),
     "coordinator": (
         "wire",
-        *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
-        *("coordinator.reports", "coordinator.publishing", "coordinator.membership", "coordinator.setup"),
+        *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.keys"),
+        *("coordinator.database", "coordinator.changes", "coordinator.reports", "coordinator.publishing"),
+        *("coordinator.rollout", "coordinator.membership", "coordinator.setup"),
         *("coordinator.runtime", "coordinator.api"),
     ),
     "holdfast": (),
@@ -150,8 +165,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.keys",
             "coordinator.database",
         ),
-        *("coordinator.trust", "coordinator.fleet", "coordinator.setup"),
-        *("holdfast", "holdfast.terminal"),
+        *("coordinator.expected", "coordinator.trust", "coordinator.fleet", "coordinator.setup"),
+        *("coordinator.runtime", "holdfast", "holdfast.terminal"),
     ),
 }
 """What each room may import, besides itself: rooms of rows above its own alone. The table is the architecture.

@@ -13,7 +13,6 @@ ONLY_OTHERS_CALL = {
     "coordinator.run.main": "the program",
     "store.fsck.check.run": "a process of its own calls it, by its name",
     "store.fsck.walk.run": "a process of its own calls it, by its name",
-    "wire.client.UnixConnector": "what tests and benchmarks ask our programs with, over their sockets",
     "coordinator.publishing.declarations.apply": "an apply in one call, for worlds that tests and benchmarks make",
     "coordinator.keys.signer.recovery": "a recovery without a ceremony, for worlds that tests make",
     "coordinator.keys.signer.key_record": "what stands in a trust bundle, for worlds that tests and benchmarks make",

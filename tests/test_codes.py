@@ -5,9 +5,10 @@ from enum import Enum
 
 import pytest
 
+from agent.services.service_limits import BLAST_RADIUS
 from agent.state.join_codes import CODES, TOKEN_CODES
 from agent.state.node_state import StateCause
-from agent.state.waiting import TOO_FAR_AHEAD, TOO_MANY_WAIT
+from agent.state.own_bounds import QUARANTINED, TOO_FAR_AHEAD, TOO_MANY_WAIT
 from agent.unconfigured import NOT_CONFIGURED
 from coordinator.base.refusal import Code
 from coordinator.reports.checkin import Comparison
@@ -43,7 +44,8 @@ def test_each_cause_of_a_state_has_a_row_and_no_other() -> None:
 
 
 def test_each_bound_of_a_nodes_own_has_a_row_and_no_other() -> None:
-    assert CATALOGUE[Area.NODES_OWN].keys() == {TOO_FAR_AHEAD, TOO_MANY_WAIT, "validator_refused"}
+    own = {TOO_FAR_AHEAD, TOO_MANY_WAIT, BLAST_RADIUS, QUARANTINED, "validator_refused"}
+    assert CATALOGUE[Area.NODES_OWN].keys() == own
 
 
 def test_each_way_a_join_fails_has_a_row_and_no_other() -> None:

@@ -9,9 +9,10 @@
 Times are Unix seconds here and `YYYY-MM-DDTHH:MM:SSZ` on the wire; documents are bytes here and base64 there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self, cast
+from itertools import islice
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from snapshot import canonical
 from wire.forms import (
@@ -50,12 +51,14 @@ DOCUMENT_BYTES = 16 << 20
 DOCUMENTS_MAX = 256  # the steps of one walk over trust bundles (format.md 8)
 INTERVAL_MOST_S = 3600  # between two reports, as a node says it
 SCOPES_MAX = 1024
+VOTES_MAX = SCOPES_MAX  # a head lists one candidate of a scope
 ROOTS_MAX = 64
 EVENTS_MAX = 1024
 # What a node says of itself (rules A1..A9, J40), and of how old a document is.
 STATES = ("unenrolled", "joining", "waiting", "active", "degraded", "recovering", "fenced", "revoked")
 MODES = ("normal", "degraded", "fenced")
 GRADES = ("fresh", "stale", "expired")
+VERDICTS = ("accepted", "refused")  # of a candidate
 STORE_FAULTS = ("store_full", "store_io")  # a counter of this name is 1 while the node's store takes nothing
 NAME = text(128, 1)
 SHORT = text(256)
@@ -82,6 +85,9 @@ class Message:
 
     def to_bytes(self) -> bytes:
         return canonical.dumps(self.to_value())
+
+
+T = TypeVar("T", bound=Message)
 
 
 @message
@@ -223,12 +229,56 @@ class NotifiedVersion(Message):
 
 
 @message
+class Reverted(Message):
+    """What failed its probation here, by which check, and what that said."""
+
+    config_version: int = member(integer(1))
+    content_hash: str = member(HASH)
+    check: str = member(NAME)
+    detail: str = member(SHORT)
+    at: int = member(TIME)
+
+
+@message
 class ScopeReport(Message):
+    """`good`: the newest content that has proved itself. `probation_until`: of what is active, while it has not.
+
+    `reverted`: what was tried last and failed, until other content comes; `active` is what the node went back to, or
+    the same content where there was nothing to go back to. `attempted`: that document, where another serves instead.
+    """
+
     active: Active | None = member(nullable(record(Active)))
     previous: HeldVersion | None = member(nullable(record(HeldVersion)))
     pending: HeldVersion | None = member(nullable(record(HeldVersion)))
     last_rejected: LastRejected | None = member(nullable(record(LastRejected)))
     notified: Mapping[str, NotifiedVersion] = member(table(NAME, record(NotifiedVersion), 256))
+    has_validator: bool | None = member(BOOLEAN, default=None)
+    good: str | None = member(HASH, default=None)
+    probation_until: int | None = member(TIME, default=None)
+    attempted: HeldVersion | None = member(record(HeldVersion), default=None)
+    reverted: Reverted | None = member(record(Reverted), default=None)
+
+
+@message
+class Vote(Message):
+    """What the node says of a candidate that its head lists. `step` and `reason`: where it was refused, and why."""
+
+    scope: str = member(SCOPE)
+    snapshot_id: str = member(IDENTIFIER)
+    content_hash: str = member(HASH)
+    verdict: str = member(one_of(*VERDICTS))
+    step: int | None = member(nullable(integer(0, LAST_STEP)))
+    reason: str = member(text(64))
+    detail: str = member(SHORT)
+
+
+@message
+class ScopeLimits:
+    """The narrowest that this node's services set for a scope; what is left out, none of them sets."""
+
+    entries: int | None = member(nullable(integer()))
+    bytes: int | None = member(nullable(integer()))
+    removed_percent: int | None = member(nullable(integer(0, 100)))
 
 
 @message
@@ -265,18 +315,28 @@ class Heartbeat(Message):
     interval_s: int | None = member(integer(1, INTERVAL_MOST_S), default=None)
     roots_confirmed: bool | None = member(BOOLEAN, default=None)
     features: tuple[str, ...] | None = member(array(IDENTIFIER, 64), default=None)
+    votes: tuple[Vote, ...] | None = member(array(record(Vote), VOTES_MAX), default=None)
+    limits: Mapping[str, ScopeLimits] | None = member(table(SCOPE, record(ScopeLimits), SCOPES_MAX), default=None)
+
+    def with_votes(self, votes: Iterable[Vote]) -> "Heartbeat":
+        """With as many of the votes, the first ones first, as leave room for some of the journal."""
+        size = len(replace(self, journal=(), votes=()).to_bytes())
+        return replace(self, votes=tuple(_fitting(votes, HEARTBEAT_BYTES - JOURNAL_LEAST_BYTES - size, VOTES_MAX)))
 
     def with_journal(self, events: Iterable[HeartbeatEvent]) -> "Heartbeat":
         """With as many of the events, oldest first, as the message has room for."""
         size = len(replace(self, journal=()).to_bytes())
         room = min(max(JOURNAL_BYTES - size, JOURNAL_LEAST_BYTES), HEARTBEAT_BYTES - size)
-        fitting: list[HeartbeatEvent] = []
-        for event in events:
-            room -= len(event.to_bytes()) + 1
-            if room < 0 or len(fitting) == EVENTS_MAX:
-                break
-            fitting.append(event)
-        return replace(self, journal=tuple(fitting))
+        return replace(self, journal=tuple(_fitting(events, room, EVENTS_MAX)))
+
+
+def _fitting(items: Iterable[T], room: int, most: int) -> Iterator[T]:
+    """Those of an array that so many bytes have room for."""
+    for item in islice(items, most):
+        room -= len(item.to_bytes()) + 1
+        if room < 0:
+            return
+        yield item
 
 
 @message
@@ -303,6 +363,13 @@ class ConfirmRoots(Message):
 
     root_key_ids: tuple[str, ...] = member(array(HASH, ROOTS_MAX))
     root_threshold: int = member(integer(1, ROOTS_MAX))
+
+
+@message
+class ClearQuarantine(Message):
+    """What is in quarantine of a scope may be tried again."""
+
+    scope: str = member(SCOPE)
 
 
 @message

@@ -49,6 +49,7 @@ def visible_status(status: NodeStatus, sight: CallerSight) -> NodeStatus:
         scopes=_table_without(hidden, status.scopes),
         refused=_table_without(hidden, status.refused),
         awaited=_table_without(hidden, status.awaited),
+        candidates=_table_without(hidden, status.candidates),
         origins=_table_without(hidden, status.origins),
         expired=_list_without(hidden, status.expired),
         recovering=_list_without(hidden, status.recovering),
@@ -62,7 +63,7 @@ def visible_status(status: NodeStatus, sight: CallerSight) -> NodeStatus:
 
 def _every_scope(status: NodeStatus) -> Iterator[str]:
     """Wherever a scope's name stands: what is not listed here is shown to everybody."""
-    for table in (status.scopes, status.refused, status.awaited, status.origins):
+    for table in (status.scopes, status.refused, status.awaited, status.candidates, status.origins):
         yield from table
     for names in (status.expired, status.recovering, status.refresh_required, status.passed_over):
         yield from names

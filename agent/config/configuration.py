@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.config import patterns
+from agent.config.check_address import FORM, CheckAddress, read_address
 from agent.config.credentials import JOIN_TOKEN, credential
 from agent.config.toml_form import (
     ConfigurationError,
@@ -21,6 +22,7 @@ from agent.config.toml_form import (
     array,
     boolean,
     file_mode,
+    inline_table,
     named_tables,
     number,
     of_form,
@@ -34,6 +36,7 @@ from agent.config.toml_form import (
 from agent.config.units import Verb, is_unit
 from snapshot.identifiers import HEAD, SCOPE_TYPES
 from snapshot.limits import Limits
+from snapshot.manifest import MOST_PROBATION_S
 from wire import forms
 
 __all__ = ["AgentSettings", "ConfigurationError", "load", "parse"]
@@ -197,12 +200,21 @@ class AccessEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServiceLimitsTable:
+    """What a service can take of one of its scopes; what is left out, it does not limit."""
+
+    entries: int | None = setting(number(1, 10_000_000), None, "Members of the top level of JSON sections, or files.")
+    bytes: int | None = setting(number(1, 4 * GIB), None, "The whole content.")
+    removed_percent: int | None = setting(number(0, 100), None, "The share of its entries that may go at a time.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServiceTable:
     """`[[service]]`: a local service, the scopes that it lives by, how it is asked and how it is told.
 
     `notify`: `reload`, `restart` and `signal` of the systemd `unit`, `command`, or `none` (it watches). `validate` is a
     command that is given the candidate before it becomes active, and may keep it out; `validate_unit` a unit with the
-    rights that it needs.
+    rights that it needs. `check`, `check_http` and `unit` are asked afterwards, while new content is on probation.
     """
 
     name: str = setting(
@@ -222,6 +234,31 @@ class ServiceTable:
     signal: str = setting(words("HUP", "USR1", "USR2"), "HUP", "The signal for `signal`.")
     command: tuple[str, ...] = setting(array(_WORD, 1), (), "The command for `command`; no shell reads it.")
     timeout_s: int = setting(number(1, 300), 30, "How long telling may take.")
+    check: tuple[str, ...] = setting(
+        array(_WORD, 1),
+        (),
+        "A command that is asked while new content of its scopes is on probation, run as `validate` is: unless it "
+        "exits with 0, the node goes back to what was good before.",
+    )
+    check_http: CheckAddress | None = setting(
+        TomlForm(read_address, FORM),
+        None,
+        "Likewise an address of this machine, asked with GET: unless it answers with 200 to 299, the node goes back.",
+    )
+    check_interval_s: int = setting(
+        number(1, 300), 5, "How often both are asked, first so long after it was told; and how long an answer may take."
+    )
+    check_coordinator: bool = setting(
+        boolean,
+        False,
+        "Whether the node's way to its coordinators depends on it, as on a firewall or a routing daemon. Then it is a "
+        "failed check as well if none of them can be reached any more, where one could be a minute before.",
+    )
+    probation_s: int | None = setting(
+        number(0, MOST_PROBATION_S),
+        None,
+        "How long new content of its scopes is on probation. Left out: as the change that brings it says.",
+    )
     validate: tuple[str, ...] = setting(
         array(_WORD, 1),
         (),
@@ -237,6 +274,13 @@ class ServiceTable:
         number(1, 300),
         30,
         "How long it may take. Beyond that the candidate is refused. A unit has its own limit as well (20 s).",
+    )
+    limits: ServiceLimitsTable | None = setting(
+        inline_table(ServiceLimitsTable),
+        None,
+        "What it can take of each of its scopes: entries (members of the top level of JSON sections, or files), bytes "
+        "of content, and the share of its entries that may go at a time. More is refused with `blast_radius`; an "
+        "operator who lets a plan pass lifts `removed_percent` alone.",
     )
 
 

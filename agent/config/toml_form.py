@@ -114,6 +114,22 @@ def array(form: TomlForm[T], least: int = 0) -> TomlForm[tuple[T, ...]]:
     return TomlForm(read_all, f"array of{size}: {form.description}")
 
 
+def inline_table(cls: type[T]) -> TomlForm[T]:
+    """A table as the value of a key: `key = {a = 1}`."""
+
+    def read(value: object) -> T:
+        problems: list[str] = []
+        found = read_table(cls, value, "", problems) if isinstance(value, dict) else None
+        if found is None:
+            said = "; ".join(problem.removeprefix(".") for problem in problems)
+            raise ValueError(f"must be {description}" + (f": {said}" if said else f", not {value!r}"[:200]))
+        return found
+
+    inside = (f"{member.name} ({member.metadata['form'].description})" for member in fields(cls))  # type: ignore[arg-type]
+    description = f"a table of {', '.join(inside)}"
+    return TomlForm(read, description)
+
+
 def _absolute_path(value: object) -> Path:
     return Path(_PATH.read(value))
 

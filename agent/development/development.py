@@ -11,7 +11,7 @@ inotify was rejected: it says nothing on network and container mounts, where suc
 """
 
 import random
-from collections.abc import AsyncIterable, Callable, Collection, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from snapshot.grants import read_grants
 from snapshot.identifiers import parse_scope
 from snapshot.manifest import ScopeVersion
 from snapshot.roles import ROLES
+from store.base.records import FailedContent
 from wire.limits import LOCAL
 from wire.local.local_answers import ConfirmedRoots, TakenDocument
 from wire.local.node_status import NodeClock, NodeReport, StoreCondition
@@ -122,6 +123,7 @@ class PlainNode:
             clock=NodeClock(synchronised=None, offset_floor_s=0, regressed=False),
             sources=(),
             awaited={},
+            candidates={},
             origins={},
             recovering=(),
             refresh_required=(),
@@ -137,6 +139,12 @@ class PlainNode:
             "development",
             f"no root keys of {len(named)} to confirm, nor any threshold of {threshold}: these are plain files",
         )
+
+    async def list_quarantine(self) -> Sequence[FailedContent]:
+        return ()
+
+    async def clear_quarantine(self, scope: str, by: str) -> Sequence[FailedContent]:
+        raise HttpError(409, "development", f"nothing of {scope} is in quarantine for {by}: these are plain files")
 
     async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
         async for _ in document:

@@ -18,7 +18,7 @@ from snapshot.manifest import SectionEntry
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Waiting
-from store.base.records import DocumentRecord, Rejection, ScopeRecord, name_of
+from store.base.records import DocumentRecord, Rejection, ScopeRecord, ScopeTrial, name_of
 from store.watch import GenerationChange, Watch
 
 NAME = "development"
@@ -56,6 +56,9 @@ class PlainReading:
 
     def document(self, digest: bytes) -> StoredDocument:
         return self.documents[digest]
+
+    def trial(self, _scope: str) -> ScopeTrial:
+        return ScopeTrial()
 
 
 @dataclass

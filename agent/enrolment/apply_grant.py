@@ -14,7 +14,7 @@ from agent.config.token import JoinToken
 from agent.state import root_pinning
 from agent.state.join_codes import NotGrantedError, UnusableFileError
 from agent.state.node import RunningNode
-from agent.state.waiting import MayNotWaitError
+from agent.state.own_bounds import OwnRefusalError
 from agent.update.update import Update
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
@@ -40,7 +40,7 @@ class Granting:
         for kind, data in others:
             try:
                 await self.update.importing.take(Chunks(data), kind, "join")
-            except (Rejected, MayNotWaitError):
+            except (Rejected, OwnRefusalError):
                 continue  # recorded; the head will name it again
 
     async def _trust(self, bundles: list[bytes], token: JoinToken | None, source: str) -> None:

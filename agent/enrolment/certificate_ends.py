@@ -1,6 +1,6 @@
 """Until when the node's own certificate is good, and the CAs that its coordinators' certificates end at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ class CertificateEnds:
     node: RunningNode
     identity: IdentityFile
     sayings: Sayings = field(default_factory=Sayings)
+    certificates: tuple[Thing, ...] = ()  # as they were read last
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -30,8 +31,12 @@ class CertificateEnds:
 
     async def look(self) -> None:
         """Once: read, and said where it is time."""
-        self.node.learnt.certificates = await self.node.threads.read(self._read)
-        self.sayings.say(endings(self.node), self.node.now())
+        self.certificates = await self.node.threads.read(self._read)
+        self.sayings.say(self.endings(), self.node.now())
+
+    def endings(self) -> Sequence[Thing]:
+        """What ends first, first: beside the certificates, the trust bundle as it is held now."""
+        return endings(self.node.holdings.bundle, self.certificates)
 
     def _read(self) -> tuple[Thing, ...]:
         """What cannot be read is told by who needs it (joining.py, renewal.py), and left out here."""

@@ -53,6 +53,7 @@ class Joining:
     _woken: trio.Event = field(default_factory=trio.Event)
 
     def __post_init__(self) -> None:
+        self.membership = self.node.membership
         self.handshake = Handshake(self.node)
         self.granting = Granting(self.node, self.update)
         self.renewal = Renewal(self.node, self.identity, self.handshake, self.renewed)
@@ -69,9 +70,9 @@ class Joining:
                 await trio.sleep(LEAST_S)
                 await self._reason_to_try(seen, woken)
                 back_off.note_success()
-        self.node.learnt.member, self.node.learnt.joining = True, False
+        self.membership.complete()
         await self._key_is_held()
-        self.node.learnt.join_failure = None
+        self.membership.note_success()
         self.node.tell()
         self.joined.set()
         await self.renewal.run(back_off)
@@ -106,7 +107,7 @@ class Joining:
             wait_s = back_off.note_failure(retry_after_s)
             self._note_failure(error, wait_s)
             return wait_s
-        self.node.learnt.join_failure = None
+        self.membership.note_success()
         return (0.0 if self._is_member() else LEAST_S) if asked else LOOK_AGAIN_S
 
     async def _try(self) -> bool:
@@ -117,12 +118,12 @@ class Joining:
             return True
         token = await self._token()
         if token is None and not await self._may_be_member():
-            self.node.learnt.joining = False
+            self.membership.note_nothing_to_try()
             return False  # rules K29
         try:
             if self.node.store.enrolment is None:
                 root_pinning.check_pinned(self.node.settings.trust, token)
-            self.node.learnt.joining = True
+            self.membership.note_attempt()
             self.node.tell()
             await self._join(token)
         except (ClientError, RootsNotPinnedError) as error:
@@ -169,7 +170,7 @@ class Joining:
     def _note_failure(self, error: Exception, wait_s: float) -> None:
         now = self.node.now()
         failure = JoinFailure(code_of(error), detail_of(error), is_refusal(error), now, now + wait_s)
-        self.node.learnt.join_failure = failure
+        self.membership.note_failure(failure)
         self.node.counters.add("joins_failed")
         log.warning("not joined", code=failure.code, detail=failure.detail, again_in_s=round(wait_s, 1))
         self.node.tell()

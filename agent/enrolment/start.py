@@ -1,6 +1,7 @@
 """From the disk to a node that can be asked, without a network (rules A10, A15, L29; threats D-26). Synchronous.
 
 open_store       lock, file modes, store check, floors and marks
+judge_starts     starts without order counted, before anything is read
 verify_active    the active state judged again, whole; damage falls back to previous
 make_node        the node, with what it was before
 """
@@ -10,14 +11,13 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agent.base.clock import Clock
-from agent.base.guarded_clock import ClockReading, Stopwatch
+from agent.base.guarded_clock import ClockReading, guard
 from agent.base.threads import Threads
 from agent.config.configuration import AgentSettings
 from agent.config.token import find_tokens
-from agent.state import endpoint_sets, origins, sights
-from agent.state.health_rows import OUTAGE_ROW, REVOKED_ROW
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings, HoldingsReader
 from agent.state.node import RunningNode
+from agent.state.remembered import Remembered
 from agent.state.root_pinning import roots_of
 from agent.state.view import Views
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -26,7 +26,6 @@ from snapshot.reverify import is_accepted, judge_again
 from store.base.documents import HashedDocument, StoredDocument
 from store.base.errors import StoreError
 from store.base.layout import Root
-from store.base.tables import Name
 from store.store import Store
 
 FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
@@ -61,12 +60,24 @@ def open_store(settings: AgentSettings, reading: ClockReading) -> OpenedStore:
     log.info("store opened", install_id=root.install_id, incarnation=store.incarnation)
     for finding in store.findings:
         log.warning("met at start", event_kind=finding.happened, scope=finding.scope, detail=finding.detail)
+    judge_starts(store, reading)
     views = Views(store, settings.intervals.head_fresh_s)
     reader = HoldingsReader(store, views, node.cluster_id, node.node_id, settings.limits.documents())
     enrolled = store.enrolment
     reader.roots = roots_of(enrolled) if enrolled is not None else None
     reader.enrolled = enrolled
     return OpenedStore(root, store, views, reader)
+
+
+def judge_starts(store: Store, reading: ClockReading) -> None:
+    """What is on probation, and takes the agent or the machine down again and again, goes before anybody reads it.
+    What serves instead is verified in a moment, as all that is active.
+    """
+    moment = guard(reading, store.time_floor)
+    faults = store.note_start(moment.boot, moment.now)
+    for scope, fault in faults.items():
+        for happened in store.revert(scope, check="start", detail=fault, now=moment.now).values():
+            log.error("probation failed", scope=scope, check="start", detail=fault, outcome=happened)
 
 
 def verify_active(store: Store, reader: HoldingsReader, now: float) -> list[str]:
@@ -113,22 +124,15 @@ def _fault(document: StoredDocument, holdings: Holdings, now: float) -> str:
 
 def make_node(settings: AgentSettings, clock: Clock, threads: Threads, opened: OpenedStore) -> RunningNode:
     """The node, and what outlives a process beside the documents."""
-    node = RunningNode(settings, clock, threads, opened.store, opened.reader)
+    remembered = Remembered.read(opened.store)
+    node = RunningNode(settings, clock, threads, opened.store, opened.reader, remembered)
     now = node.now()
     for scope in verify_active(opened.store, opened.reader, now):
         node.counters.add("active_documents_damaged")
         log.warning("scope left its active document", scope=scope)
     node.holdings = opened.reader.read()
-    health = opened.store.table(Name.HEALTH)
-    node.outage.running = _stopwatch(health.get(OUTAGE_ROW))
-    node.learnt.origins = origins.from_row(health.get(origins.ROW))
-    node.learnt.endpoints = endpoint_sets.from_row(health.get(endpoint_sets.ROW))
-    node.learnt.sights = sights.from_rows(opened.store.table(Name.WATERMARKS).items())
-    revoked = health.get(REVOKED_ROW)
-    node.learnt.revoked = revoked is not None
-    node.learnt.revoked_in_epoch = int(revoked.get("epoch", 0)) if isinstance(revoked, dict) else 0
-    node.learnt.member = is_member(opened.store, node.holdings)
-    node.learnt.other_cluster = _is_for_another_cluster(settings)
+    node.membership.is_member = is_member(opened.store, node.holdings)
+    node.membership.other_cluster = _is_for_another_cluster(settings)
     node.facts()  # from now on the outage is timed, and a fresh head is one that was seen
     return node
 
@@ -136,12 +140,6 @@ def make_node(settings: AgentSettings, clock: Clock, threads: Threads, opened: O
 def is_member(store: Store, holdings: Holdings) -> bool:
     """rules A2: it has an identity, roots that are pinned, and a trust bundle that they lead to."""
     return store.paths.identity_file.exists() and store.enrolment is not None and TRUST_BUNDLE in holdings.kept.marks
-
-
-def _stopwatch(row: object) -> Stopwatch | None:
-    if not isinstance(row, dict):
-        return None
-    return Stopwatch(str(row["about"]), str(row["boot_id"]), float(row["began"]), float(row["since"]))
 
 
 def _is_for_another_cluster(settings: AgentSettings) -> bool:

@@ -22,7 +22,9 @@ from agent.local.local_api import LocalApi
 from agent.local.local_backend import Front
 from agent.local.watching import Watching as WatchApi
 from agent.services.allowed_units import find_missing_units, log_missing_units
+from agent.services.checks import CommandCheck, HttpCheck, ServiceCheck, UnitCheck
 from agent.services.notifiers import Command, Notifier, NotifierWatch, RequestedVerb
+from agent.services.probation import CheckedService, Probation
 from agent.services.publishing import Publishing
 from agent.services.running import Running
 from agent.services.services import LocalService, Services
@@ -54,6 +56,7 @@ class Local:
     api: LocalApi
     server: Server
     log_missing_units: Callable[[], Awaitable[None]]
+    probation: Probation
 
 
 def build(
@@ -89,14 +92,19 @@ def build(
     )
     watching = WatchApi(views, node.threads, active)
     limits = settings.limits.documents()
-    api = LocalApi(front, views, node.threads, access, services, publishing, watching, node.now, limits, socket_trouble)
     judges = {service: _judge(service, settings, folder) for service in settings.services}
     asked = [Validator(service.name, service.scopes, judge) for service, judge in judges.items() if judge is not None]
     validators = Validators(asked, node.threads)
+    api = LocalApi(
+        *(front, views, node.threads, access, services, publishing, watching, node.now, limits, socket_trouble),
+        validators.sees,
+    )
     local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
     server = Server("local", api.routes(), UnixTransport(), local_limits, first=access.first)
     missing = partial(log_missing_units, settings.services, read_state)
-    return Local(front, active, publishing, watching, services, validators, api, server, missing)
+    checked = [_checked_service(service, running) for service in settings.services]
+    probation = Probation(node, [service for service in checked if service.checks], services, random.uniform)
+    return Local(front, active, publishing, watching, services, validators, api, server, missing, probation)
 
 
 async def find_missing(settings: AgentSettings) -> list[str]:
@@ -167,6 +175,14 @@ def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
         return NotifierWatch()
     requests, answers = local.reload_directory, local.reload_answers_directory
     return RequestedVerb(Verb(one.notify), one.unit, requests, answers, one.timeout_s, one.signal)
+
+
+def _checked_service(one: ServiceTable, running: Running) -> CheckedService:
+    timeout_s = float(one.check_interval_s)
+    checks: list[ServiceCheck] = [CommandCheck(one.check, timeout_s)] if one.check else []
+    checks += [HttpCheck(one.check_http, timeout_s)] if one.check_http is not None else []
+    checks += [UnitCheck(one.unit, read_state, running.last_state)] if one.unit is not None else []
+    return CheckedService(one.name, one.scopes, tuple(checks), timeout_s)
 
 
 def _judge(one: ServiceTable, settings: AgentSettings, folder: Path) -> Judge | None:

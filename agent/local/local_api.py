@@ -8,6 +8,7 @@
     POST /v1/may                              degraded.py
     POST /v1/import                           root and the agent's own account
     POST /v1/trust/confirm                    root and the agent's own account
+    GET  /v1/quarantine, POST /v1/quarantine/clear    quarantine_answers.py
     GET  /v1/scopes/<scope>/rejections    what was refused, and why
     GET  /probe/startup|liveness|readiness, /metrics
 
@@ -28,6 +29,7 @@ from agent.local import metrics
 from agent.local.entry_answers import EntryAnswers
 from agent.local.file_answers import FileAnswers
 from agent.local.long_poll import WAIT_MOST_S, LongPoll
+from agent.local.quarantine_answers import QuarantineAnswers, QuarantineBackend
 from agent.local.scope_answers import Headers, ScopeAnswers, node_headers
 from agent.local.watching import Watching, wanted_scopes
 from agent.services.publishing import Publishing
@@ -75,7 +77,7 @@ SOCKET_GONE = "socket_gone"
 log = structlog.get_logger(__name__)
 
 
-class NodeBackend(Protocol):
+class NodeBackend(QuarantineBackend, Protocol):
     """What the API asks of the node itself."""
 
     def changes(self) -> int:
@@ -130,6 +132,7 @@ class LocalApi:
     now: Callable[[], float]
     limits: Limits = DEFAULT
     socket_trouble: Callable[[], str] = str
+    validates: Callable[[str], bool] = lambda _: False  # of a scope: whether a service's validator sees it
     _last_status: tuple[object, StatusAnswer] | None = None
 
     def __post_init__(self) -> None:
@@ -155,6 +158,7 @@ class LocalApi:
             HttpRoute("POST", "/v1/may", self.may, body_bytes=MAY_BYTES),
             HttpRoute("POST", "/v1/import", self.take, body_bytes=self._import_bytes(), deadline_s=IMPORT_S, most=1),
             HttpRoute("POST", "/v1/trust/confirm", self.confirm, body_bytes=MAY_BYTES),
+            *QuarantineAnswers(self.node).routes(),
             *self.probe_routes(),
         )
 
@@ -333,7 +337,8 @@ class LocalApi:
 
     def _status(self, facts: GateFacts, report: NodeReport, now: float) -> "StatusAnswer":
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.node.listed_scopes(), self.services.notified, now)
+        listed, told = self.node.listed_scopes(), self.services.notified
+        reports = scope_reports(self.views, view, listed, told, now, self.validates)
         mode, fence = _gate(facts, now)
         status = NodeStatus(
             **vars(report),
@@ -419,6 +424,7 @@ class LocalApi:
                 report.ends,
                 {scope.scope: scope.reason for scope in self._refused_scopes(view, now)},
                 report.roots is None or report.roots.confirmed,
+                {scope: coming.verdict for scope, coming in report.candidates.items()},
                 sight.sees,
             )
         )

@@ -1,6 +1,6 @@
 """The node as the local API asks for it: what the gate goes by, the status report, documents handed in."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,17 +10,20 @@ from agent.base.byte_source import Chunks
 from agent.local.decisions import Decisions
 from agent.services.running import Running
 from agent.state import node_state
+from agent.state.coming import is_coming
 from agent.state.endings import endings
 from agent.state.node import RunningNode
+from agent.state.own_bounds import OwnRefusalError
 from agent.state.plan import plan
 from agent.state.root_pinning import OtherRootsError, peek_envelope, roots_report, with_confirmation
-from agent.state.waiting import STEP, MayNotWaitError
 from agent.update.download import NotListedError
 from snapshot.degraded import GateAnswer, GateFacts, Question
+from snapshot.ending import Thing
 from snapshot.identifiers import format_time
 from snapshot.manifest import ScopeVersion
 from snapshot.reasons import Reason, Rejected
 from store.base.errors import StoreError
+from store.base.records import FailedContent
 from wire.endings import EndingThing
 from wire.local.local_answers import ConfirmedRoots, TakenDocument
 from wire.local.node_status import NodeClock, NodeReport, StoreCondition
@@ -45,10 +48,11 @@ class Front:
     running: Running
     _update: "Update | None" = field(default=None, init=False)
     _sources: "Sources | None" = field(default=None, init=False)
+    _ends: Callable[[], Sequence[Thing]] | None = field(default=None, init=False)
 
-    def begin_to_ask(self, update: "Update", sources: "Sources") -> None:
+    def begin_to_ask(self, update: "Update", sources: "Sources", ends: Callable[[], Sequence[Thing]]) -> None:
         """What speaks to others is loaded after the first answer; from here on it is asked about, and given files."""
-        self._update, self._sources = update, sources
+        self._update, self._sources, self._ends = update, sources, ends
 
     def changes(self) -> int:
         return self.node.changed.value
@@ -76,6 +80,8 @@ class Front:
         present = node_state.assess(facts, moment.now)
         since = node_state.degradation_start(facts, moment.now)
         bundle = node.holdings.bundle
+        origins = self._update.activating.origins if self._update else node.remembered.origins
+        ends = self._ends() if self._ends else endings(bundle, ())
         return NodeReport(
             node_id=node.settings.node.node_id,
             cluster_id=node.settings.node.cluster_id,
@@ -83,9 +89,9 @@ class Front:
             incarnation=node.store.incarnation,
             state=str(present.state),
             cause=str(present.cause),
-            join=failure.to_message() if (failure := node.learnt.join_failure) else None,
+            join=failure.to_message() if (failure := node.membership.failure) else None,
             degraded_since=None if since is None else format_time(since),
-            rollback_check="confirmed" if node.learnt.checked_in else "unconfirmed",
+            rollback_check="confirmed" if node.check_in.confirmed else "unconfirmed",
             roles=tuple(sorted(map(str, node.holdings.roles))),
             roots=roots_report(node.reader.enrolled, node.settings.trust),
             trust_bundle_version=bundle.version if bundle else 0,
@@ -96,14 +102,36 @@ class Front:
             ),
             sources=self._sources.report() if self._sources else (),
             awaited=self._update.awaited_scopes() if self._update else {},
-            origins={scope: origin.to_message() for scope, origin in node.learnt.origins.items()},
+            candidates=self._update.preparation.report() if self._update else {},
+            origins={scope: origin.to_message() for scope, origin in origins.items()},
             recovering=tuple(sorted(facts.gaps | facts.behind)),
-            refresh_required=tuple(sorted(node.learnt.refresh_required)),
-            passed_over=tuple(sorted(node.learnt.passed_over)),
-            store=StoreCondition(str(node.learnt.store_fault), node.holdings.floor_lost),
-            ends=tuple(EndingThing.of(ending, moment.now) for ending in endings(node)),
+            refresh_required=tuple(sorted(node.gaps.refresh_required)),
+            passed_over=tuple(sorted(self._update.passed_over)) if self._update else (),
+            store=StoreCondition(str(node.store_fault), node.holdings.floor_lost),
+            ends=tuple(EndingThing.of(ending, moment.now) for ending in ends),
             counters=node.counters.all(),
         )
+
+    async def list_quarantine(self) -> Sequence[FailedContent]:
+        return await self.node.threads.read(self._quarantine)
+
+    def _quarantine(self) -> Sequence[FailedContent]:
+        with self.node.store.read() as reading:
+            return reading.in_quarantine()
+
+    async def clear_quarantine(self, scope: str, by: str) -> Sequence[FailedContent]:
+        """Kept in the journal; and tried again at once."""
+        node = self.node
+        try:
+            held = await node.change(node.store.clear_quarantine, scope, now=node.now(), by=by)
+        except StoreError as error:
+            raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
+        if held:
+            log.warning("quarantine cleared", scope=scope, versions=[entry.config_version for entry in held], by=by)
+            node.tell_news()
+            if self._update is not None:
+                self._update.wake()
+        return held
 
     async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:
         """Kept, once they are those that this node holds."""
@@ -135,12 +163,15 @@ class Front:
         said = peek_envelope(first, self.node.holdings.holder.limits)
         if said is None:
             raise Rejected(0, Reason.BAD_CONTAINER, expected="a document", found="something else")
+        data = Chunks(first, chunks)
         try:
-            return await self._update.importing.take(Chunks(first, chunks), said.kind, "import", said.scope)
+            if is_coming(said, self.node.holdings):
+                return await self._update.preparation.take(data, said, "import")
+            return await self._update.importing.take(data, said.kind, "import", said.scope)
         except NotListedError as error:
             raise HttpError(409, "not_listed", f"the head does not list it: {error}") from error
-        except MayNotWaitError as error:
-            raise HttpError(422, error.reason, error.detail, step=STEP) from error
+        except OwnRefusalError as error:
+            raise HttpError(422, error.reason, error.detail, step=error.step) from error
         except StoreError as error:
             raise HttpError(503, str(error.fault), f"{error.detail}; {error.remedy}", retry_after=30) from error
 

@@ -14,6 +14,7 @@ from snapshot.degraded import Mode
 from snapshot.ending import Urgency
 from snapshot.identifiers import parse_time
 from wire.endings import EndingThing
+from wire.messages import VERDICTS
 
 _DUE: Mapping[str, int] = {Urgency.SOON: 1, Urgency.ENDED: 2}
 _FROM_ZERO = ("documents_rejected", "heartbeats_failed")  # there before the first, so that an alert sees it come
@@ -34,6 +35,7 @@ class Sample:
     ends: Sequence[EndingThing] = ()
     refused: Mapping[str, str] = field(default_factory=dict)  # scope -> why the listed version is not active
     roots_confirmed: bool = True
+    candidates: Mapping[str, str] = field(default_factory=dict)  # scope -> what this node makes of what is to come
     sees: Callable[[str], bool] = lambda _: True  # of a scope: whether its name is for who asks
 
 
@@ -61,6 +63,7 @@ def _families(sample: Sample) -> Iterator[Metric]:
     yield from _head(sample)
     yield from _scopes(sample)
     yield from _refusal_metrics(sample)
+    yield _candidates(sample)
     yield from _services(sample)
     yield from _ends(sample)
     for name, value in sorted((dict.fromkeys(_FROM_ZERO, 0) | dict(sample.counters)).items()):
@@ -128,6 +131,16 @@ def _refusal_metrics(sample: Sample) -> Iterator[Metric]:
         if sample.sees(name):
             family.add_metric([name, reason], 1)
     yield family
+
+
+def _candidates(sample: Sample) -> Metric:
+    """Of all scopes, without a name."""
+    text = "What the head lists as coming, by what this node makes of it"
+    family = GaugeMetricFamily("holdfast_candidates", text, labels=["verdict"])
+    verdicts = list(sample.candidates.values())
+    for possible in ("awaited", *VERDICTS):
+        family.add_metric([possible], verdicts.count(possible))
+    return family
 
 
 def _services(sample: Sample) -> Iterator[Metric]:

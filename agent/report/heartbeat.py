@@ -4,7 +4,7 @@ Level-triggered: each report says what is active now; events are sent until they
 configuration write, and a failing one changes nothing here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -12,11 +12,12 @@ import trio
 
 from agent.base.guarded_clock import GuardedTime
 from agent.services.scope_reports import scope_reports
+from agent.services.service_limits import ServiceLimits
 from agent.services.services import Notified
 from agent.sources.source import Source
 from agent.sources.sources import Sources
 from agent.state import node_state
-from agent.state.node import RunningNode, newer_versions
+from agent.state.node import RunningNode
 from agent.state.view import View, Views
 from snapshot import degraded
 from snapshot.extension import FEATURES
@@ -26,13 +27,16 @@ from wire.backoff import BackOff, spread
 from wire.client import Call, ClientError, ClientFault
 from wire.endpoint import path
 from wire.messages import (
+    SCOPES_MAX,
     BadMessageError,
     ClockReport,
     HeadReport,
     Heartbeat,
     HeartbeatAnswer,
     HeartbeatEvent,
+    ScopeLimits,
     ScopeReport,
+    Vote,
 )
 from wire.request import JSON
 from wire.version import VERSION
@@ -40,21 +44,27 @@ from wire.version import VERSION
 JITTER = 0.2  # rules, Numbers
 SOON_S = 1.0  # after an activation or a rejection; several at once are one report
 MOST_EVENTS = 1000
-REVOKED = "revoked"
+REVOKED, ACCEPTED = "revoked", "accepted"
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
 class Reporting:
-    """`told` is what services were told last."""
+    """`told` is what services were told last; `votes` what is made of each candidate that was judged; `validates`
+    whether a service's validator sees a scope.
+    """
 
     node: RunningNode
     sources: Sources
     views: Views
     told: Callable[[], Mapping[str, Notified]]
     uniform: Callable[[float, float], float]
+    votes: Callable[[], Sequence[Vote]] = tuple
+    validates: Callable[[str], bool] = lambda _: False
     started: float = field(default_factory=trio.current_time)
+    _delivered: frozenset[Vote] = frozenset()  # of those that stand
+    _has_more: bool = False
 
     async def run(self) -> None:
         """Until cancelled. News make the next report sooner, but for one that nobody took: that rests first."""
@@ -67,7 +77,8 @@ class Reporting:
             else:
                 least_s = back_off.note_failure()
             interval_s = self.node.settings.intervals.heartbeat_interval_s
-            with trio.move_on_after(spread(interval_s, JITTER, self.uniform)):
+            rest_s = least_s if self._has_more else spread(interval_s, JITTER, self.uniform)
+            with trio.move_on_after(rest_s):
                 await self.node.news.wait_above(seen)
                 await trio.sleep(least_s)
 
@@ -77,14 +88,22 @@ class Reporting:
         if not rested:
             return False
         try:
-            body = (await self.compose()).to_bytes()
+            report = await self.compose()
         except StoreError as error:
             log.warning("no report", fault=error.fault, detail=error.detail)
             return False
+        body = report.to_bytes()
         for source in rested:
             if await self._send(source, body):
+                self._note_delivered(report)
                 return True
         return False
+
+    def _note_delivered(self, report: Heartbeat) -> None:
+        """What had no room in this report comes first in the next, and that comes soon."""
+        standing = set(self.votes())
+        self._delivered = frozenset(standing & (self._delivered | set(report.votes or ())))
+        self._has_more = bool(standing - self._delivered)
 
     async def _send(self, source: Source, body: bytes) -> bool:
         call = Call("POST", path("v1", "heartbeat"), headers=[JSON], body=body)
@@ -110,12 +129,10 @@ class Reporting:
         """What was recorded and is above what we hold: this disk was restored from an old backup (rules K41, P18)."""
         node = self.node
         recorded = {scope: (mark.authority_epoch, mark.config_version) for scope, mark in answer.recorded.items()}
-        behind = newer_versions(recorded, node.holdings)
-        if behind != node.learnt.behind:
-            node.learnt.behind = behind
-            if behind:
+        if node.check_in.note_recorded(recorded, node.holdings):
+            if node.check_in.behind:
                 said = "the coordinator has recorded more than is held: this disk was restored from an old backup"
-                log.error(said, scopes=behind)
+                log.error(said, scopes=node.check_in.behind)
                 self.sources.wake()
             node.tell()
         await node.threads.write(node.store.journal.acknowledge, answer.acknowledged_event)
@@ -127,11 +144,20 @@ class Reporting:
         """All of it as it is now, with as many events as fit. StoreError."""
         moment = self.node.moment()
         view, scopes, events = await self.node.threads.read(self._read, moment)
-        return self._heartbeat(moment, view, scopes).with_journal(map(_event, events))
+        report = self._heartbeat(moment, view, scopes)
+        head = self.node.holdings.head
+        if head is not None and head.candidates:
+            report = report.with_votes(sorted(self.votes(), key=self._urgency))
+        return report.with_journal(map(_event, events))
+
+    def _urgency(self, vote: Vote) -> tuple[bool, bool]:
+        """What nobody has heard of yet comes first, and of that a no."""
+        return vote in self._delivered, vote.verdict == ACCEPTED
 
     def _read(self, moment: GuardedTime) -> tuple[View, dict[str, ScopeReport], list[KeptEvent]]:
         view = self.views.all()
-        reports = scope_reports(self.views, view, self.node.listed_scopes(), self.told(), moment.now)
+        listed, told = self.node.listed_scopes(), self.told()
+        reports = scope_reports(self.views, view, listed, told, moment.now, self.validates)
         return view, reports, self.node.store.journal.events(most=MOST_EVENTS)
 
     def _heartbeat(self, moment: GuardedTime, view: View, scopes: Mapping[str, ScopeReport]) -> Heartbeat:
@@ -159,12 +185,20 @@ class Reporting:
             interval_s=node.settings.intervals.heartbeat_interval_s,
             roots_confirmed=node.has_confirmed_roots(),
             features=FEATURES,
+            limits=self._limits(),
         )
+
+    def _limits(self) -> Mapping[str, ScopeLimits] | None:
+        """Of what is active, listed or coming; None where no service sets any."""
+        holdings = self.node.holdings
+        coming = holdings.head.candidates if holdings.head is not None else {}
+        scopes = {*holdings.scopes, *holdings.listed_scopes, *coming}
+        return ServiceLimits(self.node.settings.services).narrowest(sorted(scopes)[:SCOPES_MAX]) or None
 
     def _standing_faults(self) -> dict[str, int]:
         """What is amiss now, and what it is: no count of the past (rules P20)."""
         mismatches = sum(source.fault is ClientFault.PEER_PIN_MISMATCH for source in self.sources.all())
-        found = {str(self.node.learnt.store_fault): 1, ClientFault.PEER_PIN_MISMATCH.value: mismatches}
+        found = {str(self.node.store_fault): 1, ClientFault.PEER_PIN_MISMATCH.value: mismatches}
         return {name: number for name, number in found.items() if name and number}
 
 

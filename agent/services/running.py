@@ -37,17 +37,19 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Running:
-    """`units`: by the name of a service, which is also its id in the assignment. `sights` are the node's own."""
+    """`units`: by the name of a service, which is also its id in the assignment. `sights`: services that were seen."""
 
     node: RunningNode
     units: Mapping[str, str]
     read_state: ReadState
+    sights: dict[str, SeenRunning] = field(init=False)
     _states: dict[str, tuple[float, UnitState]] = field(default_factory=dict)  # when it is to be asked again
     _written: dict[str, SeenRunning] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._written.update(self._sights)
+        self.sights = dict(self.node.remembered.sights)
+        self._written.update(self.sights)
         self._asking = trio.Lock()
         self._news = trio.Event()
 
@@ -55,7 +57,7 @@ class Running:
         """The services that ran when the head expired, as far as this question is about them."""
         now = self.node.now()
         ended = now if facts.head_expires_at is None else min(now, facts.head_expires_at)
-        names = {name for name, sight in self._sights.items() if not sight.is_old(ended)}
+        names = {name for name, sight in self.sights.items() if not sight.is_old(ended)}
         unit = self.units.get(question.resource or "")
         if question.resource is not None and unit is not None:
             state = await self._state(unit)
@@ -63,6 +65,11 @@ class Running:
             names -= set() if state.active else {question.resource}
             names |= {question.resource} if state.active and lasts else set()
         return frozenset(names)
+
+    def last_state(self, unit: str) -> UnitState | None:
+        """As systemd said it last, however long ago; None if it was never asked, or did not say."""
+        found = self._states.get(unit)
+        return found[1] if found is not None and not found[1].fault else None
 
     def note_answer(self, question: Question, answer: GateAnswer, now: float) -> None:
         """The gate has said so. A service with a unit is not shown by asking."""
@@ -102,26 +109,22 @@ class Running:
                 if state.active and name in assigned:
                     self._see(name, now, None)
                 elif not state.fault:
-                    self._sights.pop(name, None)
-            for name, sight in list(self._sights.items()):
+                    self.sights.pop(name, None)
+            for name, sight in list(self.sights.items()):
                 if sight.is_old(now) or name not in assigned:
-                    del self._sights[name]
+                    del self.sights[name]
         self._told -= told
         await self._write()
 
     # ---- inside
 
-    @property
-    def _sights(self) -> dict[str, SeenRunning]:
-        return self.node.learnt.sights
-
     def _see(self, name: str, now: float, scope: str | None) -> None:
-        before = self._sights.get(name)
-        if before is None and len(self._sights) >= MOST:
+        before = self.sights.get(name)
+        if before is None and len(self.sights) >= MOST:
             self.node.counters.add("services_not_noted")
             return
-        self._sights[name] = next_sight(before, now, scope)
-        if self._sights[name].is_worth_writing(self._written.get(name)):
+        self.sights[name] = next_sight(before, now, scope)
+        if self.sights[name].is_worth_writing(self._written.get(name)):
             self._news.set()
 
     async def _assigned_services(self, told: frozenset[str]) -> frozenset[str] | None:
@@ -130,15 +133,15 @@ class Running:
         if not facts.head_is_fresh(now) or facts.cause is not None:
             return None
         asked: dict[str, str | None] = dict.fromkeys([*self.units, *told])
-        asked |= {name: sight.scope for name, sight in self._sights.items()}
+        asked |= {name: sight.scope for name, sight in self.sights.items()}
         return await self.node.threads.read(_allowed_services, asked, facts, now)  # a large scope is read for it
 
     async def _write(self) -> None:
         table, threads = self.node.store.table(Name.WATERMARKS), self.node.threads
-        for name in self._written.keys() - self._sights.keys():
+        for name in self._written.keys() - self.sights.keys():
             await threads.write(table.delete, PREFIX + name)
             del self._written[name]
-        new = {name: sight for name, sight in self._sights.items() if sight.is_worth_writing(self._written.get(name))}
+        new = {name: sight for name, sight in self.sights.items() if sight.is_worth_writing(self._written.get(name))}
         if new:
             await threads.write(table.put_many, {PREFIX + name: asdict(sight) for name, sight in new.items()})
             self._written.update(new)

@@ -1,6 +1,6 @@
 """What the node says of each scope, in its status as in its heartbeats (protocol.md 3, 4). Synchronous: it reads."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from agent.services.services import Notified as ToldService
 from agent.state.view import ActiveScope, View, Views
@@ -10,17 +10,23 @@ from snapshot.identifiers import HEAD, is_id
 from snapshot.reasons import Rejected
 from store.base.documents import StoredDocument
 from store.base.pending import Waiting
-from store.base.records import Rejection
+from store.base.records import FailedContent, Rejection
 from wire.local.local_answers import RejectionDetail
-from wire.messages import Active, HeldVersion, LastRejected, NotifiedVersion, ScopeReport
+from wire.messages import Active, HeldVersion, LastRejected, NotifiedVersion, Reverted, ScopeReport
 
 
 def scope_reports(
-    views: Views, view: View, listed: Collection[str] | None, told: Mapping[str, ToldService], now: float
+    views: Views,
+    view: View,
+    listed: Collection[str] | None,
+    told: Mapping[str, ToldService],
+    now: float,
+    validates: Callable[[str], bool] = lambda _: False,
 ) -> dict[str, ScopeReport]:
     """Of every active scope, and of those that wait or were refused before anything of them was active.
 
     `listed`: the scopes of the held head, None without one. What it does not list is not missing (rules S3).
+    `validates`: whether a service's validator sees a scope; where none does, nothing is said.
     """
     store = views.store
     waiting = store.waiting()
@@ -30,6 +36,8 @@ def scope_reports(
         if rejection.scope and _matters(rejection, view, listed)
     }
     names = sorted({*view.scopes, *waiting, *refused})
+    with store.read() as reading:
+        trials = {name: reading.trial(name) for name in names}
     return {
         name: ScopeReport(
             active=_active(view, view.scopes.get(name), now),
@@ -39,6 +47,11 @@ def scope_reports(
             notified={
                 service: _notified_version(notice, name) for service, notice in told.items() if name in notice.versions
             },
+            good=trials[name].good,
+            probation_until=_seconds(trials[name].until),
+            attempted=_attempted_version(trials[name].failed, view.scopes.get(name)),
+            reverted=_failure_report(trials[name].failed),
+            has_validator=validates(name) or None,
         )
         for name in names
     }
@@ -91,6 +104,25 @@ def envelope_of(waiting: Waiting) -> Envelope | None:
 
 def _of(envelope: Envelope) -> HeldVersion:
     return HeldVersion(envelope.authority_epoch, envelope.config_version, envelope.state_hash, envelope.snapshot_id)
+
+
+def _seconds(until: float | None) -> int | None:
+    return None if until is None else int(until)
+
+
+def _attempted_version(failed: FailedContent | None, active: ActiveScope | None) -> HeldVersion | None:
+    """What serves in its place may be a renewal of what was good."""
+    if failed is None or active is None or active.document.content_hash == failed.content_hash:
+        return None
+    if not is_id(failed.snapshot_id):  # its document could not be read any more
+        return None
+    return HeldVersion(failed.authority_epoch, failed.config_version, failed.content_hash, failed.snapshot_id)
+
+
+def _failure_report(failed: FailedContent | None) -> Reverted | None:
+    if failed is None:
+        return None
+    return Reverted(failed.config_version, failed.content_hash, failed.check, failed.detail, int(failed.at))
 
 
 def _last_rejection(rejection: Rejection) -> LastRejected:

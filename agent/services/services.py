@@ -99,6 +99,7 @@ class Services:
     on_told: Callable[[str], None] = lambda _: None
     may_tell: Callable[[], bool] = lambda: True
     notified: dict[str, Notified] = field(default_factory=dict)
+    telling: set[str] = field(default_factory=set)  # those that are told at this moment
 
     async def run(self) -> None:
         """Until cancelled: one task for each service, so that a slow one holds no other up."""
@@ -148,7 +149,11 @@ class Services:
             await self._hold_back(service, view, before)
             return LOOK_EVERY_S
         await self.published.wait_above(view.generation - 1)
-        told = await service.notifier.tell(service.name, view.generation)
+        self.telling.add(service.name)
+        try:
+            told = await service.notifier.tell(service.name, view.generation)
+        finally:
+            self.telling.discard(service.name)
         await self._record(service, Notified(view.generation, versions, told.ok, told.detail, self.now()))
         say = log.info if told.ok else log.warning
         say(

@@ -11,16 +11,21 @@ from agent.base.commands import run_command
 
 ASK_S = 3.0
 RUNNING = frozenset({"active", "reloading", "refreshing"})
-PROPERTIES = ("ActiveState", "ActiveEnterTimestampMonotonic")
+PROPERTIES = ("ActiveState", "ActiveEnterTimestampMonotonic", "NRestarts")
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """`for_s`: so long it has been active at least; suspended time is not counted. `fault`: why it is not known."""
+    """`for_s`: so long it has been active at least; suspended time is not counted. `fault`: why it is not known.
+
+    `restarts`: how often systemd has started it again by itself. `failed`: it ended as it should not.
+    """
 
     active: bool
     for_s: float = 0.0
     fault: str = ""
+    restarts: int = 0
+    failed: bool = False
 
 
 async def read_state(unit: str, *, systemctl: str = "systemctl") -> UnitState:
@@ -34,10 +39,14 @@ async def read_state(unit: str, *, systemctl: str = "systemctl") -> UnitState:
 
 def _parse(said: str, now_s: float) -> UnitState:
     values = dict(word.split("=", 1) for word in said.split() if "=" in word)
-    state, entered = (values.get(name, "") for name in PROPERTIES)
+    state, entered, restarted = (values.get(name, "") for name in PROPERTIES)
     if not state:
         return UnitState(False, fault="systemctl does not say whether it is active")
+    restarts, microseconds = _number(restarted), _number(entered)
     if state not in RUNNING:
-        return UnitState(False)
-    microseconds = int(entered) if entered.isascii() and entered.isdigit() and len(entered) < 20 else 0
-    return UnitState(True, max(0.0, now_s - microseconds / 1e6) if microseconds else 0.0)
+        return UnitState(False, restarts=restarts, failed=state == "failed")
+    return UnitState(True, max(0.0, now_s - microseconds / 1e6) if microseconds else 0.0, restarts=restarts)
+
+
+def _number(said: str) -> int:
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 20 else 0

@@ -2,14 +2,17 @@
 
 A validator is a command of the operator's, or a unit (validator_units.py). It is given a folder that holds the
 service's scopes as they would be, laid out as under /run/holdfast/active, and accepts by exit status 0. Anything else,
-or its time limit, refuses the whole activation with `validator_refused`; the active configuration stays.
+or its time limit, refuses the whole activation with `validator_refused`; the active configuration stays. The same
+command is asked about what a head says is coming, long before that; what it has said then is not asked again.
+
+One validator runs once at a time, whoever asks: an activation beside a vote waits for the run that has begun.
 """
 
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -21,13 +24,12 @@ from agent.config.patterns import matches
 from agent.files.generations import Permissions
 from agent.files.layout import ProjectedScope
 from agent.files.projection import INDEX, index_bytes, write_file, write_scope
+from agent.services.judgements import KnownAnswers, SeenState, ValidatorAnswer
 from snapshot.reasons import safe_text
 
 VALIDATOR_REFUSED = "validator_refused"
 NOT_STARTED = (126, 127)  # what shells, env(1) and others say of a command that they could not start
 OURS_ALONE = Permissions(0o600, 0o700)
-
-Accepted = tuple[str, frozenset[tuple[str, str | None]]]  # by which service's validator, and what it saw
 
 
 class Judge(Protocol):
@@ -74,6 +76,16 @@ class Validator:
     service: str
     scopes: tuple[str, ...]
     judge: Judge
+    turn: trio.Lock = field(default_factory=trio.Lock, compare=False)
+
+    def concerns(self, scope: str) -> bool:
+        return matches(self.scopes, scope)
+
+    def view_of(self, after: Mapping[str, ProjectedScope]) -> SeenState:
+        """What it is given to see of a state."""
+        its = [scope for name, scope in after.items() if self.concerns(name)]
+        revoked: frozenset[str] = frozenset().union(*(scope.revoked for scope in its))
+        return SeenState(self.service, frozenset((scope.scope, scope.content_hash) for scope in its), revoked)
 
 
 @dataclass(frozen=True)
@@ -98,36 +110,47 @@ class Validators:
         for validator in self.validators:
             validator.judge.start()
 
+    def sees(self, scope: str) -> bool:
+        return any(validator.concerns(scope) for validator in self.validators)
+
     async def refusal(
         self,
         candidates: Iterable[ProjectedScope],
         active: Iterable[ProjectedScope],
         generation: int,
-        accepted: set[Accepted] | None = None,
+        known: KnownAnswers,
     ) -> ValidatorRefusal | None:
         """Of the first validator that does not accept; None if all do that are concerned. Who reads the same content
-        as before is not: a renewal must not end because a validator is out of order (rules S67). What is in `accepted`
-        is not asked again, and what is accepted is added.
+        as before is not: a renewal must not end because a validator is out of order (rules S67). Who is `known` to have
+        answered is not asked again, and what is answered is noted there.
         """
-        accepted = set() if accepted is None else accepted
         before = {scope.scope: scope for scope in active}
         after = before | {candidate.scope: candidate for candidate in candidates}
         changed = {name for name, document in after.items() if _content(before.get(name)) != _content(document)}
         for validator in self.validators:
-            its = frozenset(scope for scope in changed if matches(validator.scopes, scope))
-            seen = frozenset((name, _content(after[name])) for name in after if matches(validator.scopes, name))
-            judged = (validator.service, seen)
-            if not its or judged in accepted:
+            its = frozenset(filter(validator.concerns, changed))
+            if not its:
                 continue
-            outcome = await self._ask(validator, after, generation)
-            if not outcome.ok:
-                words = safe_text(f"{validator.service}: {outcome}")
-                return ValidatorRefusal(validator.service, words, its, _is_judgement(outcome))
-            accepted.add(judged)
+            answer = await self._answer(validator, after, generation, known)
+            if answer.refusal:
+                return ValidatorRefusal(validator.service, answer.refusal, its, answer.judged)
         return None
 
+    async def _answer(
+        self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int, known: KnownAnswers
+    ) -> ValidatorAnswer:
+        seen = validator.view_of(after)
+        async with validator.turn:
+            answer = known.find(seen)
+            if answer is None:
+                outcome = await self._ask(validator, after, generation)
+                words = "" if outcome.ok else safe_text(f"{validator.service}: {outcome}")
+                answer = ValidatorAnswer(words, outcome.ok or _is_judgement(outcome))
+                known.note(seen, answer)
+        return answer
+
     async def _ask(self, validator: Validator, after: Mapping[str, ProjectedScope], generation: int) -> CommandOutcome:
-        concerned = [after[scope] for scope in sorted(after) if matches(validator.scopes, scope)]
+        concerned = [after[scope] for scope in sorted(after) if validator.concerns(scope)]
         staged = validator.judge.new_place()
         try:
             await self.threads.read(_stage, staged, concerned, generation)

@@ -28,18 +28,19 @@ class Coordinators:
     node: RunningNode
     configured: tuple[Endpoint, ...]
     _followed: str = ""  # the document that the sets are of, by its envelope's hash
-    _kept: EndpointSets = field(init=False)
+    _sets: EndpointSets = field(init=False)
+    _kept: EndpointSets = field(init=False)  # as the row has them
     _passed_over: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self._kept = self.node.learnt.endpoints
+        self._sets = self._kept = self.node.remembered.endpoints
 
     def askable(self) -> dict[Endpoint, NamedBy]:
         """All that may be asked now, and who names them; revoked ones may not be, but for those of agent.toml."""
         if self.node.settings.coordinator is None:
             return dict.fromkeys(self.configured, NamedBy.CONFIGURATION)
         revoked = self.node.holdings.revocations.endpoints
-        return endpoint_sets.askable(self.node.learnt.endpoints, self.configured, revoked)
+        return endpoint_sets.askable(self._sets, self.configured, revoked)
 
     async def follow(self) -> None:
         """To what the accepted document lists. Without one, the last that was accepted holds."""
@@ -71,22 +72,21 @@ class Coordinators:
         return endpoint_sets.bootstrap_urls(section, self.configured)
 
     def _change(self, decide: Callable[[EndpointSets], EndpointSets]) -> None:
-        learnt = self.node.learnt
-        before, learnt.endpoints = learnt.endpoints, decide(learnt.endpoints)
-        now = learnt.endpoints
+        before, self._sets = self._sets, decide(self._sets)
+        now = self._sets
         if (now.current, now.earlier) != (before.current, before.earlier):
             log.info("coordinators", listed=list(now.current), earlier=list(now.earlier))
 
     async def _keep(self) -> None:
         """Durable; after a crash before this the same follows from the row and the document. StoreError."""
-        sets = self.node.learnt.endpoints
+        sets = self._sets
         if sets != self._kept:
             await self.node.threads.write(self.node.store.table(Name.HEALTH).put, ROW, sets.to_row())
             self._kept = sets
 
     def _log_revoked(self) -> None:
         """Once for each."""
-        sets, asked = self.node.learnt.endpoints, map(endpoint_sets.url_of, self.askable())
+        sets, asked = self._sets, map(endpoint_sets.url_of, self.askable())
         gone = frozenset((*sets.current, *sets.earlier)).difference(asked)
         for url in sorted(gone - self._passed_over):
             log.warning("coordinator passed over", error=f"{url} is revoked, or not for a signed list")

@@ -62,6 +62,7 @@ class Sources:
     uniform: Callable[[float, float], float] = random.uniform
     _woken: trio.Event = field(default_factory=trio.Event)
     _attended_until: float = float("-inf")
+    _answered_at: float = float("-inf")
     _lines: dict[object, ClientConnector] = field(default_factory=dict)
     _retired: list[ClientConnector] = field(default_factory=list)
     _known: dict[tuple[Kind, Endpoint, Pins], Source] = field(default_factory=dict)
@@ -133,8 +134,14 @@ class Sources:
         await self._coordinators.follow()
         await self._forget_coordinators()
 
+    @property
+    def answered_s_ago(self) -> float:
+        """Since a coordinator has answered as one; infinite where none has since the start."""
+        return trio.current_time() - self._answered_at
+
     async def note_answer(self, source: Source) -> None:
         """A coordinator has, as one does: those that were replaced by it are not kept longer (rules P25)."""
+        self._answered_at = trio.current_time()
         await self._coordinators.note_answer(source.endpoint)
         await self._forget_coordinators()
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from agent.state.node import RunningNode
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.ending import Thing, Urgency, due, in_order
@@ -20,10 +19,9 @@ SAY_AGAIN_S = 86_400.0
 log = structlog.get_logger(__name__)
 
 
-def endings(node: RunningNode) -> Sequence[Thing]:
+def endings(bundle: TrustBundle | None, certificates: Sequence[Thing]) -> Sequence[Thing]:
     """What ends first, first."""
-    bundle = node.holdings.bundle
-    return in_order([*([_of_bundle(bundle)] if bundle else []), *node.learnt.certificates])
+    return in_order([*([_of_bundle(bundle)] if bundle else []), *certificates])
 
 
 def _of_bundle(bundle: TrustBundle) -> Thing:

@@ -16,7 +16,7 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
-from snapshot.identifiers import HEAD, parse_scope
+from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.limits import Limits
 from snapshot.manifest import Head, Revocations, SectionEntry
 from snapshot.verifier_state import Roots, VerifierState
@@ -51,6 +51,13 @@ class Holdings:
     @property
     def is_revoked(self) -> bool:
         return self.holder.node_id in self.revocations.node_ids
+
+    @property
+    def listed_scopes(self) -> frozenset[str]:
+        """Those of the accepted head whose types are known (format.md 5)."""
+        if self.head is None:
+            return frozenset()
+        return frozenset(name for name in self.head.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))
 
     @property
     def head_expires_at(self) -> int | None:

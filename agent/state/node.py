@@ -4,11 +4,12 @@
     standing(), facts()      judged anew at each use, since expiry is decided at the moment of use
     changed                  wakes whoever follows what the node knows
 
-What is learnt while running and is in no document (a check-in, an unproven claim) is in `Learnt`.
+What is learnt while running and is in no document lies with who learns it: here what the states depend on, each with
+one writer (`membership` the join, `check_in` who speaks to coordinators, `gaps` and `revocation` the update).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -20,17 +21,17 @@ from agent.base.telemetry import Counters
 from agent.base.threads import Threads
 from agent.config.configuration import AgentSettings
 from agent.state import node_state as standing
-from agent.state.endpoint_sets import EndpointSets
+from agent.state.check_in import CheckIn
+from agent.state.gaps import Gaps
 from agent.state.held_state import BOOTSTRAP, Holdings, HoldingsReader
-from agent.state.join_failure import JoinFailure
 from agent.state.lost_floors import AtStart
+from agent.state.membership import Membership
 from agent.state.node_state import NodeFacts, NodeState
-from agent.state.origins import Origin
+from agent.state.own_revocation import OwnRevocation
+from agent.state.remembered import NOTHING, Remembered
 from agent.state.root_pinning import are_confirmed
-from agent.state.sights import SeenRunning
 from snapshot import degraded
-from snapshot.ending import Thing
-from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
+from snapshot.identifiers import HEAD
 from snapshot.verifier_state import VerifierState
 from store.base.errors import StoreError, StoreFault
 from store.store import Store
@@ -41,47 +42,35 @@ Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
 
 
-@dataclass
-class Learnt:
-    """`claimed_revoked`: the coordinator that says, unsigned, that we are revoked, until one takes us for a member."""
-
-    member: bool = False
-    joining: bool = False
-    join_failure: JoinFailure | None = None  # of the last attempt
-    other_cluster: bool = False
-    checked_in: bool = False
-    head_was_fresh: bool = False
-    claimed_revoked: str = ""
-    gaps: frozenset[str] = frozenset()
-    refresh_required: frozenset[str] = frozenset()  # scopes that an operator must have fetched (rules K38)
-    behind: dict[str, tuple[int, int]] = field(default_factory=dict)  # see above_held
-    passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
-    origins: Mapping[str, Origin] = field(default_factory=dict)  # by scope
-    endpoints: EndpointSets = field(default_factory=EndpointSets)  # of coordinators, as node_bootstraps list them
-    sights: dict[str, SeenRunning] = field(default_factory=dict)  # services that were seen running
-    store_fault: str = ""
-    certificates: tuple[Thing, ...] = ()  # until when they are good (certificate_ends.py)
-    revoked: bool = False  # kept: left only by enrolment anew, or as `Activating.come_back` says (rules A9)
-    revoked_in_epoch: int = 0  # of the head that says so, where the trust bundle does not
-
-
 class RunningNode:
     """Made once the store is open; `reader` knows whose it is."""
 
     def __init__(
-        self, settings: AgentSettings, clock: Clock, threads: Threads, store: Store, reader: HoldingsReader
+        self,
+        settings: AgentSettings,
+        clock: Clock,
+        threads: Threads,
+        store: Store,
+        reader: HoldingsReader,
+        remembered: Remembered = NOTHING,
     ) -> None:
         self.settings = settings
         self.threads = threads
         self.store = store
         self.reader = reader
         self.holdings: Holdings = reader.read()
-        self.learnt = Learnt()
+        self.remembered = remembered
+        self.membership = Membership()
+        self.check_in = CheckIn()
+        self.gaps = Gaps()
+        self.revocation = OwnRevocation.from_row(remembered.revoked)
+        self.store_fault = ""  # of the last change, until one is taken again
         self.counters = Counters()
         self.changed = Generation(0)
         self.news = Generation(0)  # an activation or a rejection, which the next heartbeat should not wait for
-        self.outage = OutageClock()
+        self.outage = OutageClock(remembered.outage)
         self._regression = Regression()
+        self._head_was_fresh = False
         self._clock = clock
         self.start = AtStart(self.now(), self.holdings.head_hash)
 
@@ -98,25 +87,24 @@ class RunningNode:
 
     def facts(self, moment: GuardedTime | None = None) -> NodeFacts:
         moment = moment or self.moment()
-        holdings, learnt = self.holdings, self.learnt
-        failure = learnt.join_failure
+        holdings, membership = self.holdings, self.membership
         gate = self._gate(moment)
-        learnt.head_was_fresh |= gate.head_is_fresh(moment.now)
+        self._head_was_fresh |= gate.head_is_fresh(moment.now)
         return NodeFacts(
-            member=learnt.member,
-            joining=learnt.joining,
-            refusal=failure.code if failure is not None and failure.refused else "",
-            other_cluster=learnt.other_cluster,
+            member=membership.is_member,
+            joining=membership.is_joining,
+            refusal=membership.refusal,
+            other_cluster=membership.other_cluster,
             bootstrap_accepted=BOOTSTRAP in holdings.kept.marks,
             head_accepted=HEAD in holdings.kept.marks,
-            revoked=learnt.revoked or holdings.is_revoked,
+            revoked=self.revocation.holds or holdings.is_revoked,
             clock_regressed=self._regression.is_met(moment),
-            listed=listed_scopes(holdings),
-            lost=holdings.kept.lost,
+            listed=holdings.listed_scopes,
+            lost=holdings.kept.lost - holdings.kept.reverted,
             on_previous=frozenset(name for name, scope in holdings.view.scopes.items() if scope.record.on_previous),
-            gaps=learnt.gaps,
-            behind=frozenset(learnt.behind),
-            gate=replace(gate, confirmed=learnt.head_was_fresh),
+            gaps=self.gaps.scopes,
+            behind=frozenset(self.check_in.behind),
+            gate=replace(gate, confirmed=self._head_was_fresh),
         )
 
     def standing(self) -> NodeState:
@@ -130,7 +118,7 @@ class RunningNode:
 
     def listed_scopes(self) -> frozenset[str] | None:
         """None without a head."""
-        return None if self.holdings.head is None else listed_scopes(self.holdings)
+        return None if self.holdings.head is None else self.holdings.listed_scopes
 
     def holder(self) -> VerifierState:
         """The verifier's view of this node, now."""
@@ -178,14 +166,14 @@ class RunningNode:
             self.counters.add("store_refusals")
             self.note_store_refusal(error)
             raise
-        self.learnt.store_fault = ""
+        self.store_fault = ""
         self._hold(holdings)
         return result
 
     def note_store_refusal(self, error: StoreError) -> None:
         """Shown and reported until a change is taken again (rules L35)."""
-        if error.fault != self.learnt.store_fault:
-            self.learnt.store_fault = error.fault
+        if error.fault != self.store_fault:
+            self.store_fault = error.fault
             self.news.tell(self.news.value + 1)
 
     async def reload(self) -> None:
@@ -203,7 +191,7 @@ class RunningNode:
     def _hold(self, holdings: Holdings) -> None:
         activated = holdings.kept.generation != self.holdings.kept.generation
         self.holdings = holdings
-        self.learnt.behind = newer_versions(self.learnt.behind, holdings)
+        self.check_in.follow(holdings)
         if activated:
             self.tell_news()
         else:
@@ -227,9 +215,7 @@ class RunningNode:
         """The coordinator has answered: the floor is right, and how far it has come is kept (rules A17, A18)."""
         moment = self.moment()
         self._regression.confirm(moment)
-        self.learnt.claimed_revoked = ""
-        if not self.learnt.checked_in:
-            self.learnt.checked_in = True
+        if self.check_in.note_answer():
             self.tell()
         await self.threads.write(self.store.save_time_floor, moment.boot)
 
@@ -238,28 +224,9 @@ class RunningNode:
         key could say so, and every node would stop at once. What is true stands in the next head or trust bundle,
         signed, and those are asked for all the time (rules A9). Rejected: to fence on it until a newer head comes.
         """
-        is_new = not self.learnt.claimed_revoked
-        self.learnt.claimed_revoked = source
+        is_new = self.check_in.note_revocation_claim(source)
         self.counters.add("revocation_claims")
         if is_new:
             log.warning("a coordinator says that this node is revoked, unsigned: nothing stops for it", source=source)
             self.tell()
         return is_new
-
-
-def newer_versions(recorded: Mapping[str, tuple[int, int]], holdings: Holdings) -> dict[str, tuple[int, int]]:
-    """What of it the node is to hold and does not; a scope that the head does not list is none (rules A7, K41, S3)."""
-    wanted = listed_scopes(holdings) | frozenset(degraded.REQUIRED)
-    marks = holdings.kept.marks
-    return {
-        scope: version
-        for scope, version in recorded.items()
-        if scope in wanted and (scope not in marks or marks[scope].version < version)
-    }
-
-
-def listed_scopes(holdings: Holdings) -> frozenset[str]:
-    """The scopes of the accepted head whose types are known (format.md 5)."""
-    if holdings.head is None:
-        return frozenset()
-    return frozenset(name for name in holdings.head.scopes if parse_scope(name)[0] in (*SCOPE_TYPES, HEAD))

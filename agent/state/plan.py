@@ -1,8 +1,9 @@
 """What a head asks of a node that holds this: which scopes to fetch, from which base, and which to let go. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from agent.state.candidate_request import CandidateRequest
 from agent.state.held_state import BOOTSTRAP, RUNTIME, Holdings
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import Envelope
@@ -19,13 +20,15 @@ MOST_BEYOND = 16  # of what a head, or a bundle, says beyond this release
 class WantedScope:
     """A scope at the version that the head lists. `base`: the active version, if an increment from it may do.
 
-    `below`: the version is lower than what was accepted, so a recovery has to allow it (rules S86).
+    `below`: the version is lower than what was accepted, so a recovery has to allow it (rules S86). `candidate`: it is
+    listed as coming, and asked for to be judged alone.
     """
 
     scope: str
     listed: ScopeVersion
     base: int | None = None
     below: bool = False
+    candidate: CandidateRequest | None = field(default=None, compare=False)
 
     def is_met_by(self, envelope: Envelope) -> bool:
         """Whether what arrives is what was listed: epoch, version and content (rules S86)."""
@@ -55,7 +58,7 @@ def plan(holdings: Holdings) -> UpdatePlan:
     held_bundle = holdings.bundle.version if holdings.bundle else 0
     wanted = [
         wanted_scope
-        for scope in sorted(known, key=_order)
+        for scope in sorted(known, key=order_of)
         for wanted_scope in _wanted_scope(scope, known[scope], holdings)
     ]
     return UpdatePlan(
@@ -86,14 +89,14 @@ def _wanted_scope(scope: str, listed: ScopeVersion, holdings: Holdings) -> Itera
         was_held = scope in holdings.kept.lost and holdings.kept.returned.get(scope) == _mark_of(listed)
         yield WantedScope(scope, listed, below=not was_held)
         return
-    yield WantedScope(scope, listed, base=_base(scope, listed, holdings))
+    yield WantedScope(scope, listed, base=base_of(scope, listed, holdings))
 
 
 def _mark_of(listed: ScopeVersion) -> Mark:
     return Mark(listed.authority_epoch, listed.config_version, listed.content_hash)
 
 
-def _base(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:
+def base_of(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:
     """An increment changes what was accepted last, within its epoch; lost floors refuse all (threats D-24)."""
     active = holdings.kept.active.get(scope)
     if active is None or scope in holdings.kept.lost or holdings.floor_lost:
@@ -102,5 +105,5 @@ def _base(scope: str, listed: ScopeVersion, holdings: Holdings) -> int | None:
     return version if epoch == listed.authority_epoch and version < listed.config_version else None
 
 
-def _order(scope: str) -> tuple[int, str]:
+def order_of(scope: str) -> tuple[int, str]:
     return (FIRST.index(scope) if scope in FIRST else len(FIRST)), scope

@@ -24,7 +24,7 @@ from snapshot.envelope import Envelope
 from snapshot.identifiers import HEAD
 from store.base.documents import StoredDocument
 from store.base.pending import Waiting
-from store.base.records import Rejection, ScopeRecord, name_of
+from store.base.records import Rejection, ScopeRecord, ScopeTrial, name_of
 
 MOST_PARSED = 512
 HEAD_FRESH_S = 86_400  # the most that agent.toml may say
@@ -137,6 +137,8 @@ class ViewedReading(Protocol):
 
     def document(self, digest: bytes) -> StoredDocument: ...
 
+    def trial(self, scope: str) -> ScopeTrial: ...
+
 
 class ViewedStore(Protocol):
     """What is read of a store here and by those who answer from views: the store's, or that of plain files."""
@@ -171,6 +173,9 @@ class Views:
 
     def all(self) -> View:
         with self._store.read() as reading:
+            last = self._last
+            if last is not None and last[0] == reading.commit_number:
+                return last[1]
             view = self._view(reading, reading.scopes())
             self._last = reading.commit_number, view
             return view

@@ -17,38 +17,50 @@ Rejected: a hook for whoever wants to know. Services and reports follow the gene
 (`agent/base/generation.py`), so that somebody who was not there at the moment of the change is told all the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
+from agent.services.probation_terms import probation_terms
 from agent.sources.sources import Sources
-from agent.state import origins
+from agent.state import origins, own_revocation
 from agent.state.health_rows import REVOKED_ROW
 from agent.state.node import RunningNode
 from agent.state.origins import Origin
+from agent.state.own_revocation import OwnRevocation
+from agent.state.plan import WantedScope
 from agent.update.admission import Candidate
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
+from snapshot.verify import Verified
 from store.base.errors import StoreError
+from store.base.records import ProbationTerms
 from store.base.tables import Name
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Activator:
+    """`origins`: of each active scope."""
+
     node: RunningNode
     sources: Sources
+    origins: Mapping[str, Origin] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.origins = self.node.remembered.origins
 
     async def activate(self, candidates: Sequence[Candidate]) -> None:
         """All or none, in one transaction; durable when it returns. StoreError."""
         moment = self.node.moment()
         verified = [candidate.verified for candidate in candidates]
-        generation = await self.node.change(self.node.store.activate, *verified, now=moment.now, boot=moment.boot)
+        generation = await self.node.change(
+            self.node.store.activate, *verified, now=moment.now, boot=moment.boot, probations=self._probations(verified)
+        )
         await self.sources.forget_removed()  # a transfer may be running meanwhile
         scopes = [document.scope for document in verified]
-        self.node.learnt.gaps -= set(scopes)
-        self.node.learnt.refresh_required -= set(scopes)
+        self.node.gaps.close(scopes)
         self.node.counters.add("activations")
         log.info(
             "activated",
@@ -59,16 +71,29 @@ class Activator:
         )
         await self._remember_origins(candidates)
 
+    def _probations(self, verified: Sequence[Verified]) -> dict[str, ProbationTerms]:
+        """By scope. What the head says is about the document that it lists."""
+        head, services = self.node.holdings.head, self.node.settings.services
+        found = {}
+        for document in verified:
+            listed = head.scopes.get(document.scope) if head is not None else None
+            is_listed = listed is not None and WantedScope(document.scope, listed).is_met_by(document.envelope)
+            listed_s = listed.probation_s if listed is not None and is_listed else None
+            terms = probation_terms(document.scope, listed_s, services, self.sources.answered_s_ago)
+            if terms is not None:
+                found[document.scope] = terms
+        return found
+
     async def _remember_origins(self, candidates: Sequence[Candidate]) -> None:
         """For people (rules L3): what goes wrong here is no fault of the activation."""
-        learnt, health = self.node.learnt, self.node.store.table(Name.HEALTH)
+        health = self.node.store.table(Name.HEALTH)
         new = {
             candidate.scope: Origin(candidate.verified.envelope.snapshot_id, candidate.source, candidate.verified.kind)
             for candidate in candidates
         }
-        learnt.origins = origins.after(learnt.origins, new, self.node.holdings.scopes)
+        self.origins = origins.after(self.origins, new, self.node.holdings.scopes)
         try:
-            await self.node.threads.write(health.put, origins.ROW, origins.row(learnt.origins))
+            await self.node.threads.write(health.put, origins.ROW, origins.row(self.origins))
         except StoreError as error:
             log.warning("origins not kept", fault=error.fault, detail=error.detail)
 
@@ -81,10 +106,10 @@ class Activator:
     async def let_all_go(self) -> None:
         """This node is revoked: section bytes go; identity, trust, marks and the journal stay (rules A9)."""
         node, epoch = self.node, self._revoking_epoch()
-        if not node.learnt.revoked or node.learnt.revoked_in_epoch != epoch:
-            row = {"at": int(node.now()), "epoch": epoch}
+        if node.revocation != OwnRevocation(True, epoch):
+            row = own_revocation.to_row(epoch, node.now())
             await node.threads.write(node.store.table(Name.HEALTH).put, REVOKED_ROW, row)
-            node.learnt.revoked, node.learnt.revoked_in_epoch = True, epoch
+            node.revocation.begin(epoch)
             log.error("this node is revoked: its scopes are let go")
         held = [scope for scope in node.holdings.scopes if scope != TRUST_BUNDLE]
         if held:
@@ -97,11 +122,11 @@ class Activator:
         left by enrolment anew alone (rules A9). StoreError.
         """
         node = self.node
-        bundle, epoch = node.holdings.bundle, node.learnt.revoked_in_epoch
+        bundle, epoch = node.holdings.bundle, node.revocation.epoch
         if node.holdings.is_revoked or bundle is None or not 0 < epoch < bundle.authority_epoch:
             return
         await node.threads.write(node.store.table(Name.HEALTH).delete, REVOKED_ROW)
-        node.learnt.revoked, node.learnt.revoked_in_epoch = False, 0
+        node.revocation.end()
         log.warning("no longer revoked: the roots have ended the epoch of the head that said so", epoch=epoch)
         node.tell()
 
@@ -111,5 +136,5 @@ class Activator:
         if holdings.bundle is not None and node_id in holdings.bundle.revocations.node_ids:
             return 0
         if not holdings.is_revoked:
-            return self.node.learnt.revoked_in_epoch
+            return self.node.revocation.epoch
         return holdings.held_head[0]

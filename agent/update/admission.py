@@ -1,9 +1,10 @@
 """From bytes to a verdict: the twelve steps over a document in its slot, and what is kept of a refusal.
 
     receive   chunks -> slot -> verdict
-    judge     slot -> verdict, also of one that waited for its time
+    judge     slot -> verdict, also of one that waited for its time, or was judged as a candidate before
 
-A refusal is recorded, counted and reported; active, marks and trust are as before (rules S53, S54; threats D-44).
+A refusal is recorded, counted and reported; active, marks and trust are as before (rules S53, S54; threats D-44). Of a
+candidate, which nobody was to run, it goes into the vote alone (`preparing.py`).
 
 The clock is read once a document, before the first byte, so all twelve steps judge at one moment; the slot is durable
 before the verdict is given back, so that what is activated later is what was judged. `is_wanted` and `listed` hold a
@@ -27,14 +28,19 @@ from dataclasses import dataclass
 
 import structlog
 
+from agent.services.service_limits import ServiceLimits
+from agent.state.candidate_request import CandidateRefusal, CandidateRequest
 from agent.state.node import RunningNode
-from agent.state.waiting import STEP, TOO_MANY_WAIT, MayNotWaitError
+from agent.state.own_bounds import TOO_MANY_WAIT, OwnRefusalError, may_not_wait, refuse_quarantined
+from agent.state.plan import WantedScope
 from agent.update.download import Arrival, NotListedError, download
+from snapshot.blast_radius import HeldSections
+from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import Opening
-from snapshot.envelope import Envelope
-from snapshot.identifiers import HEAD
+from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
+from snapshot.identifiers import HEAD, format_time
 from snapshot.manifest import ScopeVersion
-from snapshot.reasons import Reason, Rejected
+from snapshot.reasons import Reason, Rejected, safe_text
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
 from store.base.errors import StoreError, StoreFault
@@ -42,6 +48,7 @@ from store.base.pending import Pending
 from store.base.records import Rejection
 
 NOT_LISTED, VALIDATOR_REFUSED = "not_listed", "validator_refused"
+NOT_YET_VALID_STEP = 7
 LAST_CLAIM = 5  # up to this step nobody vouches for what a document says of itself
 
 log = structlog.get_logger(__name__)
@@ -72,6 +79,7 @@ class AskedDocument:
     scope: str = ""
     is_wanted: Callable[[Envelope], bool] | None = None
     listed: ScopeVersion | None = None  # what the head says of it
+    candidate: CandidateRequest | None = None  # to be judged alone
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,9 @@ class Admission:
     node: RunningNode
 
     async def receive(self, chunks: AsyncIterable[bytes], asked: AskedDocument, holder: VerifierState) -> Verdict:
-        """Rejected, NotListedError, MayNotWaitError (all recorded), StoreError, and what reading the chunks raises."""
-        arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted)
+        """Rejected, NotListedError, OwnRefusalError (all recorded), StoreError, and what reading the chunks raises."""
+        room = asked.candidate.room if asked.candidate is not None else None
+        arrival = Arrival(self.node.store, holder, asked.kind, self.node.now(), asked.is_wanted, room)
         try:
             slot = await download(self.node.threads, arrival, chunks)
         except Rejected as verdict:
@@ -89,18 +98,28 @@ class Admission:
         except NotListedError as error:
             await self.record(asked, error.envelope, 9, NOT_LISTED, str(error))
             raise
-        except MayNotWaitError as error:
-            await self.record(asked, error.envelope, STEP, error.reason, error.detail)
+        except OwnRefusalError as error:
+            await self.record(asked, error.envelope, error.step, error.reason, error.detail)
             raise
         return await self.judge(slot, asked, holder, arrival.envelope)
 
     async def judge(
         self, slot: Pending, asked: AskedDocument, holder: VerifierState, envelope: Envelope | None = None
     ) -> Verdict:
-        """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time."""
+        """One clock reading for the whole run. What is not taken leaves its slot, unless it waits for its time; a
+        candidate that a service cannot take stays, too: what it is compared with may be another soon.
+        """
         now = self.node.now()
         try:
             verdict = await self.node.threads.verify(_verify, slot, holder, asked.kind, now)
+            if isinstance(verdict, Verified):
+                refuse_quarantined(verdict.envelope, verdict.content_hash, self.node.holdings)
+                await self.node.threads.verify(self._refuse_beyond_limits, verdict, asked)
+        except OwnRefusalError as beyond:
+            if asked.candidate is None:
+                await self.node.threads.write(slot.drop)
+            await self.record(asked, beyond.envelope, beyond.step, beyond.reason, beyond.detail)
+            raise
         except Rejected as refused:
             await self._keep_evidence(slot, refused, now)
             await self.node.threads.write(slot.drop)
@@ -109,26 +128,62 @@ class Admission:
         if isinstance(verdict, Verified):
             return Candidate(verdict, slot, asked.source)
         if isinstance(verdict, NotYetValid):
-            await self._wait(slot, asked, verdict.envelope)
+            await self._put_by(slot, asked, verdict.envelope)
         else:
             await self.node.threads.write(slot.drop)
         return verdict
 
+    def _refuse_beyond_limits(self, verified: Verified, asked: AskedDocument) -> None:
+        """What a service of this node can take; a renewal of what it has is nothing new to it."""
+        node, scope = self.node, verified.scope
+        limits = ServiceLimits(node.settings.services)
+        active = node.holdings.kept.active.get(scope)
+        is_same = active is not None and active.content_hash == verified.content_hash
+        if verified.kind not in (SNAPSHOT, INCREMENT) or scope == TRUST_BUNDLE or is_same or not limits.concerns(scope):
+            return
+        before = HeldSections(active.sections, active.read) if active is not None else None
+        after = HeldSections(verified.state, lambda name: node.store.get(f"sha256:{verified.state[name].sha256}"))
+        limits.refuse(verified.envelope, before, after, is_allowed=self._is_allowed(verified.envelope, asked))
+
+    def _is_allowed(self, envelope: Envelope, asked: AskedDocument) -> bool:
+        """By an operator, as the head says of exactly this document."""
+        head = self.node.holdings.head
+        listing = {} if head is None else head.scopes if asked.candidate is None else head.candidates
+        listed = listing.get(envelope.scope)
+        return (
+            listed is not None
+            and listed.allowed is not None
+            and WantedScope(envelope.scope, listed).is_met_by(envelope)
+        )
+
+    async def _put_by(self, slot: Pending, asked: AskedDocument, envelope: Envelope) -> None:
+        """Until its time has come; a candidate stays where it is."""
+        if asked.candidate is None:
+            await self._wait(slot, asked, envelope)
+            return
+        asked.candidate.valid_from = envelope.valid_from
+        detail = f"valid from {format_time(envelope.valid_from)} on"
+        await self.record(asked, envelope, NOT_YET_VALID_STEP, Reason.NOT_YET_VALID, detail)
+
     async def _wait(self, slot: Pending, asked: AskedDocument, envelope: Envelope) -> None:
-        """Until its time has come, or MayNotWaitError where too much waits already."""
+        """Until its time has come, or OwnRefusalError where too much waits already."""
         try:
             await self.node.threads.write(slot.wait, envelope.valid_from)
         except StoreError as error:
             await self.node.threads.write(slot.drop)
             if error.fault is not StoreFault.TOO_LARGE:
                 raise
-            await self.record(asked, envelope, STEP, TOO_MANY_WAIT, error.detail)
-            raise MayNotWaitError(envelope, TOO_MANY_WAIT, error.detail) from error
+            refusal = may_not_wait(envelope, TOO_MANY_WAIT, error.detail)
+            await self.record(asked, envelope, refusal.step, refusal.reason, refusal.detail)
+            raise refusal from error
 
     async def record(
         self, asked: AskedDocument, envelope: Envelope | None, step: int, reason: str, detail: str
     ) -> None:
         """One bounded record; who reports is woken. What a document that cannot be read was to be, the head says."""
+        if asked.candidate is not None:
+            asked.candidate.note(CandidateRefusal(step, reason, safe_text(detail)))
+            return
         claimed = envelope or asked.listed
         content_hash = envelope.state_hash if envelope else asked.listed.content_hash if asked.listed else ""
         scope = asked.scope or (envelope.scope if envelope else "")

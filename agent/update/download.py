@@ -1,6 +1,6 @@
 """Bytes into the pending slot, section by section, in flat memory (ARCHITECTURE.md, "One update"; rules S8, L39).
 
-    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, MayNotWaitError
+    download   the chunks of an answer become a sealed slot, or Rejected, NotListedError, OwnRefusalError
 
 Nothing is kept before steps 1..5 vouch for the opening and it is what was asked for; each section's size is known from
 the signed manifest before its first byte is read. The reading is done on the writing thread, so that neither a large
@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from agent.base.threads import Threads
-from agent.state.waiting import refuse_too_far_ahead
+from agent.state.own_bounds import refuse_too_far_ahead
 from snapshot.container import End, ManifestRead, Need, Opening, Reader, SectionRead
 from snapshot.envelope import Envelope
 from snapshot.limits import Limits
@@ -45,7 +45,9 @@ class Arrival:
         kind: str,
         now: float,
         wanted: Callable[[Envelope], bool] | None = None,
+        room: int | None = None,
     ) -> None:
+        """`room`: of a candidate, the bytes that its slot may take."""
         self.envelope: Envelope | None = None
         self.slot: Pending | None = None
         self._store = store
@@ -53,10 +55,11 @@ class Arrival:
         self._kind = kind
         self._now = now
         self._wanted = wanted
+        self._room = room
         self._reader = Reader(holder.limits)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes; none say that it has ended. Rejected, NotListedError, MayNotWaitError, StoreError."""
+        """The next bytes; none say that it has ended. Rejected, NotListedError, OwnRefusalError, StoreError."""
         self._reader.receive_data(data)
         while (event := self._reader.next_event()) is not Need.DATA:
             match event:
@@ -81,8 +84,13 @@ class Arrival:
         if self._wanted is not None and not self._wanted(self.envelope):
             raise NotListedError(self.envelope)
         refuse_too_far_ahead(self.envelope, self._now)
-        self.slot = self._store.receive(self.envelope.scope, now=self._now, limits=self._holder.limits, kind=self._kind)
+        self.slot = self._begin(self.envelope.scope)
         self.slot.receive(opening)
+
+    def _begin(self, scope: str) -> Pending:
+        if self._room is not None:
+            return self._store.receive_candidate(scope, room=self._room, limits=self._holder.limits)
+        return self._store.receive(scope, now=self._now, limits=self._holder.limits, kind=self._kind)
 
 
 async def download(threads: Threads, arrival: Arrival, chunks: AsyncIterable[bytes]) -> Pending:

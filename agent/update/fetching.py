@@ -5,7 +5,8 @@ signatures: nothing here trusts where a document came from.
 
 Rules: an increment is asked for where a base is active, and whatever is wrong with it is answered by asking the same
 source for the whole; a source that gives bad bytes is passed over for its back-off, and the next one asked; what was
-signed so by the coordinator is not asked for elsewhere, since everybody has the same.
+signed so by the coordinator is not asked for elsewhere, since everybody has the same. What was judged as a candidate
+lies here already: it is taken out of its slot, and nobody is asked.
 
 Example. `route_policy` 7 is active, 8 is listed. The first peer has no increment (404): it is asked for the whole. Its
 copy is truncated: the peer rests, and is named in `sources` of the status. The coordinator gives the increment;
@@ -33,9 +34,9 @@ from agent.base.byte_source import Chunks
 from agent.sources.source import Kind, Source, document_place, increment_place
 from agent.sources.sources import Sources
 from agent.state.node import RunningNode
+from agent.state.own_bounds import QUARANTINED, QUARANTINED_STEP, QUARANTINED_WORDS, OwnRefusalError, is_quarantined
 from agent.state.plan import WantedScope, version_of
 from agent.state.reaction import REACTION, Reaction
-from agent.state.waiting import MayNotWaitError
 from agent.update.admission import Admission, AskedDocument, Candidate, Verdict
 from agent.update.download import NotListedError, most_bytes
 from agent.update.trust import TrustChain
@@ -47,6 +48,7 @@ from wire.endpoint import path
 
 RECOVERY_BYTES = 256 << 10
 NOT_FOUND = 404
+PREPARED = "pending"  # where it came from, as the status says it
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +59,7 @@ class FetchOutcome(Enum):
     LATER = "later"  # no source has given it; some may, after their back-off
     GIVEN_UP = "given_up"  # what was signed is refused
     SETTLED = "settled"  # it is there already, or waits in its slot for its time
+    KEPT_OUT = "kept_out"  # it is in this node's quarantine
 
 
 @dataclass
@@ -68,15 +71,41 @@ class Fetching:
 
     async def obtain(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome:
         """A candidate, or why there is none. StoreError alone is raised."""
+        if is_quarantined(wanted.scope, wanted.listed.content_hash, self.node.holdings):
+            asked = AskedDocument(SNAPSHOT, "head", wanted.scope, listed=wanted.listed, candidate=wanted.candidate)
+            await self.admission.record(asked, None, QUARANTINED_STEP, QUARANTINED, QUARANTINED_WORDS)
+            return FetchOutcome.KEPT_OUT
         if wanted.below:
             if not await self._may_go_below(wanted):
                 return FetchOutcome.GIVEN_UP
             holder = replace(holder, recoveries=self.node.holdings.kept.recoveries)
+        elif wanted.candidate is None and (prepared := await self._take_prepared(wanted, holder)) is not None:
+            return prepared
         for source in list(self.sources.rested_sources()):
             found = await self._ask(source, wanted, holder)
             if isinstance(found, Candidate | FetchOutcome):
                 return found
         return FetchOutcome.LATER
+
+    async def _take_prepared(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
+        """What came as a candidate and is listed to be run now; it is verified again, whole. None: it is fetched."""
+        held = (await self.node.threads.read(self.node.store.candidates)).by_scope.get(wanted.scope)
+        document = held.document if held is not None else None
+        if held is None or document is None or not wanted.is_met_by(document):
+            return None
+        slot = await self.node.threads.write(self.node.store.slot, wanted.scope, held.envelope_hash, holder.limits)
+        if slot is None:
+            return None
+        try:
+            verdict = await self.admission.judge(
+                slot, AskedDocument(document.kind, PREPARED, wanted.scope, listed=wanted.listed), holder
+            )
+        except OwnRefusalError:
+            return FetchOutcome.GIVEN_UP
+        except Rejected as refused:
+            is_final = REACTION[refused.reason] in (Reaction.GIVE_UP, Reaction.ALARM)
+            return FetchOutcome.GIVEN_UP if is_final else None
+        return verdict if isinstance(verdict, Candidate) else FetchOutcome.SETTLED
 
     async def _ask(self, source: Source, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """None: the next source is asked. An increment that does not do is followed by the whole, at once; but from a
@@ -87,7 +116,8 @@ class Fetching:
             if found is not FetchOutcome.LATER:
                 return found
         if not source.unattended and not self.sources.is_attended:
-            self.node.learnt.refresh_required |= {wanted.scope}
+            if wanted.candidate is None:
+                self.node.gaps.note_refresh_required(wanted.scope)
             return None
         found = await self._try(source, replace(wanted, base=None), holder)
         return None if found is FetchOutcome.LATER else found
@@ -105,8 +135,9 @@ class Fetching:
         except NotListedError as error:
             if wanted.base is None:
                 _blame(source, str(error))
+                _note_of_coordinator(source, wanted)
             return FetchOutcome.LATER
-        except MayNotWaitError:
+        except OwnRefusalError:
             return FetchOutcome.GIVEN_UP
         except Rejected as refused:
             return self._after_refusal(source, wanted, refused)
@@ -116,8 +147,9 @@ class Fetching:
     def _after_refusal(self, source: Source, wanted: WantedScope, refused: Rejected) -> FetchOutcome | None:
         match REACTION[refused.reason]:
             case Reaction.FULL_RESYNC if wanted.base is not None:
-                self.node.learnt.gaps |= {wanted.scope}
-                self.node.tell()
+                if wanted.candidate is None:
+                    self.node.gaps.note(wanted.scope)
+                    self.node.tell()
                 return FetchOutcome.LATER
             case Reaction.REFRESH_TRUST if wanted.base is not None:
                 return FetchOutcome.LATER  # others may have signed the whole
@@ -126,6 +158,7 @@ class Fetching:
                     source.error = f"{refused.reason}: {refused.detail}"[:256]
                     return FetchOutcome.LATER
                 _blame(source, f"{refused.reason}: {refused.detail}")
+                _note_of_coordinator(source, wanted)
                 return None
             case Reaction.ALARM:
                 self.node.counters.add("alarms")
@@ -158,7 +191,7 @@ class Fetching:
             kind, place = INCREMENT, increment_place(wanted.scope, wanted.base)
         else:
             kind, place = SNAPSHOT, document_place(wanted.listed.snapshot_id)
-        asked = AskedDocument(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed)
+        asked = AskedDocument(kind, str(source), wanted.scope, wanted.is_met_by, wanted.listed, wanted.candidate)
 
         async def receive(answer: Streamed) -> Verdict:
             self.node.counters.add("documents_asked_for")
@@ -193,6 +226,11 @@ class Fetching:
         if isinstance(verdict, Candidate):
             await self.node.change(self.node.store.keep_recovery, verdict.verified, now=self.node.now())
             await self.node.threads.write(verdict.slot.drop)
+
+
+def _note_of_coordinator(source: Source, wanted: WantedScope) -> None:
+    if wanted.candidate is not None and source.kind is Kind.COORDINATOR:
+        wanted.candidate.note_of_coordinator()
 
 
 def _blame(source: Source, error: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from agent.state.coming import is_coming
 from agent.state.node import RunningNode
 from agent.state.plan import WantedScope
 from agent.update.activating import Activator
@@ -36,7 +37,7 @@ class Importing:
     repair_pacing: Pacing = field(default_factory=Pacing)
 
     async def take(self, chunks: AsyncIterable[bytes], kind: str, source: str, scope: str = "") -> TakenDocument:
-        """What became of it. Rejected, NotListedError, MayNotWaitError, StoreError. `scope`: what it says
+        """What became of it. Rejected, NotListedError, OwnRefusalError, StoreError. `scope`: what it says
         itself, unverified; by that it is chosen which way it goes.
 
         After one that failed the next waits for the floor: who hands in the same one in a loop costs one look a second.
@@ -63,8 +64,12 @@ class Importing:
         return TakenDocument(outcome, envelope.scope, *envelope.version)
 
     def _may_be_taken(self, envelope: Envelope) -> bool:
-        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86)."""
+        """With a fresh head only what it lists; without one newer documents of held scopes (rules S3, S86), and never
+        what is listed as coming alone.
+        """
         holdings = self.node.holdings
+        if is_coming(envelope, holdings):
+            return False
         if envelope.scope == TRUST_BUNDLE or holdings.head is None:
             return True
         listed = holdings.head.scopes.get(envelope.scope)

@@ -10,7 +10,7 @@ it is tried once, and then rests as well.
     STORE      the store did not take it
     VERIFIER   it was refused: seldom, but at once when trust, roles or organizations have changed (`reconsider`)
     TIMED_OUT  a validator came to no judgement (too slow, killed, not started): as seldom, since the next run may
-    VALIDATOR  a validator has judged, and says no: not again while the head lists it
+    VALIDATOR  a validator has judged, and says no, or it is in quarantine: not again while the head lists it
 
 Under all of them lies one floor (`LEAST_S`), also when an operator has everything asked for anew (`clear`): a file that
 is watched, a client in a loop or a head that changes ten times a second costs one attempt a second at most. A validator

@@ -37,12 +37,13 @@ Rejected:
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 import trio
 
 from agent.base.byte_source import Chunks
+from agent.services.judgements import Judgements
 from agent.services.scope_reports import envelope_of
 from agent.services.validators import Validators
 from agent.sources.source import Kind, Source
@@ -50,22 +51,23 @@ from agent.sources.sources import Sources
 from agent.state.held_state import Holdings
 from agent.state.lost_floors import is_confirmed_from_outside
 from agent.state.node import RunningNode
-from agent.state.plan import FIRST, UpdatePlan, WantedScope, plan, version_of
+from agent.state.own_bounds import OwnRefusalError
+from agent.state.plan import UpdatePlan, WantedScope, plan, version_of
 from agent.state.reaction import REACTION, Reaction
-from agent.state.waiting import MayNotWaitError
 from agent.update.activating import Activator
 from agent.update.admission import Admission, AskedDocument, Candidate
 from agent.update.fetching import Fetching, FetchOutcome
 from agent.update.importing import Importing
+from agent.update.intake import CandidateIntake
+from agent.update.preparing import Preparation
 from agent.update.retry_schedule import AGAIN_S, PutOffs, RetryKey, Why
+from agent.update.roles import holder_after
 from agent.update.trust import TrustChain
 from agent.update.validation import Validation
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD
 from snapshot.reasons import Rejected
-from snapshot.verifier_state import VerifierState
-from snapshot.verify import Verified
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S, BackOff
 from wire.client import ClientError
@@ -91,12 +93,16 @@ class Update:
     head_lock: trio.Lock = field(default_factory=trio.Lock)
     put_offs: PutOffs = field(default_factory=PutOffs)
     trust_lock: trio.Lock = field(default_factory=trio.Lock)
+    passed_over: frozenset[str] = frozenset()  # listed scopes of unknown types
     _judged_by: object = None
     _asking: dict[trio.CancelScope, int] = field(default_factory=dict)  # each with the epoch of the head that it is of
 
     def __post_init__(self) -> None:
         self.fetching = Fetching(self.node, self.sources, self.admission, self.trust)
-        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs)
+        uniform = self.put_offs.uniform
+        self.validation = Validation(self.node, self.admission, self.validators, self.put_offs, Judgements(uniform))
+        intake = CandidateIntake(self.node, self.fetching, self.admission, PutOffs(uniform))
+        self.preparation = Preparation(self.node, intake, self.validation)
         self.activating = Activator(self.node, self.sources)
         self.importing = Importing(
             self.node,
@@ -139,7 +145,7 @@ class Update:
             self._reconsider()
             due_in_s = await self._take_due()
             planned = await self._make_plan()
-            self.node.learnt.passed_over = frozenset(planned.passed_over)
+            self.passed_over = frozenset(planned.passed_over)
             await self._bring(
                 [wanted_scope for wanted_scope in planned.wanted if not self.put_offs.holds(RetryKey.of(wanted_scope))]
             )
@@ -149,6 +155,7 @@ class Update:
     def wake(self) -> None:
         """A hint that it is worth asking now, also for what was put off, as often as the floor lets (rules P14)."""
         self.put_offs.clear()
+        self.preparation.wake()
         self.node.tell()
 
     def awaited_scopes(self) -> dict[str, AwaitedVersion]:
@@ -197,12 +204,13 @@ class Update:
 
     def give_up_before(self) -> None:
         """With a head of a higher epoch ends what is being asked for by the head before it: who held that one's keys
-        may make it last as long as he likes, and what it brings is refused.
+        may make it last as long as he likes, and what it brings is refused. Likewise what is listed as coming no more.
         """
         epoch = self.node.holdings.held_head[0]
         for scope, asked_in in self._asking.items():
             if asked_in < epoch:
                 scope.cancel()
+        self.preparation.give_up_others()
 
     @contextmanager
     def _within_epoch(self) -> Iterator[trio.CancelScope]:
@@ -268,7 +276,7 @@ class Update:
         if outcome is FetchOutcome.SETTLED:
             self.put_offs.wait(RetryKey.of(wanted), AGAIN_S)
         else:
-            self.put_offs.put_off(RetryKey.of(wanted), Why.SOURCES if outcome is FetchOutcome.LATER else Why.VERIFIER)
+            self.put_offs.put_off(RetryKey.of(wanted), _WHY[outcome])
 
     async def _take(self, candidates: Sequence[Candidate]) -> None:
         """Those that no validator keeps out and that are still listed, in one activation. StoreError."""
@@ -329,11 +337,18 @@ class Update:
                 verdict = await self.admission.judge(
                     slot, AskedDocument(SNAPSHOT, "pending", scope), self.node.holder()
                 )
-            except (Rejected, MayNotWaitError):
+            except (Rejected, OwnRefusalError):
                 self.put_offs.put_off(cause, Why.VERIFIER)
                 return
         if isinstance(verdict, Candidate) and (accepted := await self.validation.accept([verdict])):
             await self._activate(accepted)
+
+
+_WHY = {
+    FetchOutcome.LATER: Why.SOURCES,
+    FetchOutcome.GIVEN_UP: Why.VERIFIER,
+    FetchOutcome.KEPT_OUT: Why.VALIDATOR,
+}
 
 
 def listed_bundle(holdings: Holdings) -> RetryKey | None:
@@ -343,18 +358,3 @@ def listed_bundle(holdings: Holdings) -> RetryKey | None:
 
 def _is_wanted(candidate: Candidate, wanted: Mapping[str, WantedScope]) -> bool:
     return candidate.scope in wanted and wanted[candidate.scope].is_met_by(candidate.verified.envelope)
-
-
-def holder_after(verified: Verified, holder: VerifierState) -> VerifierState:
-    """Roles and organizations as the candidate says, if it is one of the two that do (format.md 9)."""
-    runtime = FIRST[1]
-    if verified.scope not in FIRST or (verified.scope != runtime and runtime in holder.active):
-        return holder
-    taken = {role for role in verified.envelope.roles if f"{holder.node_id}/{role}" in _revoked_assignments(holder)}
-    roles = frozenset(verified.envelope.roles) - taken
-    return replace(holder, roles=roles, organization_ids=frozenset(verified.envelope.organization_ids))
-
-
-def _revoked_assignments(holder: VerifierState) -> frozenset[str]:
-    of_bundle = holder.bundle.revocations.role_assignments if holder.bundle else frozenset()
-    return holder.revocations.role_assignments | of_bundle

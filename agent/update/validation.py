@@ -1,10 +1,15 @@
-"""What local services say of candidates before they become active: their validators may keep scopes out (rules S67)."""
+"""What local services say of candidates before they become active: their validators may keep scopes out (rules S67).
+
+accept      of documents that are to be run: those that may be
+objection   of documents that a head says are coming: why they could not be run, as things stand
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.files.layout import ProjectedScope
-from agent.services.validators import Accepted, ValidatorRefusal, Validators
+from agent.services.judgements import ActivationAnswers, Judgements, KnownAnswers
+from agent.services.validators import ValidatorRefusal, Validators
 from agent.state.node import RunningNode
 from agent.state.plan import FIRST
 from agent.state.view import Grade
@@ -22,20 +27,28 @@ class Validation:
     admission: Admission
     validators: Validators
     put_offs: PutOffs
+    judgements: Judgements
 
     async def accept(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that no validator keeps out. One that refuses keeps out what has changed of its service's scopes; those
         that have accepted what is left as it is are not asked again.
         """
-        left, accepted = list(candidates), set[Accepted]()
+        left, known = list(candidates), ActivationAnswers(self.judgements)
         while left:
-            generation = self.node.store.watch.generation + 1
-            active = self.node.holdings.view.projected_scopes(self.node.now())
-            refusal = await self.validators.refusal(map(self._projected_scope, left), active, generation, accepted)
+            refusal = await self._refusal(left, known)
             if refusal is None:
                 break
             left = await self._without(left, refusal)
         return left
+
+    async def objection(self, candidates: Sequence[Candidate]) -> ValidatorRefusal | None:
+        """Of the first validator that does not accept all of them together, over what is active now."""
+        return await self._refusal(candidates, self.judgements)
+
+    async def _refusal(self, candidates: Sequence[Candidate], known: KnownAnswers) -> ValidatorRefusal | None:
+        generation = self.node.store.watch.generation + 1
+        active = self.node.holdings.view.projected_scopes(self.node.now())
+        return await self.validators.refusal(map(self._projected_scope, candidates), active, generation, known)
 
     async def _without(self, candidates: list[Candidate], refusal: ValidatorRefusal) -> list[Candidate]:
         why = Why.VALIDATOR if refusal.judged else Why.TIMED_OUT

@@ -12,23 +12,23 @@ from itertools import groupby
 from operator import itemgetter
 from typing import ParamSpec, Protocol, TypeVar
 
-from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, write_answer
+from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, refusal_of, write_answer
 from coordinator.api.roster_api import selection
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library, in_waiting
+from coordinator.changes.records import ChangeRequest
+from coordinator.configs.apply_cache import ReadDeclaration
 from coordinator.database import audit_log, catalog, uploads
 from coordinator.database.database import Database
 from coordinator.declared import foresight
-from coordinator.declared.apply_cache import ReadDeclaration
 from coordinator.declared.contents import UploadedFile
 from coordinator.declared.model import Key
-from coordinator.declared.plans import ResourceChange, differences
 from coordinator.declared.resources import Declared, InvalidResources
-from coordinator.fleet import drill, explain, explain_scope, fleet
+from coordinator.fleet import change_view, drill, explain, explain_scope, fleet
 from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, revocation
-from coordinator.publishing import declarations, file_contents, proposals, published_state, unresolved
-from coordinator.publishing.declarations import ApplyPlan
+from coordinator.publishing import declarations, file_contents, plan_check, proposals, published_state, unresolved
+from coordinator.publishing.declarations import ApplyPlan, OutdatedProposal
 from coordinator.publishing.proposals import Proposal
 from coordinator.reports import events
 from coordinator.runtime import schema_child
@@ -44,9 +44,7 @@ from wire.operators.operator_answers import (
     AllowlistEntry,
     AppliedPlan,
     AuditPage,
-    DifferentValue,
     IssuedToken,
-    PlannedChange,
     RevokedToken,
     TokenList,
     UnpublishedChanges,
@@ -57,6 +55,8 @@ from wire.routes import HttpRoute
 
 APPLY_S = 120.0
 CONTENT_RATE = 1 << 20  # bytes a second of files that are looked at, on a machine that has other work
+CHANGES_ARE_GUARDED = False  # whether an apply begins a change, which nodes get by and by
+PROPOSALS = 4  # worked out before it is locked: a state that moves on faster is the last one's, under the lock
 LONGEST_APPLY_S = 570.0  # below what holdfastctl waits
 DAY = 86_400
 MOST_ENTRIES = 1_000
@@ -146,9 +146,18 @@ class AdminApi:
     async def _propose(self, declared: Mapping[Key, Declared], how: ApplyRequest) -> Proposal:
         """Worked out beside them, too: only what is left is written while they wait."""
         propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
-        return await in_library(propose, self._at.database, declared)
+        proposal = await in_library(propose, self._at.database, declared)
+        return await in_library(plan_check.judge, self._at.database, proposal, _ask(how))
 
     async def _make(self, request: Request, proposal: Proposal, how: ApplyRequest) -> ApplyPlan:
+        """Where the state has moved on, and nobody has said from which one, once more from what it is now."""
+        for _ in range(PROPOSALS):
+            with suppress(OutdatedProposal):
+                return await self._carry(request, proposal, how)
+            proposal = await self._propose(proposal.declared, how)
+        return await self._carry(request, replace(proposal, effect=None, verdict=None), how)
+
+    async def _carry(self, request: Request, proposal: Proposal, how: ApplyRequest) -> ApplyPlan:
         return await self._change(
             declarations.carry_out,
             self._at.database,
@@ -158,6 +167,7 @@ class AdminApi:
             drop_endpoints=how.drop_endpoints,
             dry_run=how.dry_run,
             based_on=how.based_on,
+            ask=_ask(how),
         )
 
     async def diff(self, request: Request) -> AnswerMessage:
@@ -269,9 +279,9 @@ class AdminApi:
         observe = partial(fleet.observe, now=now, settings=at.settings, since=now - DAY)
         named = slice(first, first + most)
         seen = await in_library(observe, at.database, which=selection(request), named=named)
-        return replace(
-            seen, restored_backup=await in_library(restored_backup.reason, at.database, at.standstill.behind)
-        )
+        changes = await in_library(change_view.open_summaries, at.database, now=now, settings=at.settings)
+        behind = await in_library(restored_backup.reason, at.database, at.standstill.behind)
+        return replace(seen, restored_backup=behind, changes=changes)
 
     async def audit(self, request: Request) -> AnswerMessage:
         """The newest first; `before` is the audit id to page on from."""
@@ -288,6 +298,7 @@ class AdminApi:
     ) -> Result:
         """One change; then whoever depends on it is woken."""
         result = await in_database(operation, *arguments, **named)
+        self._at.rollouts.wake()
         self._at.publisher.wake()
         return result
 
@@ -317,6 +328,10 @@ class AdminApi:
         return [node for node in await in_library(catalog.nodes, self._at.database) if node.revoked_at is None]
 
 
+def _ask(how: ApplyRequest) -> ChangeRequest | None:
+    return ChangeRequest(how.message, how.now_reason, how.allow) if CHANGES_ARE_GUARDED else None
+
+
 def _apply_s(uploaded: Mapping[str, UploadedFile]) -> float:
     """Each byte of a file is looked at for secrets, once."""
     return min(APPLY_S + sum(upload.size for upload in uploaded.values()) / CONTENT_RATE, LONGEST_APPLY_S)
@@ -340,19 +355,16 @@ def _answer(
     return write_answer(
         AppliedPlan(
             outcome=outcome,
-            changes=tuple(map(_change, plan.changes)),
+            changes=tuple(map(change_view.planned_change, plan.changes)),
             unchanged=plan.unchanged,
             touched=touched,
             based_on=plan.based_on,
             lines=tuple(lines),
             held_back=held_back,
-            warnings=(*warnings, *references),
+            warnings=(*warnings, *references, *plan.verdict.warnings),
             moved=plan.moved,
+            refusals=tuple(map(refusal_of, plan.verdict.refusals)),
+            change=plan.change.record.name if plan.change is not None and outcome == "applied" else None,
+            plan_hash=plan.plan_hash,
         )
     )
-
-
-def _change(change: ResourceChange) -> PlannedChange:
-    kind, id_ = change.key
-    found = tuple(DifferentValue(*difference) for difference in differences(*change.specs))
-    return PlannedChange(verb=change.verb, kind=kind, id=id_, differences=found)

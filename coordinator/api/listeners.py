@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from coordinator.api.admin_api import AdminApi
 from coordinator.api.authority_api import AuthorityApi
 from coordinator.api.ceremony_api import CeremonyApi
+from coordinator.api.changes_api import ChangesApi
 from coordinator.api.content_api import ContentApi
 from coordinator.api.due_api import DueApi
 from coordinator.api.invitation_api import InvitationApi
@@ -101,6 +102,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         AdminApi(coordinator),
         AuthorityApi(coordinator, reminder),
         CeremonyApi(coordinator),
+        ChangesApi(coordinator),
         ContentApi(coordinator),
         InvitationApi(coordinator),
         OperatorApi(coordinator, door),

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_library
 from coordinator.declared.resources import InvalidResources
-from coordinator.runtime.context import to_operator, unavailable
+from coordinator.runtime.context import status_of, to_operator, unavailable
 from wire.answer_message import AnswerMessage
 from wire.messages import BadMessageError, Message
 from wire.operators.operator_answers import OperatorRefusal, ResourceProblem
@@ -36,16 +36,22 @@ def for_operators(answering: Answering) -> Handler:
         try:
             answer = await answering(request)
             return answer if isinstance(answer, Response) else write_answer(answer)
-        except InvalidResources as invalid:  # all of it at once: it may be more than any other refusal says
-            problems = tuple(ResourceProblem(**vars(problem)) for problem in invalid.problems)
-            body = OperatorRefusal(invalid.code.value, invalid.detail, problems)
-            return Response.json(body.to_value(), 422)
         except Refused as refused:
+            if isinstance(refused, InvalidResources) or refused.lines:
+                return Response.json(refusal_of(refused).to_value(), status_of(refused.code))
             raise to_operator(refused) from refused
         except SQLAlchemyError as error:
             raise unavailable(error, is_operator=True) from error
 
     return handler
+
+
+def refusal_of(refused: Refused) -> OperatorRefusal:
+    """All of it at once: of files it may be more than any other refusal says."""
+    if isinstance(refused, InvalidResources):
+        problems = tuple(ResourceProblem(**vars(problem)) for problem in refused.problems)
+        return OperatorRefusal(refused.code.value, refused.detail, problems)
+    return OperatorRefusal(refused.code.value, to_operator(refused).message, None, refused.lines or None)
 
 
 def write_answer(answer: AnswerMessage) -> Response:

@@ -1,6 +1,9 @@
 """The one error of the coordinator: a stable code for the peer, a sentence for the operator (rules P10, X20)."""
 
 import enum
+from collections.abc import Iterable
+
+_MOST_LINE = 1_024
 
 
 class Code(enum.StrEnum):
@@ -47,20 +50,24 @@ class Code(enum.StrEnum):
     UNKNOWN_SITE = "unknown_site"
     ENDPOINT_IN_USE = "endpoint_in_use"
     CONTRADICTION = "contradiction"
+    EXPECTATION_FAILED = "expectation_failed"
+    TOO_MUCH_CHANGE = "too_much_change"
+    PLAN_DIFFERS = "plan_differs"
 
 
 class Refused(Exception):
     """A request that is not carried out; nothing of it remains.
 
     `code` may go to the peer. `detail` and `remedy` are for the audit log and the operator alone (rules H-000-4);
-    they are bounded and hold no secret.
+    they are bounded and hold no secret. `lines`: what else is said to the operator.
     """
 
-    def __init__(self, code: Code, detail: str, *, remedy: str = "") -> None:
+    def __init__(self, code: Code, detail: str, *, remedy: str = "", lines: Iterable[str] = ()) -> None:
         super().__init__(f"{code}: {detail}" + (f" ({remedy})" if remedy else ""))
         self.code = code
         self.detail = bound_text(detail)
         self.remedy = remedy
+        self.lines = tuple(bound_text(line, _MOST_LINE) for line in lines)
 
 
 def bound_text(text: str, most: int = 256) -> str:

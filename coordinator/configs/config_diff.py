@@ -63,11 +63,11 @@ def _about(file: ConfigFile) -> str:
 
 
 def _text(file: ConfigFile, read: ReadPart) -> str | None:
-    """None of what is no text, or too long to be compared."""
+    """None of what is no text, too long to be compared, or kept no more."""
     if file.stored_content.size > TEXT_BYTES:
         return None
     try:
         text = read(file.stored_content.parts[0]).decode()
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, KeyError):
         return None
     return None if "\0" in text or text.count("\n") > COMPARED_LINES else text

@@ -1,6 +1,6 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from sqlalchemy import select
@@ -58,6 +58,13 @@ def member_by_pin(transaction: Transaction, certificate_sha256: str) -> Member |
     return None if row is None else _member(row)
 
 
+def joined_at(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, float]:
+    """When each of these has become a member."""
+    table = schema.nodes
+    chosen = select(table.c.node_id, table.c.first_seen).where(table.c.node_id.in_(node_ids))
+    return {row.node_id: row.first_seen for row in transaction.rows(chosen)}
+
+
 def load(transaction: Transaction) -> Model:
     """The whole declared state as one value. Remembered by the state's name, so it is read once for each state."""
     standing = cluster_state.standing(transaction)
@@ -75,12 +82,16 @@ def resources(transaction: Transaction) -> dict[Key, Resource]:
     return {resource.key: resource for resource in restored}
 
 
-def raise_touched(transaction: Transaction, before: Model, after: Model) -> frozenset[Touched]:
-    """Raise the revision and the generation of every node that a change touches; what it touches."""
+def raise_touched(
+    transaction: Transaction, before: Model, after: Model, *, but: Set[str] = frozenset()
+) -> frozenset[Touched]:
+    """Raise the revision and the generation of every node that a change touches, `but` of those that go on with what
+    they have; what it touches.
+    """
     touched = affected_scopes(before, after)
     gone = before.members.keys() - after.members.keys()
     left = {before.members[node_id].site_id for node_id in gone}
-    cluster_state.raise_generations(transaction, {node_id for node_id, _ in touched}, left=left)
+    cluster_state.raise_generations(transaction, {node_id for node_id, _ in touched} - but, left=left)
     remember(transaction, after)
     return touched
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, delete, func, insert, select, true, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -138,20 +138,23 @@ def add_recovery(database: Database, recovery: Recovery, *, actor: str, now: flo
         cluster_state.raise_generations(transaction, [document.subject])
 
 
+Listings = dict[str, dict[str, HeadEntry]]
+"""By node and scope."""
+
+
 def listing(transaction: Transaction, node_id: str) -> dict[str, HeadEntry]:
     """What the node's head announces, by scope; empty where none is out."""
-    return _listings(transaction, schema.heads.c.node_id == node_id).get(node_id, {})
+    return listings(transaction, [node_id]).get(node_id, {})
 
 
-def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, dict[str, HeadEntry]]:
+def listings(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Listings:
     """The same of every node, or of some."""
-    if node_ids is None:
-        return _listings(transaction, true())
-    column = schema.heads.c.node_id
-    found: dict[str, dict[str, HeadEntry]] = {}
-    for chunk in chunks(node_ids):
-        found |= _listings(transaction, column.in_(chunk))
-    return found
+    return _listings(transaction, schema.heads.c.listing, node_ids)
+
+
+def candidates(transaction: Transaction, node_ids: Sequence[str] | None = None) -> Listings:
+    """What heads announce as coming."""
+    return _listings(transaction, schema.heads.c.candidates, node_ids)
 
 
 def head(database: Database, node_id: str) -> Document:
@@ -183,14 +186,16 @@ def section(database: Database, key: str) -> bytes:
 
 
 def increment(database: Database, node_id: str, scope: str, base: int, *, most: int | None = None) -> Document:
-    """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37).
-    `most`: as `document` has it.
+    """From exactly that base to what the head announces now, else `not_found`: take the full document (rules K37). From
+    the very version that it lists, to the one that it announces as coming. `most`: as `document` has it.
     """
     table = schema.documents
     with database.read() as transaction:
         entry = listing(transaction, node_id).get(scope)
         if entry is None:
             raise Refused(Code.NOT_FOUND, f"{node_id} has no scope {scope}")
+        if entry.config_version == base:
+            entry = candidates(transaction, [node_id]).get(node_id, {}).get(scope, entry)
         chosen = select(table).where(
             table.c.subject.in_((node_id, EVERYBODY)),
             table.c.scope == scope,
@@ -291,13 +296,16 @@ def forget(transaction: Transaction, snapshot_ids: Sequence[str]) -> None:
             transaction.run(delete(table).where(table.c.snapshot_id.in_(chunk)))
 
 
-def _listings(transaction: Transaction, which: ColumnElement[bool]) -> dict[str, dict[str, HeadEntry]]:
-    found = {}
-    for row in transaction.rows(select(schema.heads.c.node_id, schema.heads.c.listing).where(which)):
-        value = canonical.loads(row.listing.encode())
-        if not isinstance(value, dict):
-            raise AssertionError("a listing is an object")
-        found[row.node_id] = {scope: HeadEntry(**entry) for scope, entry in value.items()}
+def _listings(transaction: Transaction, column: ColumnElement[str], node_ids: Sequence[str] | None) -> Listings:
+    node, found = schema.heads.c.node_id, Listings()
+    chosen = select(node, column.label("said"))
+    parts = [chosen] if node_ids is None else [chosen.where(node.in_(chunk)) for chunk in chunks(node_ids)]
+    for part in parts:
+        for row in transaction.rows(part):
+            value = canonical.loads(row.said.encode())
+            if not isinstance(value, dict):
+                raise AssertionError("a listing is an object")
+            found[row.node_id] = {scope: HeadEntry(**entry) for scope, entry in value.items()}
     return found
 
 

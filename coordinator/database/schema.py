@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData()
@@ -189,6 +190,69 @@ operators = Table(  # who may come in over TLS: protocol 2
     Column("expires_at", BigInteger, nullable=False),
     Column("added_by", Text, nullable=False),
     Column("added_at", Double, nullable=False),
+    Column("role", Text, nullable=False, server_default="admin"),
+)
+
+# --- changes: what was applied, and how far each node is with it -----------------------------------------------------
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),  # 41 is `c-41`
+    Column("at", Double, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("plan_hash", Text, nullable=False),
+    Column("plan", Text, nullable=False),  # each resource before and after
+    Column("based_on", Text, nullable=False),  # the state before: its name
+    Column("groups", Text, nullable=False),  # by which policy which nodes go, and how far they are
+    Column("immediately", Text, nullable=False),  # why it skips rings and bake, or nothing
+    Column("allowed", Boolean, nullable=False),  # an operator let exactly this plan pass the guard
+    Column("why", Text, nullable=False),  # why it stands or goes back, for people
+    Column("reverts", BigInteger),
+    Column("waits_for", BigInteger),
+    Column("follows", Text, nullable=False),  # the changes that it comes after
+    Column("superseded_by", BigInteger),
+    Column("settled_at", Double),
+    Column("revision", BigInteger, nullable=False),  # raised by every save: compare and swap
+)
+
+change_nodes = Table(  # who has no row, no change keeps from anything
+    "change_nodes",
+    metadata,
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("node_id", Text, primary_key=True),
+    Column("group", Integer, nullable=False),  # its place among the `groups` of the change
+    Column("scopes", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("ring", Integer),
+    Column("released_at", Double),
+    Column("votes", Text, nullable=False),  # by scope
+    Column("outcome", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("active_at", Double),
+    Index("change_nodes_by_node", "node_id"),
+)
+
+change_events = Table(  # the timeline of a change
+    "change_events",
+    metadata,
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
+change_approvals = Table(
+    "change_approvals",
+    metadata,
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("operator", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("plan_hash", Text, nullable=False),
 )
 
 # --- objects (rules H8) --------------------------------------------------------------------------------------------
@@ -249,6 +313,7 @@ published = Table(  # one content under one version, for ever: the key is the co
     Column("content_hash", Text, nullable=False),
     Column("snapshot_id", Text, nullable=False),
     Column("published_at", Double, nullable=False),
+    Column("is_candidate", Boolean, nullable=False, server_default=false()),  # announced as coming, and no more yet
     Index("published_by_document", "snapshot_id"),
 )
 
@@ -269,6 +334,7 @@ heads = Table(
     Column("refresh_after", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("listing", Text, nullable=False),
+    Column("candidates", Text, nullable=False, server_default="{}"),  # what is coming, in the form of `listing`
 )
 
 trust_bundles = Table(

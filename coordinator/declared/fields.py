@@ -19,6 +19,11 @@ from wire import forms
 
 Path = tuple[str | int, ...]
 
+EXISTS, ABSENT = "exists", "absent"
+EQUALS, AT_LEAST, CONTAINS = "equals", "at_least", "contains"
+WANTED_BYTES = 4 << 10
+_WAYS = f"`{EXISTS}`, `{ABSENT}`, `{{{EQUALS}: X}}`, `{{{AT_LEAST}: N}}` or `{{{CONTAINS}: X}}`"
+
 _PART = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _DOMAIN = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII
@@ -196,6 +201,29 @@ class AnyJson:
 
 
 @dataclass(frozen=True)
+class RequirementForm:
+    """What is asked of one value; it stays as it was written."""
+
+    @property
+    def description(self) -> str:
+        return _WAYS
+
+    def read(self, value: object, path: Path, faults: list[FieldFault]) -> object:
+        if value in (EXISTS, ABSENT):
+            return value
+        if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= {EQUALS, AT_LEAST, CONTAINS}:
+            faults.append(FieldFault(path, f"must be one of {_WAYS}".replace("`", ""), "write exactly one of them"))
+            return None
+        ((word, wanted),) = value.items()
+        at = (*path, str(word))
+        if word == AT_LEAST and (not isinstance(wanted, (int, float)) or isinstance(wanted, bool)):
+            faults.append(FieldFault(at, "must be a number", "write {at_least: 1}"))
+            return None
+        read = AnyJson(WANTED_BYTES).read(wanted, at, faults)
+        return None if read is None else {word: read}
+
+
+@dataclass(frozen=True)
 class Open:
     """Any JSON object, bounded: services bring their own settings (format.md 7)."""
 
@@ -276,17 +304,17 @@ class RecordForm:
         if not isinstance(value, Mapping):
             faults.append(FieldFault(path, "must be a mapping", "write `name: value` lines"))
             return None
-        known = {member.name: member for member in members(self.of)}
+        known = {name_of(member): member for member in members(self.of)}
         faults += _unknown(value, known, path)
         if self.one_of and sum(name in value for name in self.one_of) != 1:
             faults.append(FieldFault(path, f"needs one of {', '.join(self.one_of)}", "give exactly one of them"))
-        read = {name: _member(field, value, path, faults) for name, field in known.items()}
+        read = {field.name: _member(field, value, path, faults) for field in known.values()}
         return None if len(faults) > before else self.of(**given, **read)
 
 
-def member(form: FieldForm, about: str, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
-    """A field of a declared resource. Without a default it must be given."""
-    metadata = {"form": form, "about": about}
+def member(form: FieldForm, about: str, default: object = MISSING, *, name: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
+    """A field of a declared resource. Without a default it must be given. `name`: where Python has the word itself."""
+    metadata = {"form": form, "about": about, "name": name}
     if default is MISSING:
         return field(metadata=metadata)
     if isinstance(default, dict):
@@ -297,6 +325,11 @@ def member(form: FieldForm, about: str, default: object = MISSING) -> Any:  # no
 def members(of: type[Any]) -> Iterable["Field[Any]"]:
     """The fields that are declared in the specification (`id` is not one)."""
     return [field for field in fields(of) if "form" in field.metadata]
+
+
+def name_of(each: "Field[Any]") -> str:
+    """As it is declared."""
+    return str(each.metadata["name"]) or each.name
 
 
 def is_required(each: "Field[Any]") -> bool:
@@ -318,10 +351,11 @@ def _unknown(value: Mapping[Any, object], known: Mapping[str, object], path: Pat
 
 
 def _member(each: "Field[Any]", value: Mapping[str, object], path: Path, faults: list[FieldFault]) -> object:
-    if each.name in value:
-        return each.metadata["form"].read(value[each.name], (*path, each.name), faults)
+    name = name_of(each)
+    if name in value:
+        return each.metadata["form"].read(value[name], (*path, name), faults)
     if is_required(each):
-        faults.append(FieldFault((*path, each.name), "is missing", f"add it: {each.metadata['about']}"))
+        faults.append(FieldFault((*path, name), "is missing", f"add it: {each.metadata['about']}"))
         return None
     return default_of(each)
 

@@ -42,8 +42,10 @@ class DeclaredScope:
 
 
 def with_declared_members(model: Model) -> Model:
-    """Every declared node as a member, too."""
+    """Every declared node as a member, too; the same model where each is one."""
     declared = {node.id: MemberEntry(node.id, node.kind, node.site, ()) for node in model.of(Node)}
+    if declared.keys() <= model.members.keys():
+        return model
     return replace(model, members={**declared, **model.members})
 
 

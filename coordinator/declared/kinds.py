@@ -29,12 +29,14 @@ from coordinator.declared.fields import (
     PathMapping,
     PublicKeys,
     RecordForm,
+    RequirementForm,
     default_of,
     integer,
     is_required,
     lines,
     member,
     members,
+    name_of,
     text,
     words,
 )
@@ -56,6 +58,10 @@ FILES = 10_000  # of one Config
 PARTS = 256  # of one file
 EGRESS_TYPES = ("connector", "vpn_connection", "resource")
 TUNNEL_MODES = ("none", "split", "full")
+PREPARE_ALL, PREPARE_RING, PREPARE_NONE = PREPARES = ("all", "ring", "none")
+ON_FAILURE_HALT, ON_FAILURE_REVERT = ON_FAILURES = ("halt", "revert")
+MOST_RINGS = 16
+EXPECTATION_ACTIONS = ("enforce", "warn")
 INLINE_BYTES = 1 << 20
 DAY = 86_400
 DEFAULT_PEERS = 19  # rules, Numbers: active 4, warm 12, cold 3
@@ -157,19 +163,21 @@ class Resource:
         return _members_of(self)
 
 
-_DEFAULTS: dict[type[object], tuple[tuple[str, object], ...]] = {}
+_DEFAULTS: dict[type[object], tuple[tuple[str, str, object], ...]] = {}
 
 
 def _members_of(value: object) -> dict[str, object]:
-    said = ((name, default, getattr(value, name)) for name, default in _defaults(type(value)))
+    said = ((name, default, getattr(value, field)) for field, name, default in _defaults(type(value)))
     return {name: _brief(given) for name, default, given in said if given != default}
 
 
-def _defaults(of: type[object]) -> tuple[tuple[str, object], ...]:
-    """By member, what it is where it is left out. Nothing is equal to MISSING, and there are thousands of files."""
+def _defaults(of: type[object]) -> tuple[tuple[str, str, object], ...]:
+    """Of each member the field, its name, and what it is where it is left out. Nothing is equal to MISSING, and there
+    are thousands of files.
+    """
     if of not in _DEFAULTS:
         _DEFAULTS[of] = tuple(
-            (field.name, MISSING if is_required(field) else default_of(field)) for field in members(of)
+            (field.name, name_of(field), MISSING if is_required(field) else default_of(field)) for field in members(of)
         )
     return _DEFAULTS[of]
 
@@ -450,6 +458,64 @@ class PeerPolicy(Resource):
 
 
 @dataclass(frozen=True)
+class RolloutRing:
+    """How far a change has gone once this ring has it, those before it included: so many `nodes`, or `percent`."""
+
+    nodes: int | None = member(integer(1, 1_000_000), "so many nodes", None)
+    percent: int | None = member(integer(1, 100), "so many in a hundred of the nodes that the change touches", None)
+    of: Selector = member(
+        RecordForm(Selector), "a cohort that is counted by itself, such as a lab; left out, all", Selector()
+    )
+
+    def to_value(self) -> object:
+        """As JSON, without what it does not say."""
+        return _brief(self)
+
+
+DEFAULT_RINGS = (RolloutRing(nodes=1), RolloutRing(percent=10), RolloutRing(percent=100))
+
+
+@dataclass(frozen=True)
+class RolloutPolicy(Resource):
+    KIND = "RolloutPolicy"
+    ABOUT = (
+        "How a change comes to nodes that have something already: who is asked before, in which rings it goes, and what"
+        " is done where it fails. Of those that apply, the highest `priority` is a node's, then the lowest id; without"
+        " one all are asked, and it goes to one node, a tenth and all, 30 s each, in one ring where it touches fewer"
+        " than three. What is under way goes on by the policy of its apply. Inside a ring the order is by a hash of"
+        " change and node; the first prefers nodes that are active and fresh, and whose services have validators."
+    )
+
+    applies_to: Selector = member(RecordForm(Selector), "which nodes; left out, all", Selector())
+    priority: int = member(integer(0, 1_000), "the highest wins", 0)
+    prepare: str = member(
+        OneOf(PREPARES),
+        "who judges it before the first node of a ring runs it: `all` nodes that it touches, those of the `ring`, or"
+        " `none`",
+        PREPARE_ALL,
+    )
+    rings: tuple[RolloutRing, ...] = member(
+        ListForm(RecordForm(RolloutRing, ("nodes", "percent")), MOST_RINGS, is_set=False),
+        "how far it goes step by step, rising to all: `[{nodes: 1}, {percent: 10}, {percent: 100}]`",
+        DEFAULT_RINGS,
+    )
+    bake_s: int = member(integer(0, DAY), "how long a ring has to run it well before the next one gets it", 30)
+    success_percent: int = member(
+        integer(1, 100), "how many in a hundred of a ring's reachable nodes must take it and keep it", 99
+    )
+    on_failure: str = member(
+        OneOf(ON_FAILURES), "`halt`: it waits for a person; `revert`: what was before is given back", ON_FAILURE_HALT
+    )
+    approvals: int = member(
+        integer(0, 16), "how many operators beside its author have to approve it before anything begins", 0
+    )
+
+    def spec(self) -> dict[str, object]:
+        """Of a ring's two sizes the one that is given."""
+        return {**super().spec(), "rings": _brief(self.rings)}
+
+
+@dataclass(frozen=True)
 class FileContent:
     """What a file holds, by the hashes of its parts; the parts themselves are kept apart, once."""
 
@@ -527,6 +593,40 @@ class Config(Resource):
         return {**bare, "files": _brief(self.files)}
 
 
+@dataclass(frozen=True)
+class Expectation(Resource):
+    KIND = "Expectation"
+    ABOUT = (
+        "What must hold of what nodes are given, whoever changes it: judged on the compiled documents of every node"
+        " that an apply touches, and of all that it concerns where the Expectation itself is new or another. Nodes are"
+        " told nothing of it. `holdfastctl test -f DIR` judges the same without a coordinator. `pointer` leads into the"
+        " sections of the scope (`/routes/north/ttl_s`; a map that is cut into parts is one section, by its name), and"
+        " of a Config to a file: `nginx.conf` is the file itself, its presence, its text, or for `at_least` its size;"
+        " `limits.json#/tables/users` is what stands there in a file of JSON. `null` is nothing. `at_least` asks for a"
+        " number, or for the length of a text, a list or an object, so `{at_least: 1}` is what must be filled in. Where"
+        " `of` chooses nodes, each of them must be given the scope, unless it says `absent`; left out, the nodes that"
+        " are given it count, and those that would lose it."
+    )
+
+    scope: str = member(text(256), "what is looked at: `route_policy`, `service_assignment/web`, `config/nginx`")
+    pointer: str = member(words(1_024), "where: `/SECTION/...`, and of a Config `FILE` or `FILE#/...`")
+    is_: object = member(RequirementForm(), "what must hold there", name="is")
+    of: Selector = member(RecordForm(Selector), "whose; left out, of all that are given the scope", Selector())
+    action: str = member(OneOf(EXPECTATION_ACTIONS), "`enforce` refuses the apply, `warn` says it", "enforce")
+    description: str = member(text(256), "for people; said where it is not met", "")
+
+    def spec(self) -> dict[str, object]:
+        """As it is declared: one of its names is a word of Python's."""
+        value = super().spec()
+        return {"is": value.pop("is_"), **value}
+
+    def __eq__(self, other: object) -> bool:
+        return _is_the_same(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 KINDS: tuple[type[Resource], ...] = (
     Cluster,
     Site,
@@ -541,7 +641,9 @@ KINDS: tuple[type[Resource], ...] = (
     StorageEndpoint,
     DegradedModePolicy,
     PeerPolicy,
+    RolloutPolicy,
     Config,
+    Expectation,
 )
 BY_NAME = {kind.KIND: kind for kind in KINDS}
 EXEMPTING = (Service, EgressResource, Config)  # those that may say what is no secret

@@ -16,6 +16,7 @@ from coordinator.declared.kinds import (
     PeerPolicy,
     QosPolicy,
     Resource,
+    RolloutPolicy,
     Route,
     Selector,
     Service,
@@ -155,6 +156,11 @@ class Model:
     def peer_policies(self) -> list[PeerPolicy]:
         """The one that wins first."""
         return sorted(self.of(PeerPolicy), key=lambda each: (-each.priority, each.id))
+
+    @cached_property
+    def rollout_policies(self) -> list[RolloutPolicy]:
+        """The one that wins first."""
+        return sorted(self.of(RolloutPolicy), key=lambda each: (-each.priority, each.id))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """Every resource of a kind, in the order of the ids."""

@@ -1,11 +1,12 @@
 """Whether resources hold together: every name leads somewhere, every placement is possible. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from ipaddress import ip_network
 from itertools import pairwise
 
+from coordinator.declared import expected_place
 from coordinator.declared.assignment import (
     configs_for,
     enters,
@@ -22,11 +23,14 @@ from coordinator.declared.kinds import (
     DegradedModePolicy,
     EgressResource,
     EntryPolicy,
+    Expectation,
     Node,
     Organization,
     PeerPolicy,
     QosPolicy,
     Resource,
+    RolloutPolicy,
+    RolloutRing,
     Route,
     Selector,
     Service,
@@ -35,7 +39,7 @@ from coordinator.declared.kinds import (
     StorageEndpoint,
     Tunnel,
 )
-from coordinator.declared.model import Key, MemberEntry, Subject
+from coordinator.declared.model import Key, MemberEntry, Subject, selects
 from coordinator.declared.selection_index import SelectionIndex
 from coordinator.declared.templates import LABEL
 from snapshot import canonical
@@ -141,6 +145,11 @@ def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:
             yield from _config(together, resource)
         case DegradedModePolicy() | PeerPolicy():
             yield from _check_selector(together, resource.applies_to, "applies_to")
+        case RolloutPolicy():
+            yield from _rollout_policy(together, resource)
+        case Expectation():
+            yield from expected_place.faults_of(resource)
+            yield from _check_selector(together, resource.of, "of")
         case _:
             yield from _faults_of_tenant(together, resource)
 
@@ -317,6 +326,41 @@ def _overlaps(networks: Sequence[str]) -> Iterator[FieldFault]:
         if before.version == network.version and network.network_address in before:
             remedy = "remove one of them"
             yield FieldFault(("spec", "tunnel", "networks"), f"{network} lies within {before}", remedy)
+
+
+def _rollout_policy(together: _Together, policy: RolloutPolicy) -> Iterator[FieldFault]:
+    """A guard that guards nobody, or that never comes to its end, is a slip of the pen."""
+    yield from _check_cohort(together, policy.applies_to, ("spec", "applies_to"))
+    for index, ring in enumerate(policy.rings):
+        yield from _check_cohort(together, ring.of, ("spec", "rings", index, "of"))
+    last = policy.rings[-1] if policy.rings else None
+    if last is None or last.percent != 100 or not last.of.is_empty:
+        yield _fault("rings", "never reach all nodes", "end with {percent: 100}, without `of`")
+    for index, (size, before) in _sizes_before(policy.rings):
+        if size <= before:
+            remedy = "sizes are of all so far: write each above the one before it, of the same `of`"
+            yield FieldFault(("spec", "rings", index), f"{size} does not rise above {before}", remedy)
+
+
+def _sizes_before(rings: Sequence[RolloutRing]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Of each ring its place and size, and the size of the last one before it that counts the same way, of the same."""
+    last: dict[tuple[bytes, str], int] = {}
+    for index, ring in enumerate(rings):
+        for how, size in (("percent", ring.percent), ("nodes", ring.nodes)):
+            if size is None:
+                continue
+            key = (canonical.dumps(asdict(ring.of)), how)
+            if key in last:
+                yield index, (size, last[key])
+            last[key] = size
+
+
+def _check_cohort(together: _Together, selector: Selector, at: Path) -> Iterator[FieldFault]:
+    for id_ in selector.nodes:
+        if not together.has(Node, id_):
+            yield FieldFault((*at, "nodes"), f"there is no Node {id_}", "declare it, or correct the id")
+    if not selector.is_empty and not any(selects(selector, subject) for subject in together.subjects):
+        yield FieldFault(at, "selects nobody", "correct roles or labels, or leave it out for all nodes")
 
 
 def _placement(node: Node, service: Service) -> Iterator[FieldFault]:

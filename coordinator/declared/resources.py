@@ -52,9 +52,9 @@ class DeclaredProblem:
 class InvalidResources(Refused):
     """Everything that is wrong at once; nothing was applied."""
 
-    def __init__(self, problems: Iterable[DeclaredProblem]) -> None:
+    def __init__(self, problems: Iterable[DeclaredProblem], code: Code = Code.INVALID_RESOURCES) -> None:
         self.problems = tuple(sorted(problems, key=lambda each: (each.file, each.line, each.field)))
-        super().__init__(Code.INVALID_RESOURCES, f"{len(self.problems)} problems: {self.problems[0]}")
+        super().__init__(code, f"{len(self.problems)} problems: {self.problems[0]}")
 
 
 @dataclass(frozen=True)

@@ -128,17 +128,18 @@ def head(
     *,
     poll_after_s: int = 15,
     revocations: Revocations | None = None,
+    candidates: Mapping[str, ScopeVersion] | None = None,
 ) -> SignedDocument:
     """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
-    content = canonical.dumps(
-        {
-            "generation": claims.config_version,
-            "poll_after_s": poll_after_s,
-            "revocations": _revocation_members(revocations or Revocations(), of_head=True),
-            "scopes": {scope: version.members() for scope, version in scopes.items()},
-        }
-    )
-    return sign(replace(claims.envelope(HEAD), scope_type=HEAD), content, (), keys)
+    members: dict[str, object] = {
+        "generation": claims.config_version,
+        "poll_after_s": poll_after_s,
+        "revocations": _revocation_members(revocations or Revocations(), of_head=True),
+        "scopes": {scope: version.members() for scope, version in scopes.items()},
+    }
+    if candidates:
+        members["candidates"] = {scope: version.members() for scope, version in candidates.items()}
+    return sign(replace(claims.envelope(HEAD), scope_type=HEAD), canonical.dumps(members), (), keys)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:

@@ -11,6 +11,7 @@ Each is one transaction over entry, allowlist, tokens, tombstone, revocations an
 from sqlalchemy import delete, insert, select, update
 
 from coordinator.base.refusal import Code, Refused, bound_text
+from coordinator.changes import records
 from coordinator.database import catalog, cluster_state, object_store, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.revocations import CATEGORIES
@@ -33,6 +34,7 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
         chosen = update(schema.nodes).where(schema.nodes.c.node_id == node_id)
         transaction.run(chosen.values(revoked_at=now, reason=bound_text(reason)))
         _end_admission(transaction, node_id)
+        records.forget_node(transaction, node_id)
         transaction.audit("revoke.node", node_id, None, {"reason": bound_text(reason)})
         _touch_everybody(transaction, catalog.with_member(transaction, before, node_id))
 
@@ -50,6 +52,7 @@ def remove_node(database: Database, node_id: str, *, reason: str, actor: str, no
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         last_seen.forget(transaction, node_id)
         heartbeats.forget(transaction, node_id)
+        records.forget_node(transaction, node_id)
         _end_admission(transaction, node_id)
         transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bound_text(reason)})
         touched = catalog.raise_touched(transaction, before, catalog.with_member(transaction, before, node_id))

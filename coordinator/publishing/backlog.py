@@ -1,26 +1,28 @@
 """Which scopes of which nodes have to be compiled again, and a batch of them compiled (rules K21, S69).
 
 After a start nothing is known, so each node is compiled whole, once. From then on a change of the declared state adds
-what change_impact.py names, and a node whose publication went out is struck off. Losing this costs work, never
-correctness.
+what change_impact.py names, and a node whose publication went out is struck off. Where that was made from another model
+than the declared one (gates.py), what the two differ in is noted again: what is noted of a node is always what may
+differ between what it was given last and what is declared. Losing this costs work, never correctness.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
 from coordinator.base.settings import CoordinatorSettings
+from coordinator.changes.undoing import UndoneModels
+from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.declared import views
 from coordinator.declared.change_impact import affected_scopes
-from coordinator.declared.compiler import ScopeContent, compile_scope
-from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.contents import ReadPart
 from coordinator.declared.model import Model
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import heads, published_state
-from coordinator.publishing.publication import Draft, draft
+from coordinator.publishing.gates import Gates, NodeGate
+from coordinator.publishing.publication import Compile, Draft, NodeContents, Offered, draft
 from coordinator.publishing.published_state import Situation
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -30,11 +32,15 @@ from snapshot.identifiers import Scope
 
 @dataclass
 class Backlog:
-    """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start."""
+    """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start. `models`:
+    what nodes go by that are held back.
+    """
 
     followed: Model | None = None
     known: set[str] = field(default_factory=set)
     changed: dict[str, set[Scope]] = field(default_factory=dict)
+    models: UndoneModels = field(default_factory=UndoneModels)
+    _otherwise: dict[str, frozenset[Scope]] = field(default_factory=dict)
 
     def follow(self, model: Model) -> None:
         if self.followed is not None and model is not self.followed:
@@ -42,43 +48,26 @@ class Backlog:
                 self.changed.setdefault(node_id, set()).add(scope)
         self.followed = model
 
-    def scopes(self, model: Model, node_id: str, reads: Set[str] | None = None) -> dict[Scope, bool]:
+    def scopes(self, gate: NodeGate, node_id: str, reads: Set[str] | None = None) -> dict[Scope, bool]:
         """What the node may hold and can read; True for what is to be compiled again. What was held back has nothing
         published, so it is compiled as soon as it is not.
         """
-        subject = model.subjects.get(node_id)
-        held = () if subject is None else views.scopes(model, subject)
-        changed, waiting = self.changed.get(node_id, set()), features.unreadable_scopes(held, reads)
+        self._otherwise[node_id] = gate.otherwise
+        subject = gate.model.subjects.get(node_id)
+        held = () if subject is None else views.scopes(gate.model, subject)
+        changed = self.changed.get(node_id, set()) | gate.otherwise
+        waiting = features.unreadable_scopes(held, reads)
         return {scope: node_id not in self.known or scope in changed for scope in held if scope not in waiting}
 
     def note_published(self, node_id: str) -> None:
         self.known.add(node_id)
         self.changed.pop(node_id, None)
+        if otherwise := self._otherwise.pop(node_id, frozenset()):
+            self.changed[node_id] = set(otherwise)
 
     def note_failure(self, node_id: str) -> None:
         """Whole again, next time."""
         self.known.discard(node_id)
-
-
-@dataclass
-class CompiledContents:
-    """What the nodes of one batch are told. A Config that is shared says the same to all who are given it, whatever
-    roles they have, and may have thousands of files: it is compiled once.
-    """
-
-    model: Model
-    read: ReadPart
-    _common: dict[Scope, ScopeContent] = field(default_factory=dict)
-
-    def compile(self, node_id: str, scope: Scope) -> ScopeContent:
-        """As `compile_scope`."""
-        subject = self.model.subjects.get(node_id)
-        if scope in self._common and subject is not None and views.holds(self.model, subject, scope):
-            return self._common[scope]
-        content = compile_scope(self.model, node_id, scope, self.read)
-        if scope.type == CONFIG and content.is_shared:
-            self._common[scope] = content
-        return content
 
 
 @dataclass(frozen=True)
@@ -110,18 +99,51 @@ def prepare(
         backlog.follow(model)
         issue = published_state.read_issue(transaction, keys, settings, now)
         read = published_state.reader(transaction)
-        shared, contents = SharedDocuments(transaction), CompiledContents(model, read)
+        gates = Gates.read(transaction, model, node_ids, backlog.models, read)
+        case = _Round(issue, backlog, SharedDocuments(transaction), read)
         for node_id, situation in published_state.read_situations(transaction, node_ids).items():
             try:
-                drafts.append(_draft(issue, backlog, situation, contents, shared))
+                drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))
             except Unpublishable as fault:
                 unsigned[node_id] = fault
     return Batch(tuple(drafts), unsigned)
 
 
-def _draft(
-    issue: Issue, backlog: Backlog, each: Situation, contents: CompiledContents, shared: SharedDocuments
-) -> Draft:
-    model = contents.model
-    subject, scopes = model.subjects.get(each.node_id), backlog.scopes(model, each.node_id, each.features)
-    return draft(issue, each, subject, scopes, partial(contents.compile, each.node_id), shared)
+@dataclass
+class _Round:
+    """What the nodes of a batch have in common."""
+
+    issue: Issue
+    backlog: Backlog
+    shared: SharedDocuments
+    read: ReadPart
+    _contents: dict[int, CompiledContents] = field(default_factory=dict)
+
+    def compiler(self, model: Model, node_id: str) -> Compile:
+        contents = self._contents.setdefault(id(model), CompiledContents(model, self.read))
+        return partial(contents.compile, node_id)
+
+
+def _draft(case: _Round, situation: Situation, gate: NodeGate) -> Draft:
+    node_id = situation.node_id
+    told = NodeContents(
+        gate.model.subjects.get(node_id),
+        case.backlog.scopes(gate, node_id, situation.features),
+        case.compiler(gate.model, node_id),
+        gate.marks,
+        tuple(_offered_contents(case, situation, gate)),
+        gate.rows,
+    )
+    return draft(case.issue, situation, told, case.shared)
+
+
+def _offered_contents(case: _Round, situation: Situation, gate: NodeGate) -> Iterator[Offered]:
+    """Nothing to a node that cannot judge it: it is told once it is its turn."""
+    for offer in gate.offers if features.reads_candidates(situation.features) else ():
+        unreadable = features.unreadable_scopes(offer.scopes, situation.features)
+        yield Offered(
+            offer.mark,
+            offer.model.subjects[situation.node_id],
+            tuple(scope for scope in offer.scopes if scope not in unreadable),
+            case.compiler(offer.model, situation.node_id),
+        )

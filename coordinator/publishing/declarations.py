@@ -3,6 +3,8 @@
 apply(database, texts, ...)           `holdfastctl apply -f DIR`: the plan, carried out
 carry_out(database, proposal, ...)    the same of what was worked out already (proposals.py)
 with dry_run=True                     the same code, stopped before the commit: `diff` and `--dry-run`
+with ask=ChangeRequest(...)           nodes that have something already are held back, and a change begins in the same
+                                      transaction: who gets it when is the rollout's (coordinator/rollout)
 
 Where each resource was declared is kept beside it (declared_places.py), also when nothing but lines changed: the plan
 says how many have moved, and `holdfastctl apply` then has it carried out without a question, since no node is touched
@@ -11,11 +13,14 @@ operator astray exactly where files are edited most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import bindparam, delete, insert, select
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.changes import change_start, four_eyes, records
+from coordinator.changes.change_start import ChangeDraft, StartedChange
+from coordinator.changes.records import ChangeRequest
 from coordinator.configs import config_diff
 from coordinator.database import catalog, cluster_state, declared_places, schema, sites, uploads
 from coordinator.database.database import Database, Transaction
@@ -27,8 +32,11 @@ from coordinator.declared.kinds import EXEMPTING, Config, Exemption, Node
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared, InvalidResources
-from coordinator.publishing import endpoints, file_contents, proposals
-from coordinator.publishing.proposals import Proposal
+from coordinator.publishing import endpoints, file_contents, plan_check, proposals
+from coordinator.publishing.effect import halted_changes
+from coordinator.publishing.proposals import NO_VERDICT, PlanVerdict, Proposal
+
+ALLOWED = "change.allow"
 
 
 @dataclass(frozen=True)
@@ -41,15 +49,20 @@ class ApplyPlan:
     based_on: str  # the state that it was made from; hand it to `apply` to carry out exactly this plan
     after: Model  # the state that it makes
     moved: int = 0  # resources that are declared in another place than is known
+    plan_hash: str = ""
+    change: StartedChange | None = None  # None where nothing was changed, or none was asked for
+    verdict: PlanVerdict = NO_VERDICT  # what it was, or would be, refused for
 
     def lines(self, read: ReadPart = read_none) -> list[str]:
         """For people. `read`: what files hold, of which texts are shown line by line."""
         nodes = len({node_id for node_id, _ in self.touched})
-        made = [line for change in self.changes for line in _lines(change, read)]
-        return [*made, f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
+        made = [line for change in self.changes for line in change_lines(change, read)]
+        found = [f"{len(self.changes)} changes, {self.unchanged} unchanged, {nodes} nodes touched"]
+        return [*made, *found, *(self.change.lines() if self.change is not None else ())]
 
 
-def _lines(change: ResourceChange, read: ReadPart) -> Iterator[str]:
+def change_lines(change: ResourceChange, read: ReadPart = read_none) -> Iterator[str]:
+    """One resource, for people."""
     before, after = change.before, change.after
     if not isinstance(before or after, Config):
         yield from change.lines()
@@ -74,8 +87,19 @@ def apply(
     settled = file_contents.settle(database, resources.read(texts), {}, value_shapes.shipped_shapes())
     uploads.add_all(database, settled.parts.values(), now=now)
     proposal = proposals.propose(database, settled.declared, prune=prune, based_on=based_on)
-    how = {"drop_endpoints": drop_endpoints, "dry_run": dry_run}
-    return carry_out(database, proposal, actor=actor, now=now, based_on=based_on, **how)
+    return carry_out(
+        database,
+        proposal,
+        actor=actor,
+        now=now,
+        drop_endpoints=drop_endpoints,
+        dry_run=dry_run,
+        based_on=based_on,
+    )
+
+
+class OutdatedProposal(Exception):
+    """What it was made from is over. Nothing was changed: propose again."""
 
 
 def carry_out(
@@ -87,45 +111,89 @@ def carry_out(
     drop_endpoints: bool = False,
     dry_run: bool = False,
     based_on: str | None = None,
+    ask: ChangeRequest | None = None,
 ) -> ApplyPlan:
-    """Apply what is proposed, as a whole.
+    """Apply what is proposed, as a whole; with `ask` as a change, which holds nodes back.
 
     InvalidResources where the catalog says otherwise; `concurrent_update` when the state is no longer the one that
     `based_on` names (rules H38): nothing of the loser remains. `endpoint_in_use` when members need an endpoint that
-    would go, unless `drop_endpoints` (rules L15).
+    would go, unless `drop_endpoints` (rules L15); what the plan was judged to be refused for. OutdatedProposal where it
+    was weighed or judged in another state; what was not is, here, while everybody waits.
     """
     enter = database.rehearse if dry_run else database.change
     with enter(actor=actor, now=now) as transaction:
-        proposal = _current(transaction, proposal, based_on)
-        return _make(transaction, proposal, drop_endpoints=drop_endpoints)
+        current = _current(transaction, proposal, based_on, ask)
+        if current.verdict is not None and current.verdict.refusals and not dry_run:
+            raise current.verdict.refusals[0]
+        return _make(transaction, current, ask, drop_endpoints=drop_endpoints)
 
 
-def _current(transaction: Transaction, proposal: Proposal, based_on: str | None) -> Proposal:
+def _current(transaction: Transaction, proposal: Proposal, based_on: str | None, ask: ChangeRequest | None) -> Proposal:
     """The proposal, or where the state has moved on meanwhile another one: this is the state it will be made to."""
     state_id = cluster_state.standing(transaction).state_id
     proposals.check_base(based_on, state_id)
-    if state_id == proposal.state_id:
+    if state_id != proposal.state_id:
+        if proposal.effect is not None or proposal.verdict is not None:
+            raise OutdatedProposal
+        before = catalog.load(transaction)
+        proposal = proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
+    if ask is None:
         return proposal
-    before = catalog.load(transaction)
-    return proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
+    halted = halted_changes(records.open_changes(transaction))
+    if proposal.effect is not None:
+        if proposal.effect.stands_on != halted:
+            raise OutdatedProposal
+        return proposal
+    return plan_check.judge_in(transaction, proposal, ask)
 
 
-def _make(transaction: Transaction, proposal: Proposal, *, drop_endpoints: bool) -> ApplyPlan:
+def _make(
+    transaction: Transaction, proposal: Proposal, ask: ChangeRequest | None, *, drop_endpoints: bool
+) -> ApplyPlan:
     before, made = proposal.before, proposal.changes
     _check_catalog(transaction, proposal.declared)
     if left := list(sites.problems(transaction, made)):
         raise InvalidResources(left)
     if not drop_endpoints:
         endpoints.check(transaction, before.cluster, proposal.after.cluster)
+    if ask is not None:
+        four_eyes.check_policies(transaction, before, proposal.after)
     _check_contents(transaction, made)
     sites.follow(transaction, made)
     _write(transaction, proposal)
     moved = declared_places.follow(transaction, proposal.declared, (change.key for change in made if not change.after))
+    change = None if ask is None or not made else _begin(transaction, proposal, ask)
     if made:
-        catalog.raise_touched(transaction, before, proposal.after)
+        kept_back = frozenset(change.held) if change is not None else frozenset[str]()
+        catalog.raise_touched(transaction, before, proposal.after, but=kept_back)
     flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
-    return ApplyPlan(made, proposal.unchanged_count, proposal.touched, proposal.state_id, proposal.after, moved)
+    return ApplyPlan(
+        made,
+        proposal.unchanged_count,
+        proposal.touched,
+        proposal.state_id,
+        proposal.after,
+        moved,
+        proposal.plan_hash,
+        change,
+        proposal.verdict or NO_VERDICT,
+    )
+
+
+def _begin(transaction: Transaction, proposal: Proposal, ask: ChangeRequest) -> StartedChange:
+    effect = proposal.effect
+    if effect is None:
+        raise AssertionError("a change is weighed before it begins")
+    plan = (proposal.plan, proposal.plan_hash, proposal.state_id)
+    verdict = proposal.verdict or NO_VERDICT
+    if not verdict.is_allowed:
+        ask = replace(ask, allow="")  # there was nothing to let pass
+    draft = ChangeDraft(ask, *plan, effect.held, effect.supersedes, effect.follows)
+    change = change_start.begin(transaction, proposal.after, draft)
+    if verdict.is_allowed:
+        transaction.audit(ALLOWED, change.record.name, None, {"plan_hash": ask.allow, "worst": list(verdict.warnings)})
+    return change
 
 
 def _write(transaction: Transaction, proposal: Proposal) -> None:

@@ -13,6 +13,8 @@ What else is held here, since here alone all of it is known at one moment:
 - No document has an epoch that the trust bundle has not announced.
 - Whatever a head lists is kept, so that it can be handed out.
 - One content under one version; a lower version only with a recovery that names exactly this step (rules S86, S87).
+- A candidate is kept, and on record under a number of its own, above what the head lists. Whether a version was ever
+  listed, or was a candidate and no more, is on record as well: no node can have that active (report_check.py).
 - A new version of a scope that nodes may share is above all that any of them had, and made from the counter as it is
   (shared_documents.py): of two coordinators that sign the same content, one finds the document of the other. Within a
   batch it is one document, whichever of its nodes bring it.
@@ -33,12 +35,15 @@ Rejected:
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.changes import records
+from coordinator.changes.records import ChangeNode
 from coordinator.database import cluster_state, documents, schema, scope_versions
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import Document, HeadEntry
@@ -70,9 +75,11 @@ class Publication:
     head: Document
     refresh_after: int
     listing: Mapping[str, HeadEntry]  # scope -> what the node should hold
+    candidates: Mapping[str, HeadEntry] = field(default_factory=dict)  # scope -> what is coming
     documents: tuple[Document, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)  # scope -> the counter that a new version was made from
     outcomes: tuple[RefusalOutcome, ...] = ()
+    rows: tuple[ChangeNode, ...] = ()  # of changes that are to know of the node from now on
 
 
 def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> dict[str, Basis]:
@@ -145,16 +152,38 @@ def published_head(transaction: Transaction, node_id: str) -> PublishedHead | No
     return None if row is None else PublishedHead(row.authority_epoch, row.generation, row.refresh_after)
 
 
-def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
-    """The greatest (epoch, version) that was ever published, by node and scope."""
+class LastVersions(NamedTuple):
+    """The greatest (epoch, version) of a scope, ever; and of those that were listed, not only announced as coming."""
+
+    numbered: Pair
+    listed: Pair
+
+
+NEVER = LastVersions((0, 0), (0, 0))
+
+
+def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, LastVersions]]:
+    """By node and scope."""
     table = schema.published
     key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
-    chosen = select(*key, func.max(table.c.config_version).label("version")).where(table.c.node_id.in_(node_ids))
-    found: dict[str, dict[str, Pair]] = defaultdict(dict)
+    listed = func.max(case((table.c.is_candidate, 0), else_=table.c.config_version)).label("listed")
+    numbered = func.max(table.c.config_version).label("numbered")
+    chosen = select(*key, numbered, listed).where(table.c.node_id.in_(node_ids))
+    found: dict[str, dict[str, LastVersions]] = defaultdict(dict)
     for row in transaction.rows(chosen.group_by(*key)):
-        pair = (row.authority_epoch, row.version)
-        found[row.node_id][row.scope] = max(pair, found[row.node_id].get(row.scope, (0, 0)))
+        before, epoch = found[row.node_id].get(row.scope, NEVER), row.authority_epoch
+        of_epoch = (epoch, row.listed) if row.listed else (0, 0)
+        numbered_last = max((epoch, row.numbered), before.numbered)
+        found[row.node_id][row.scope] = LastVersions(numbered_last, max(of_epoch, before.listed))
     return found
+
+
+class _Line(NamedTuple):
+    """A version of a scope as a publication announces it."""
+
+    scope: str
+    entry: HeadEntry
+    is_candidate: bool
 
 
 @dataclass(frozen=True)
@@ -165,11 +194,13 @@ class _Read:
     bases: Mapping[str, Basis]
     heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
     listings: Mapping[str, Mapping[str, HeadEntry]]
-    last: Mapping[str, Mapping[str, Pair]]
+    candidates: Mapping[str, Mapping[str, HeadEntry]]
+    last: Mapping[str, Mapping[str, LastVersions]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
     sections: set[str]  # keys of those that documents name, as far as they are kept
     counters: Mapping[str, int]  # of the scopes that nodes may share
+    changes: frozenset[int]  # those that nodes may have rows of
 
 
 @dataclass(frozen=True)
@@ -177,25 +208,27 @@ class _Accepted:
     """A publication that may go out, and its lines that are not on record yet or name another document."""
 
     publication: Publication
-    new: Mapping[str, HeadEntry]
-    signed_again: Mapping[str, HeadEntry]
+    new: tuple[_Line, ...]
+    again: tuple[_Line, ...]
 
 
 def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
     """Of these nodes alone: what one node's change costs does not grow with the fleet."""
     node_ids = [publication.node_id for publication in publications]
-    named = {entry.snapshot_id for publication in publications for entry in publication.listing.values()}
+    named = {entry.snapshot_id for publication in publications for _, entry, _ in _lines(publication)}
     table = schema.heads
     heads = {
         row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
         for chunk in documents.chunks(node_ids)
         for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk)))
     }
+    joining = any(publication.rows for publication in publications)
     return _Read(
         standing=cluster_state.standing(transaction),
         bases=bases(transaction, node_ids),
         heads=heads,
         listings=documents.listings(transaction, node_ids),
+        candidates=documents.candidates(transaction, node_ids),
         last=_last(transaction, node_ids),
         on_record=_on_record(transaction, publications),
         kept=documents.existing_ids(transaction, named),
@@ -203,13 +236,19 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
             transaction, documents.keys_of(made for publication in publications for made in publication.documents)
         ),
         counters=scope_versions.read(
-            transaction, {scope for publication in publications for scope in _snapshots_to_count(publication)}
+            transaction, {scope for publication in publications for scope, _ in _snapshots_to_count(publication)}
         ),
+        changes=frozenset(record.change_id for record in (records.standing_changes(transaction) if joining else ())),
     )
 
 
-def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Pair]]:
-    found: dict[str, dict[str, Pair]] = {}
+def _lines(each: Publication) -> Iterator[_Line]:
+    for is_candidate, entries in ((False, each.listing), (True, each.candidates)):
+        yield from (_Line(scope, entry, is_candidate) for scope, entry in entries.items())
+
+
+def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, LastVersions]]:
+    found: dict[str, dict[str, LastVersions]] = {}
     for chunk in documents.chunks(node_ids):
         found |= last_versions(transaction, chunk)
     return found
@@ -218,7 +257,7 @@ def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[s
 def _on_record(transaction: Transaction, publications: Sequence[Publication]) -> dict[tuple[str, str, Pair], str]:
     """Lines with the version numbers that are announced now, of any of the nodes: few more than are asked for."""
     table = schema.published
-    numbers = sorted({entry.config_version for publication in publications for entry in publication.listing.values()})
+    numbers = sorted({entry.config_version for publication in publications for _, entry, _ in _lines(publication)})
     return {
         (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
         for chunk in documents.chunks([publication.node_id for publication in publications])
@@ -236,45 +275,47 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
         if document.authority_epoch > read.standing.authority_epoch:
             raise Refused(Code.CONFLICT, f"epoch {document.authority_epoch} was not announced")
     brought = {document.snapshot_id for document in each.documents}
-    missing = {entry.snapshot_id for entry in each.listing.values()} - brought - read.kept
+    missing = {entry.snapshot_id for _, entry, _ in _lines(each)} - brought - read.kept
     if missing:
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
     if lost := documents.keys_of(each.documents) - read.sections:
         raise Refused(Code.CONFLICT, f"{min(lost)} is not kept any more", remedy="compile again")
-    announced = read.listings.get(each.node_id, {})
-    changed = {scope: entry for scope, entry in each.listing.items() if announced.get(scope) != entry}
-    known = {scope: _is_known(transaction, each.node_id, scope, entry, read) for scope, entry in changed.items()}
-    new = {scope: entry for scope, entry in changed.items() if not known[scope]}
+    if over := {row.change_id for row in each.rows} - read.changes:
+        raise Refused(Code.CONFLICT, f"change {min(over)} is over", remedy="compile again")
+    announced = {False: read.listings.get(each.node_id, {}), True: read.candidates.get(each.node_id, {})}
+    changed = [line for line in _lines(each) if announced[line.is_candidate].get(line.scope) != line.entry]
+    known = {line: _is_known(transaction, each, line, read) for line in changed}
+    new = tuple(line for line in changed if not known[line])
     _check_counters(each, new, read)
-    return _Accepted(each, new, {scope: entry for scope, entry in changed.items() if known[scope]})
+    return _Accepted(each, new, tuple(line for line in changed if known[line]))
 
 
-def _snapshots_to_count(each: Publication) -> Mapping[str, Document]:
+def _snapshots_to_count(each: Publication) -> Mapping[Numbered, Document]:
     """The snapshots that come with it of scopes that nodes may share."""
     return {
-        document.scope: document
+        (document.scope, (document.authority_epoch, document.config_version)): document
         for document in each.documents
         if document.kind == SNAPSHOT and scope_versions.is_counted(document.scope)
     }
 
 
-def _check_counters(each: Publication, new: Mapping[str, HeadEntry], read: _Read) -> None:
+def _check_counters(each: Publication, new: Sequence[_Line], read: _Read) -> None:
     for scope, made_from in each.counted.items():
         if read.counters.get(scope, 0) != made_from:
             detail = f"{scope} was numbered from {made_from}, now {read.counters.get(scope, 0)}"
             raise Refused(Code.CONFLICT, detail, remedy="compile again")
-    for scope in _snapshots_to_count(each).keys() & new.keys():
-        entry = new[scope]
-        if entry.snapshot_id not in read.kept and entry.config_version <= read.counters.get(scope, 0):
+    brought = _snapshots_to_count(each)
+    for scope, entry, _ in new:
+        is_counted = (scope, entry.pair) in brought and entry.snapshot_id not in read.kept
+        if is_counted and entry.config_version <= read.counters.get(scope, 0):
             raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is another node's, or may be")
 
 
 def _numbers(candidate: _Accepted) -> dict[Numbered, bytes]:
     """The envelopes of the new versions that come with it; each says what its document holds, and for whom."""
     brought = _snapshots_to_count(candidate.publication)
-    return {
-        (scope, candidate.new[scope].pair): brought[scope].envelope for scope in brought.keys() & candidate.new.keys()
-    }
+    numbered = ((scope, entry.pair) for scope, entry, _ in candidate.new)
+    return {number: brought[number].envelope for number in numbered if number in brought}
 
 
 def _check_numbers(candidate: _Accepted, numbered: Mapping[Numbered, bytes]) -> None:
@@ -295,17 +336,25 @@ def _check_basis(each: Publication, read: _Read) -> None:
         raise Refused(Code.CONFLICT, f"head {pair} does not follow {before} and generation {latest.generation}")
 
 
-def _is_known(transaction: Transaction, node_id: str, scope: str, entry: HeadEntry, read: _Read) -> bool:
+def _is_known(transaction: Transaction, each: Publication, line: _Line, read: _Read) -> bool:
     """Whether this version is on record, with this content; Refused where it is another one, or goes back.
 
-    One content under one version; a lower version only where a recovery allows it (rules S86, S87).
+    One content under one version; a lower version only where a recovery allows it (rules S86, S87). What was a
+    candidate may be listed, as long as nothing newer was; what is a candidate lies above what is listed beside it.
     """
-    recorded = read.on_record.get((node_id, scope, entry.pair))
+    scope, entry, is_candidate = line
+    recorded = read.on_record.get((each.node_id, scope, entry.pair))
     if recorded not in (None, entry.content_hash):
         raise Refused(Code.CONFLICT, f"{scope} {entry.pair} was published with another content")
-    last = read.last.get(node_id, {}).get(scope, (0, 0))
-    if entry.pair < last and not _is_recovered(transaction, node_id, scope, last, entry):
-        raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is below {last}, and no recovery allows it")
+    last = read.last.get(each.node_id, {}).get(scope, NEVER)
+    behind = last.listed if recorded is not None else last.numbered
+    if entry.pair < behind and (
+        is_candidate or not _is_recovered(transaction, each.node_id, scope, last.listed, entry)
+    ):
+        raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is below {behind}, and no recovery allows it")
+    beside = each.listing.get(scope)
+    if is_candidate and beside is not None and entry.pair <= beside.pair:
+        raise Refused(Code.CONFLICT, f"{scope} {entry.pair} is to come after {beside.pair}")
     return recorded is not None
 
 
@@ -333,6 +382,7 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
         transaction.run(delete(schema.heads).where(schema.heads.c.node_id.in_(chunk)))
     signed = [document for publication in publications for document in (*publication.documents, publication.head)]
     documents.insert_documents(transaction, signed)
+    records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
     transaction.run(insert(schema.heads), [_head_row(publication) for publication in publications])
     _write_entries(transaction, accepted)
@@ -347,26 +397,42 @@ def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
     """As they stand after these, where that is another number."""
     found: dict[str, int] = {}
     for candidate in accepted:
-        for scope in _snapshots_to_count(candidate.publication).keys() & candidate.new.keys():
-            found[scope] = max(found.get(scope, 0), candidate.new[scope].config_version)
+        for scope, (_, version) in _numbers(candidate):
+            found[scope] = max(found.get(scope, 0), version)
     return found
 
 
 def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> None:
     table = schema.published
     rows = [
-        {"node_id": candidate.publication.node_id, "scope": scope, **vars(entry), "published_at": transaction.now}
+        {
+            "node_id": candidate.publication.node_id,
+            "scope": line.scope,
+            **vars(line.entry),
+            "published_at": transaction.now,
+            "is_candidate": line.is_candidate,
+        }
         for candidate in accepted
-        for scope, entry in candidate.new.items()
+        for line in candidate.new
     ]
     transaction.run(insert(table), rows)
-    for candidate in accepted:
-        for scope, entry in candidate.signed_again.items():  # it replaces what is handed out, never what it says
-            line = (table.c.node_id == candidate.publication.node_id) & (table.c.scope == scope)
-            version = (table.c.authority_epoch == entry.authority_epoch) & (
-                table.c.config_version == entry.config_version
-            )
-            transaction.run(update(table).where(line, version).values(snapshot_id=entry.snapshot_id))
+    mine = (table.c.node_id == bindparam("node")) & (table.c.scope == bindparam("of_scope"))
+    version = (table.c.authority_epoch == bindparam("epoch")) & (table.c.config_version == bindparam("version"))
+    document = update(table).where(mine, version).values(snapshot_id=bindparam("document"))
+    for statement, are_candidates in ((document, True), (document.values(is_candidate=False), False)):
+        again = [
+            {"node": candidate.publication.node_id, **_key_of(line)}
+            for candidate in accepted
+            for line in candidate.again
+            if line.is_candidate is are_candidates
+        ]
+        transaction.run(statement, again)  # it replaces what is handed out, never what it says
+
+
+def _key_of(line: _Line) -> dict[str, object]:
+    entry = line.entry
+    about = {"of_scope": line.scope, "document": entry.snapshot_id}
+    return {**about, "epoch": entry.authority_epoch, "version": entry.config_version}
 
 
 def _head_row(each: Publication) -> dict[str, object]:
@@ -377,5 +443,10 @@ def _head_row(each: Publication) -> dict[str, object]:
         "snapshot_id": each.head.snapshot_id,
         "refresh_after": each.refresh_after,
         "expires_at": each.head.expires_at,
-        "listing": canonical.dumps({scope: vars(entry) for scope, entry in each.listing.items()}).decode(),
+        "listing": _text(each.listing),
+        "candidates": _text(each.candidates),
     }
+
+
+def _text(entries: Mapping[str, HeadEntry]) -> str:
+    return canonical.dumps({scope: vars(entry) for scope, entry in entries.items()}).decode()

@@ -2,23 +2,44 @@
 
     propose(database, declared)     from the state as it stands
     work_out(before, declared)      from a state that was read already
+    weigh(database, proposal)       the same, with what it changes of what nodes are told (effect.py)
 
 For a large fleet it is seconds of work, and every report of a node waits for the one writer. So a proposal names the
-state that it was made from; where that has moved on meanwhile it is worked out again, under the lock (declarations.py).
+state that it was made from; where that has moved on meanwhile it is worked out again, a few times before anything is
+locked, and at last under the lock (declarations.py).
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.configs.compiled_pairs import CompiledPair
 from coordinator.database import catalog, cluster_state
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.declared import plans, resources
 from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared
+from coordinator.publishing import effect, published_state
+from coordinator.publishing.effect import Effect
 from snapshot import canonical
+
+
+@dataclass(frozen=True)
+class PlanVerdict:
+    """`refusals`: what a plan is not carried out for, though it is in form. `warnings`: what is said of it all the
+    same.
+    """
+
+    refusals: tuple[Refused, ...] = ()
+    warnings: tuple[str, ...] = ()
+    is_allowed: bool = False  # it is too much, and somebody means it
+
+
+NO_VERDICT = PlanVerdict()
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,23 @@ class Proposal:
     bodies: Mapping[Key, str]
     touched: frozenset[Touched]
     state_id: str
+    effect: Effect | None = None  # where it was weighed
+    verdict: PlanVerdict | None = None  # where it was judged (plan_check.py)
+
+    @cached_property
+    def plan(self) -> str:
+        """As canonical JSON: of each resource what it was and what it is."""
+        said = (
+            zip(("kind", "id", "verb", "before", "after"), _resource_members(change), strict=True)
+            for change in self.changes
+        )
+        return canonical.dumps([dict(change) for change in said]).decode()
+
+    @cached_property
+    def plan_hash(self) -> str:
+        """Names exactly this plan, made from exactly this state."""
+        text = f'{{"changes":{self.plan},"state_id":{canonical.dumps(self.state_id).decode()}}}'  # canonical as it is
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def unchanged_count(self) -> int:
@@ -61,6 +99,44 @@ def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, st
     bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
     touched = affected_scopes(before, after) if made else frozenset()
     return Proposal(declared, prune, before, after, made, bodies, touched, state_id)
+
+
+def weigh(
+    database: Database,
+    proposal: Proposal,
+    *,
+    reverts: int | None = None,
+    look: Callable[[CompiledPair], None] | None = None,
+) -> Proposal:
+    """With its effect: seconds for a large fleet. `look` is shown each scope of each node that is told another thing,
+    before and after; what it raises, this raises.
+    """
+    with database.read() as transaction:
+        return weigh_in(transaction, proposal, reverts=reverts, look=look)
+
+
+def weigh_in(
+    transaction: Transaction,
+    proposal: Proposal,
+    *,
+    reverts: int | None = None,
+    look: Callable[[CompiledPair], None] | None = None,
+) -> Proposal:
+    found = effect.weigh(
+        transaction,
+        proposal.before,
+        proposal.after,
+        proposal.touched,
+        [change.key for change in proposal.changes],
+        published_state.reader(transaction),
+        reverts=reverts,
+        look=look,
+    )
+    return replace(proposal, effect=found)
+
+
+def _resource_members(change: ResourceChange) -> tuple[object, ...]:
+    return (*change.key, change.verb, *change.specs)
 
 
 def check_base(based_on: str | None, state_id: str) -> None:

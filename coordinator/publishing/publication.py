@@ -1,6 +1,6 @@
 """What one node is to be told next: its changed scopes as documents, and the head that announces them (rules S69, S85).
 
-    draft(issue, situation, subject, contents)   -> Draft: a Publication, and what could not be published and why
+    draft(issue, situation, told, shared)   -> Draft: a Publication, and what could not be published and why
 
 A scope gets a new version where its content is another, where its audience no longer fits the node, where its renewal
 is due, or where the epoch has been raised; else what is published stays. Where a node refuses what is declared, it may
@@ -21,6 +21,11 @@ it was published for any node, whether the document is shared or the node's own.
 A shared document has passed the verifier as the first node has it. Of another node only that is asked in which it may
 stand otherwise: that its roles and organizations hold those of the envelope, and that the version is above its mark.
 
+What comes with a change that the node is offered is signed beside it, as a candidate: a document with its own number,
+above what is listed. Once the change is released, that document is listed as it is, if nothing else has become of the
+scope; where what is listed had to be renewed meanwhile, the candidate is signed anew above it. Increments lead to a
+candidate from what is listed now alone, since that is what the node has by the time it looks for candidates.
+
 The head's own time is the least of what its parts need: it is refreshed when the first of its scopes is due, but never
 sooner than `RETRY_S`, also where a scope cannot be renewed at all.
 
@@ -34,19 +39,21 @@ Rejected:
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from coordinator.base.refusal import Refused, bound_text
+from coordinator.changes.records import ChangeNode
 from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, StoredObject, section_key
 from coordinator.database.scope_versions import is_counted
 from coordinator.declared import increments
-from coordinator.declared.compiler import ScopeContent, StoredSection
+from coordinator.declared.compiler import Audience, ScopeContent, StoredSection
 from coordinator.declared.model import Subject
 from coordinator.keys import signer
 from coordinator.keys.signer import Base, EnvelopeClaims
-from coordinator.publishing.heads import Publication
+from coordinator.publishing.gates import ChangeMark
+from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.review import review
@@ -72,6 +79,34 @@ Compile = Callable[[Scope], ScopeContent]
 
 
 @dataclass(frozen=True)
+class Offered:
+    """What comes with one change: candidates of these scopes. `subject`: the node as it is with it."""
+
+    mark: ChangeMark
+    subject: Subject
+    scopes: tuple[Scope, ...]
+    compile_: Compile
+
+
+@dataclass(frozen=True)
+class NodeContents:
+    """What a node is to be told. `subject` is None for a revoked member: it is told of its revocation, and holds
+    nothing any more (rules K22).
+
+    `scopes`: what the node may hold; True for those that have to be compiled again. What is published and is not among
+    them is not listed any more, which withdraws it. `marks`: by scope, the change that it came by. `rows`: what changes
+    are to know of the node from now on.
+    """
+
+    subject: Subject | None
+    scopes: Mapping[Scope, bool]
+    compile_: Compile
+    marks: Mapping[str, ChangeMark] = field(default_factory=dict)
+    offers: tuple[Offered, ...] = ()
+    rows: tuple[ChangeNode, ...] = ()
+
+
+@dataclass(frozen=True)
 class Draft:
     """`failed`: by scope, what kept its new version from being published."""
 
@@ -85,9 +120,14 @@ class _Case:
 
     issue: Issue
     situation: Situation
+    told: NodeContents
     holder: VerifierState
     shared: SharedDocuments
+    last: dict[str, Pair]  # the greatest numbers, with those of this publication
     listing: dict[str, HeadEntry] = field(default_factory=dict)
+    listed: dict[str, PublishedDocument] = field(default_factory=dict)  # what the listing names
+    candidates: dict[str, HeadEntry] = field(default_factory=dict)
+    candidate_marks: dict[str, ChangeMark] = field(default_factory=dict)
     refresh: dict[str, int] = field(default_factory=dict)  # when each document is due
     documents: list[Document] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)  # counters that new versions were made from
@@ -95,23 +135,15 @@ class _Case:
     choices: dict[str, Choice] = field(default_factory=dict)  # where something is refused
 
 
-def draft(
-    issue: Issue,
-    situation: Situation,
-    subject: Subject | None,
-    scopes: Mapping[Scope, bool],
-    compile_: Compile,
-    shared: SharedDocuments,
-) -> Draft:
-    """`subject` is None for a revoked member: it is told of its revocation, and holds nothing any more (rules K22).
-
-    `scopes`: what the node may hold; True for those that have to be compiled again. What is published and is not among
-    them is not listed any more, which withdraws it. Unpublishable where not even a head can be signed.
-    """
-    case = _Case(issue, situation, _holder(issue, situation, subject), shared)
-    for scope in sorted(scopes, key=lambda each: (each.type not in _FIRST, each)):
-        _settle(case, scope, compile_, is_changed=scopes[scope])
+def draft(issue: Issue, situation: Situation, told: NodeContents, shared: SharedDocuments) -> Draft:
+    """Unpublishable where not even a head can be signed."""
+    holder = _holder(issue, situation, told.subject)
+    case = _Case(issue, situation, told, holder, shared, dict(situation.last))
+    for scope in _in_order(told.scopes):
+        _settle(case, scope, is_changed=told.scopes[scope])
     case.listing[TRUST_BUNDLE] = issue.bundle_entry
+    for offered in told.offers:
+        _offer(case, offered)
     head = _head(case)
     wanted = min([head.envelope.refresh_after, *case.refresh.values()])
     refresh_after = max(wanted, min(head.envelope.refresh_after, int(issue.now) + RETRY_S))
@@ -121,14 +153,20 @@ def draft(
         head=to_document(head),
         refresh_after=refresh_after,
         listing=case.listing,
+        candidates=case.candidates,
         documents=tuple(case.documents),
         counted=case.counted,
         outcomes=tuple(_outcomes(case)),
+        rows=told.rows,
     )
     return Draft(publication, case.failed)
 
 
-def _settle(case: _Case, scope: Scope, compile_: Compile, *, is_changed: bool) -> None:
+def _in_order(scopes: Iterable[Scope]) -> list[Scope]:
+    return sorted(scopes, key=lambda scope: (scope.type not in _FIRST, scope))
+
+
+def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
     """What the head lists for one scope: what is published, or a new version."""
     held = case.situation.held.get(scope.name)
     is_settled = not is_changed and scope.name not in case.situation.recoveries
@@ -138,17 +176,17 @@ def _settle(case: _Case, scope: Scope, compile_: Compile, *, is_changed: bool) -
             _list_held(case, held)
         else:
             with _signing():
-                _renew(case, held, compile_(scope))
+                _renew(case, held, case.told.compile_(scope))
     except Unpublishable as fault:
         case.failed[scope.name] = fault
         if held is not None:
             _list_held(case, held)
 
 
-def _stays(case: _Case, held: PublishedDocument) -> bool:
-    """Whether a document may stand as it is while its content does."""
+def _stays(case: _Case, held: PublishedDocument, holder: VerifierState | None = None) -> bool:
+    """Whether a document may stand as it is while its content does. `holder`: where it is not the node as it is."""
     is_due = case.issue.now >= case.issue.due_at(held.envelope, case.situation.node_id)
-    is_good = _is_vouched_for(case.issue, held) and _fits(case.holder, held)
+    is_good = _is_vouched_for(case.issue, held) and _fits(holder or case.holder, held)
     return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
 
 
@@ -183,38 +221,111 @@ def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -
     if held is not None and held.content_hash == content.content_hash and _stays(case, held):
         _list_held(case, held)
         return
-    base = held if instead is None else None
-    if allowed is not None and _last(case, content) == (case.issue.authority_epoch, allowed.from_config_version):
-        _publish(case, None, content, allowed.held.entry.config_version, allowed)
+    coming = case.situation.candidates.get(content.scope.name)
+    if coming is not None and (allowed, instead) == (None, None) and _is_still_good(case, coming, content, case.holder):
+        _list_held(case, coming)
+        return
+    base = held if instead is None and held is not None and _is_last_listed(case, held) else None
+    if allowed is not None and _last_listed_pair(case, content) == (
+        case.issue.authority_epoch,
+        allowed.from_config_version,
+    ):
+        made = _publish(case, None, content, allowed.held.entry.config_version, allowed)
     elif content.is_shared:
-        _share(case, base, content)
+        made = _share(case, base, content, case.holder)
     else:
-        _publish(case, base, content, _next_version(case, content))
+        made = _publish(case, base, content, _next_version(case, content))
+    _list_held(case, made)
 
 
-def _last(case: _Case, content: ScopeContent) -> tuple[int, int]:
-    return case.situation.last.get(content.scope.name, (0, 0))
+def _is_still_good(case: _Case, coming: PublishedDocument, content: ScopeContent, holder: VerifierState) -> bool:
+    """Whether what was signed as a candidate may be listed, or offered still: it says just that, to the same audience,
+    and nothing newer was signed for the node.
+    """
+    one = coming.envelope
+    says_that = coming.content_hash == content.content_hash
+    says_that &= Audience(one.roles, one.organization_ids) == content.audience
+    listed = case.listing.get(content.scope.name)
+    is_last = coming.entry.pair == case.last.get(content.scope.name) and (
+        listed is None or listed.pair < coming.entry.pair
+    )
+    return says_that and is_last and _stays(case, coming, holder)
+
+
+def _is_last_listed(case: _Case, held: PublishedDocument) -> bool:
+    """Not so after a recovery went back to it: nothing leads on from there."""
+    return held.entry.pair == case.situation.last_listed.get(held.envelope.scope)
+
+
+def _last_listed_pair(case: _Case, content: ScopeContent) -> Pair:
+    return case.situation.last_listed.get(content.scope.name, (0, 0))
+
+
+def _last(case: _Case, content: ScopeContent) -> Pair:
+    return case.last.get(content.scope.name, (0, 0))
 
 
 def _next_version(case: _Case, content: ScopeContent) -> int:
-    last = _last(case, content)[1]
-    return max(last + 1, case.shared.number(content.scope.name)) if is_counted(content.scope.name) else last + 1
+    last = _last(case, content)
+    number = last[1] + 1
+    return max(number, case.shared.number(content.scope.name)) if is_counted(content.scope.name) else number
 
 
-def _share(case: _Case, base: PublishedDocument | None, content: ScopeContent) -> None:
+def _share(
+    case: _Case, base: PublishedDocument | None, content: ScopeContent, holder: VerifierState
+) -> PublishedDocument:
     """The newest document of this content, where it lies ahead of the node; else one that is made for all."""
     found = case.shared.newest(content, case.issue.authority_epoch)
-    if found is None or found.held.entry.pair <= _last(case, content) or not _stays(case, found.held):
-        made = _sign(case, content, _next_version(case, content), case.holder)
-        held = PublishedDocument(_entry(made), made.envelope, made.manifest_bytes, content.read)
-        found = SharedDocument(held, drop_stored(to_document(made), content.sections))
+    if found is None or not _is_ahead(case, content, found.held) or not _stays(case, found.held, holder):
+        made = _sign(case, content, _next_version(case, content), holder)
+        found = SharedDocument(_kept_document(made, content), drop_stored(to_document(made), content.sections))
         case.shared.add(content, found)
-    smaller = None if base is None else _shared_increment(case, base, content, found.held)
+    smaller = None if base is None else _shared_increment(case, base, content, found.held, holder)
     if found.unkept is not None:
         _bring(case, content.scope.name, found.unkept)
     if smaller is not None:
         case.documents.append(smaller)
-    _list_held(case, found.held)
+    case.last[content.scope.name] = found.held.entry.pair
+    return found.held
+
+
+def _is_ahead(case: _Case, content: ScopeContent, found: PublishedDocument) -> bool:
+    """Of all that was listed for the node; what was its candidate may come again."""
+    listed = case.listing.get(content.scope.name)
+    behind = max(_last_listed_pair(case, content), (0, 0) if listed is None else listed.pair)
+    return behind < found.entry.pair >= _last(case, content)
+
+
+def _offer(case: _Case, offered: Offered) -> None:
+    """Candidates of all scopes that the change gives another content; reviewed for the node as it is with that."""
+    about = offered.subject
+    holder = replace(case.holder, roles=frozenset(about.roles), organization_ids=frozenset(about.organizations))
+    for scope in _in_order(offered.scopes):
+        try:
+            with _signing():
+                _announce(case, offered, offered.compile_(scope), holder)
+        except Unpublishable as fault:
+            case.failed[f"{scope.name} as a candidate"] = fault
+
+
+def _announce(case: _Case, offered: Offered, content: ScopeContent, holder: VerifierState) -> None:
+    name = content.scope.name
+    listed, coming = case.listed.get(name), case.situation.candidates.get(name)
+    if listed is not None:
+        if listed.content_hash == content.content_hash:
+            return
+        holder = replace(
+            holder,
+            active={**holder.active, name: listed},
+            marks={**holder.marks, name: Mark(*listed.entry.pair, listed.content_hash)},
+        )
+    if coming is None or not _is_still_good(case, coming, content, holder):
+        if content.is_shared:
+            coming = _share(case, listed, content, holder)
+        else:
+            coming = _publish(case, listed, content, _next_version(case, content), holder=holder)
+    case.candidates[name], case.candidate_marks[name] = coming.entry, offered.mark
+    case.refresh[f"{name} as a candidate"] = case.issue.due_at(coming.envelope, case.situation.node_id)
 
 
 def _bring(case: _Case, scope: str, document: Document) -> None:
@@ -226,12 +337,12 @@ def _bring(case: _Case, scope: str, document: Document) -> None:
 
 
 def _shared_increment(
-    case: _Case, base: PublishedDocument, content: ScopeContent, to: PublishedDocument
+    case: _Case, base: PublishedDocument, content: ScopeContent, to: PublishedDocument, holder: VerifierState
 ) -> Document | None:
     """Made once for all who come from the same document; kept for those who come later."""
     shared = case.shared
     if not shared.is_sought(base, to):
-        shared.add_increment(base, to, _increment(case, base, content, to.envelope))
+        shared.add_increment(base, to, _increment(case, base, content, to.envelope, holder))
     return shared.increment(base, to)
 
 
@@ -276,15 +387,18 @@ def _after(case: _Case, scope: str, before: KeptRefusal) -> KeptRefusal | None:
 
 def _publish(
     case: _Case,
-    held: PublishedDocument | None,
+    base: PublishedDocument | None,
     content: ScopeContent,
     version: int,
     allowed: AllowedRecovery | None = None,
-) -> None:
-    """Sign, review, and list a version; with it the increment from what is published, where one is smaller."""
-    holder = case.holder if allowed is None else replace(case.holder, recoveries=(allowed.container,))
+    holder: VerifierState | None = None,
+) -> PublishedDocument:
+    """Sign and review a version of the node's own; with it the increment from `base`, where one is smaller."""
+    holder = holder or case.holder
+    if allowed is not None:
+        holder = replace(holder, recoveries=(allowed.container,))
     made = _sign(case, content, version, holder)
-    smaller = None if held is None else _increment(case, held, content, made.envelope)
+    smaller = None if base is None else _increment(case, base, content, made.envelope, holder)
     document = drop_stored(to_document(made), content.sections)
     if allowed is not None:
         case.documents.append(document)
@@ -292,7 +406,16 @@ def _publish(
         _bring(case, content.scope.name, document)
     if smaller is not None:
         case.documents.append(smaller)
-    _list(case, made.envelope.scope, _entry(made), case.issue.due_at(made.envelope, case.situation.node_id))
+    case.last[content.scope.name] = max(_last(case, content), (made.envelope.authority_epoch, version))
+    return _kept_document(made, content)
+
+
+def _kept_document(made: signer.SignedDocument, content: ScopeContent) -> PublishedDocument:
+    """As it is read again once it is kept."""
+    one = made.envelope
+    entry = HeadEntry(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)
+    names = {section.sha256: name for name, section in content.entries.items()}
+    return PublishedDocument(entry, one, made.manifest_bytes, lambda sha256: content.section(names[sha256]))
 
 
 def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierState) -> signer.SignedDocument:
@@ -302,14 +425,14 @@ def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierStat
     return made
 
 
-def _increment(case: _Case, held: PublishedDocument, content: ScopeContent, to: Envelope) -> Document | None:
+def _increment(
+    case: _Case, held: PublishedDocument, content: ScopeContent, to: Envelope, holder: VerifierState
+) -> Document | None:
     """From `held` to a document of this content, with its dates. None where only a full snapshot will do: another
-    epoch, another audience, a base left behind or lost (rules S24); or where it is no smaller.
+    epoch, another audience, a base that is lost (rules S24); or where it is no smaller.
     """
     base = held.envelope
     if (base.authority_epoch, _audience(base)) != (to.authority_epoch, _audience(to)):
-        return None
-    if (base.authority_epoch, base.config_version) != _last(case, content):
         return None
     try:
         delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
@@ -325,7 +448,7 @@ def _increment(case: _Case, held: PublishedDocument, content: ScopeContent, to: 
     made = signer.increment(claims, Base(base.config_version, held.sections), delta.changes, brought, keys)
     if _size(made.envelope, made.manifest_bytes) >= _size(to, manifest.state_bytes(content.entries)):
         return None
-    review(made, case.holder, case.issue.now)
+    review(made, holder, case.issue.now)
     return drop_stored(to_document(made), delta.brought)
 
 
@@ -361,13 +484,27 @@ def _head(case: _Case) -> signer.SignedDocument:
         expires_at=issue.expires_at(issue.settings.head_lifetime_s),
         min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
     )
-    scopes = {scope: ScopeVersion(**vars(entry)) for scope, entry in case.listing.items()}
+    marks = {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
+    scopes, candidates = _versions(case.listing, marks), _versions(case.candidates, case.candidate_marks)
     poll_after_s = issue.poll_after_s(situation.node_id)
     keys = issue.signers(HEAD)
     with _signing():
-        made = signer.head(claims, scopes, keys, poll_after_s=poll_after_s, revocations=issue.revocations)
+        made = signer.head(
+            claims, scopes, keys, poll_after_s=poll_after_s, revocations=issue.revocations, candidates=candidates
+        )
     review(made, case.holder, issue.now)
     return made
+
+
+def _versions(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, ScopeVersion]:
+    said = {scope: vars(marks[scope]) if scope in marks else {} for scope in entries}
+    return {scope: ScopeVersion(**vars(entry), **said[scope]) for scope, entry in entries.items()}
+
+
+def _is_as_declared(case: _Case, scope: str) -> bool:
+    """What is given in place of a refused version, or could not be made anew, came by no change of now."""
+    choice = case.choices.get(scope)
+    return scope not in case.failed and (choice is None or choice.content is None)
 
 
 def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
@@ -396,7 +533,7 @@ def _claims(case: _Case, content: ScopeContent, version: int) -> EnvelopeClaims:
 
 def _holder(issue: Issue, situation: Situation, subject: Subject | None) -> VerifierState:
     """The node as it stands when it holds all that was published for it."""
-    marks = {scope: Mark(*pair, _hash_at(situation, scope, pair)) for scope, pair in situation.last.items()}
+    marks = {scope: Mark(*pair, _hash_at(situation, scope, pair)) for scope, pair in situation.last_listed.items()}
     if situation.head != (0, 0):
         marks[HEAD] = Mark(*situation.head, signer.NO_HASH)
     return VerifierState(
@@ -417,17 +554,9 @@ def _hash_at(situation: Situation, scope: str, pair: tuple[int, int]) -> str:
 
 
 def _list_held(case: _Case, held: PublishedDocument) -> None:
-    _list(case, held.envelope.scope, held.entry, case.issue.due_at(held.envelope, case.situation.node_id))
-
-
-def _list(case: _Case, scope: str, entry: HeadEntry, due_at: int) -> None:
-    case.listing[scope] = entry
-    case.refresh[scope] = due_at
-
-
-def _entry(made: signer.SignedDocument) -> HeadEntry:
-    one = made.envelope
-    return HeadEntry(one.authority_epoch, one.config_version, one.state_hash, one.snapshot_id)
+    scope = held.envelope.scope
+    case.listing[scope], case.listed[scope] = held.entry, held
+    case.refresh[scope] = case.issue.due_at(held.envelope, case.situation.node_id)
 
 
 def to_document(made: signer.SignedDocument) -> Document:

@@ -92,7 +92,8 @@ class Refusing:
 
 @dataclass(frozen=True)
 class Situation:
-    """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever.
+    """One node. `head`: (epoch, generation), (0, 0) without one. `last`: the greatest version of each scope, ever, and
+    `last_listed` without those that were candidates and no more. `candidates`: what its head announces as coming.
     `refusing`: by scope, what it does not take. `features`: by which it is given what it is given (features.py).
     """
 
@@ -101,6 +102,8 @@ class Situation:
     head: Pair
     held: Mapping[str, PublishedDocument]
     last: Mapping[str, Pair]
+    last_listed: Mapping[str, Pair]
+    candidates: Mapping[str, PublishedDocument] = field(default_factory=dict)
     recoveries: Mapping[str, AllowedRecovery] = field(default_factory=dict)
     refusing: Mapping[str, Refusing] = field(default_factory=dict)
     features: frozenset[str] | None = None
@@ -177,13 +180,16 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
         heads.c.authority_epoch,
         heads.c.generation.label("published"),
         heads.c.listing,
+        heads.c.candidates,
         status.c.features,
     )
     rows = transaction.rows(columns.select_from(joined).where(nodes.c.node_id.in_(node_ids)))
     listings = {row.node_id: _listing(row.listing) for row in rows}
-    held = _held_documents(transaction, listings)
+    coming = {row.node_id: _listing(row.candidates) for row in rows}
+    held, candidates = _held_documents(transaction, listings), _held_documents(transaction, coming)
     last = last_versions(transaction, node_ids)
-    recoveries = _recoveries(transaction, node_ids, last)
+    listed = {node_id: {scope: pairs.listed for scope, pairs in last[node_id].items()} for node_id in listings}
+    recoveries = _recoveries(transaction, node_ids, listed)
     refusing = _refusing(transaction, node_ids)
     return {
         row.node_id: Situation(
@@ -191,7 +197,9 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
             based_on=Basis(row.generation, row.published or 0),
             head=(row.authority_epoch or 0, row.published or 0),
             held=held[row.node_id],
-            last=last[row.node_id],
+            last={scope: pairs.numbered for scope, pairs in last[row.node_id].items()},
+            last_listed={scope: pair for scope, pair in listed[row.node_id].items() if pair != (0, 0)},
+            candidates=candidates[row.node_id],
             recoveries=recoveries[row.node_id],
             refusing=refusing.get(row.node_id, {}),
             features=features.parse(row.features),

@@ -28,6 +28,7 @@ class Feature:
         return f"its agent does not read it; agents from {self.since} do (feature {self.id})"
 
 
+CANDIDATES = "candidates"
 NEEDED: Mapping[str, Feature] = {
     CONFIG: Feature("config", "0.1.0")
 }  # by scope type; the other types, every agent reads
@@ -42,9 +43,15 @@ def unreadable_scopes(scopes: Iterable[Scope], features: Set[str] | None) -> dic
     }
 
 
+def reads_candidates(features: Set[str] | None) -> bool:
+    """Whether it judges what is coming, and says so. One that has not reported may: nobody waits for its word."""
+    return features is None or CANDIDATES in features
+
+
 def missing(features: Set[str] | None) -> frozenset[str]:
-    """The features that it lacks of those that anything is held back for."""
-    return frozenset() if features is None else frozenset(feature.id for feature in NEEDED.values()) - features
+    """The features that it lacks of those by which it is told more, or less."""
+    asked = frozenset({CANDIDATES, *(feature.id for feature in NEEDED.values())})
+    return frozenset() if features is None else asked - features
 
 
 def parse(text: str | None) -> frozenset[str] | None:

@@ -14,15 +14,20 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot import canonical
-from wire.messages import HEARTBEAT_BYTES, BadMessageError, Heartbeat
+from wire.forms import record
+from wire.messages import HEARTBEAT_BYTES, BadMessageError, Heartbeat, Reverted, ScopeLimits, Vote
 
 NO_MARK = ReportedMark(0, 0)
+_VOTE, _LIMITS, _REVERTED = record(Vote), record(ScopeLimits), record(Reverted)  # few, and rare: these are made
 _Object = Mapping[str, Any]  # in form: `Heartbeat.parse_object` has seen it
 
 
 @dataclass(frozen=True)
 class ReceivedHeartbeat:
-    """One report of one node, in form. `body` is the JSON text of it, as it came."""
+    """One report of one node, in form. `body` is the JSON text of it, as it came. `votes` are as the node says them:
+    of what it was given to vote on, or of anything else. `validated`: the scopes that a validator of its services sees.
+    `good`: by scope the hash of the newest content that has proved itself there; `reverted`: what has failed to.
+    """
 
     node_id: str
     cluster_id: str
@@ -37,6 +42,11 @@ class ReceivedHeartbeat:
     refused: Mapping[str, LastRefused]
     journal: tuple[tuple[int, str], ...]  # (sequence, the event as JSON)
     features: frozenset[str]  # none of an agent that is older than the member
+    votes: tuple[Vote, ...]
+    limits: Mapping[str, ScopeLimits]
+    validated: frozenset[str]
+    good: Mapping[str, str]
+    reverted: Mapping[str, Reverted]
     body: str
 
 
@@ -61,6 +71,11 @@ def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
         refused=dict(_last_refusals(scopes)),
         journal=tuple((event["sequence"], canonical.dumps(event).decode()) for event in value["journal"]),
         features=frozenset(value.get("features") or ()),
+        votes=tuple(map(_VOTE.make, value.get("votes") or ())),
+        limits={scope: _LIMITS.make(said) for scope, said in (value.get("limits") or {}).items()},
+        validated=frozenset(scope for scope, said in scopes.items() if said.get("has_validator")),
+        good={scope: said["good"] for scope, said in scopes.items() if "good" in said},
+        reverted={scope: _REVERTED.make(said["reverted"]) for scope, said in scopes.items() if "reverted" in said},
         body=body.decode(),
     )
 

@@ -10,12 +10,14 @@ often it comes (rules J42).
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Table, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from coordinator.changes import records, votes
+from coordinator.changes.votes import RefusedVersion, SaidOfChanges, TakenBack, VoteCount
 from coordinator.database import cluster_state, journals, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import chunks
@@ -39,9 +41,17 @@ class History:
 
 
 def record(
-    database: Database, batch: Sequence[ReceivedHeartbeat], *, now: float, history: History | None = None
+    database: Database,
+    batch: Sequence[ReceivedHeartbeat],
+    *,
+    now: float,
+    history: History | None = None,
+    count: Callable[[VoteCount], None] | None = None,
 ) -> list[RecordedAnswer]:
-    """Write a batch in one transaction; the answers in its order. Nothing is acknowledged before the commit."""
+    """Write a batch in one transaction; the answers in its order. Nothing is acknowledged before the commit.
+
+    `count`: is told what came of it for changes (changes/votes.py), once it is written.
+    """
     if not batch:
         return []
     with database.record(now=now) as transaction:
@@ -62,6 +72,9 @@ def record(
         _write(transaction, schema.events, _event_rows(taken, now), keep=True)
         journals.trim_events(transaction, {report.node_id for report in taken if report.journal})
         refusal_records.report(transaction, taken)
+        counted = _follow_changes(transaction, taken)
+    if count is not None:
+        count(counted)
     _follow_features(database, {report.node_id: (members[report.node_id][0], report.features) for report in taken}, now)
     return answers
 
@@ -71,6 +84,26 @@ def forget(transaction: Transaction, node_id: str) -> None:
     for table in (schema.node_status, schema.heartbeat_history):
         transaction.run(delete(table).where(table.c.node_id == node_id))
     refusal_records.forget(transaction, node_id)
+
+
+def _follow_changes(transaction: Transaction, batch: Sequence[ReceivedHeartbeat]) -> VoteCount:
+    """Of nearly all nothing is looked at."""
+    rows = records.open_rows(transaction, sorted({report.node_id for report in batch}))
+    said = [_words_on_changes(report) for report in batch if report.node_id in rows or report.votes]
+    return votes.take(transaction, rows, said)
+
+
+def _words_on_changes(each: ReceivedHeartbeat) -> SaidOfChanges:
+    refused = {
+        scope: RefusedVersion(last.config_version, f"{last.reason} at step {last.step}")
+        for scope, last in each.refused.items()
+    }
+    active = {scope: mark.content_hash for scope, mark in each.active.items()}
+    taken_back = {
+        scope: TakenBack(said.content_hash, f"{said.check}: {said.detail}" if said.detail else said.check)
+        for scope, said in each.reverted.items()
+    }
+    return SaidOfChanges(each.node_id, each.votes, active, refused, each.good, taken_back)
 
 
 def _follow_features(

@@ -42,14 +42,15 @@ def listed_marks(transaction: Transaction, node_ids: Collection[str]) -> dict[st
 
 def _doubtful_lines(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, Comparison]:
     found = published_marks(transaction, claims)
-    last = _last(transaction, {claim[:2] for claim in claims if claim not in found})
+    unknown = {claim for claim in claims if claim not in found}
+    last, candidates = _last(transaction, {claim[:2] for claim in unknown}), _candidates(transaction, unknown)
     doubts = {}
     for claim in claims:
         node_id, scope, mark = claim
         if claim in found:
             doubts[claim] = compare(found[claim], mark)
-        elif mark.pair > last.get((node_id, scope), (0, 0)):  # what is older than the history that is kept is no doubt
-            doubts[claim] = Comparison.NODE_AHEAD
+        elif claim in candidates or mark.pair > last.get((node_id, scope), (0, 0)):
+            doubts[claim] = Comparison.NODE_AHEAD  # what is older than the history that is kept is no doubt
     return doubts
 
 
@@ -68,17 +69,32 @@ def _bundles(transaction: Transaction) -> Iterable[ReportedMark]:
 
 
 def published_marks(transaction: Transaction, claims: Collection[Claim]) -> dict[Claim, ReportedMark]:
-    """What was published for the node under exactly these versions."""
+    """What was listed for the node under exactly these versions. What was a candidate and no more is handed out, and
+    to be active it is not.
+    """
     table = schema.published
     columns = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
+    listed = select(*columns, table.c.content_hash).where(~table.c.is_candidate)
     wanted: dict[tuple[str, str, int, int], list[Claim]] = {}
     for claim in claims:
         wanted.setdefault((claim[0], claim[1], *claim[2].pair), []).append(claim)
     return {
         claim: ReportedMark(row.authority_epoch, row.config_version, row.content_hash)
         for chunk in chunks(sorted(wanted))
-        for row in transaction.rows(select(*columns, table.c.content_hash).where(tuple_(*columns).in_(chunk)))
+        for row in transaction.rows(listed.where(tuple_(*columns).in_(chunk)))
         for claim in wanted[(row.node_id, row.scope, row.authority_epoch, row.config_version)]
+    }
+
+
+def _candidates(transaction: Transaction, claims: Collection[Claim]) -> set[Claim]:
+    """Those that name the number of a candidate that was never listed."""
+    table = schema.published
+    line = (table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.config_version)
+    wanted = {(claim[0], claim[1], *claim[2].pair): claim for claim in claims}
+    return {
+        wanted[row.node_id, row.scope, row.authority_epoch, row.config_version]
+        for chunk in chunks(sorted(wanted))
+        for row in transaction.rows(select(*line).where(table.c.is_candidate, tuple_(*line).in_(chunk)))
     }
 
 
@@ -86,7 +102,7 @@ def _last(transaction: Transaction, lines: Collection[Line]) -> dict[Line, Pair]
     """The greatest version of each."""
     table = schema.published
     key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
-    last = select(*key, func.max(table.c.config_version).label("version")).group_by(*key)
+    last = select(*key, func.max(table.c.config_version).label("version")).where(~table.c.is_candidate).group_by(*key)
     found: dict[Line, Pair] = {}
     for chunk in chunks(sorted(lines)):
         for row in transaction.rows(last.where(tuple_(table.c.node_id, table.c.scope).in_(chunk))):

@@ -11,16 +11,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
+from coordinator.configs.apply_cache import LastRead
 from coordinator.database import cluster_state
 from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full, line_of
-from coordinator.declared.apply_cache import LastRead
 from coordinator.membership.pin_sync import PinSync
 from coordinator.membership.refused_joins import RefusedJoins
 from coordinator.publishing.board import Board
 from coordinator.publishing.publisher import Publisher
 from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.last_seen import Seen
+from coordinator.rollout.rollout import Rollouts
 from wire.certificate import Certificate
 from wire.request import HttpError
 
@@ -43,6 +44,9 @@ _STATUS = {
     Code.CLOCK_JUMPED: 409,
     Code.TOO_LARGE: 413,
     Code.INVALID_RESOURCES: 422,
+    Code.EXPECTATION_FAILED: 422,
+    Code.TOO_MUCH_CHANGE: 409,
+    Code.PLAN_DIFFERS: 409,
     Code.INVALID_SETTINGS: 422,
     Code.HASH_MISMATCH: 500,
     Code.STORE_FULL: 503,
@@ -91,6 +95,7 @@ class Coordinator:
     token_key: Ed25519PrivateKey
     board: Board
     publisher: Publisher
+    rollouts: Rollouts
     collector: HeartbeatCollector
     pins: PinSync
     seen: Seen

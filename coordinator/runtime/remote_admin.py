@@ -1,36 +1,43 @@
 """The admin listener over TLS: who comes in there, and what is not done from afar (protocol 2).
 
 TLS knows the certificates of the operators in the database and nobody else's; each request is then held against the
-database once more, so that whoever was removed on another replica, or whose certificate has expired since, is told so.
+database once more, so that whoever was removed on another replica, whose certificate has expired since, or who has
+another role by now, is told so. What the role does not cover (route_roles.py) is refused, and stands in the audit log.
 What gives power over the machine itself stays on its Unix socket.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.threads import in_library
+from coordinator.base.threads import in_database, in_library
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.membership import operators
+from coordinator.runtime import route_roles
 from coordinator.runtime.context import to_operator, unavailable
 from wire.certificate import fingerprint
 from wire.peer import OperatorPeer, PinState
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
 from wire.routes import Handler, HttpRoute
+from wire.shedding import Rate
 
 # Who may come in is decided by root alone; and files of the machine are written for root alone.
 LOCAL_ONLY = frozenset(
     {
         ("POST", "/v1/operators/{name}"),
         ("DELETE", "/v1/operators/{name}"),
+        ("POST", "/v1/operators/{name}/role"),
         ("POST", "/v1/publish"),
     }
 )
+
+NOTED_S = 60.0  # of one operator and route: who asks without end fills no audit log
 
 _log = structlog.get_logger(__name__)
 
@@ -43,6 +50,7 @@ class Door:
         self._database = database
         self._now = now
         self._loading = trio.Lock()
+        self._noted = Rate(1, NOTED_S)
 
     async def load(self) -> None:
         """Whoever is an operator no more loses the open connections now."""
@@ -70,7 +78,7 @@ class Door:
             if not isinstance(peer, OperatorPeer):
                 raise HttpError(403, Code.PERMISSION_DENIED.value, "only operators may ask here")
             try:
-                await in_library(operators.check, self._database, peer.operator, peer.fingerprint, self._now())
+                await self._check(peer, route)
             except Refused as refused:
                 raise to_operator(refused) from refused
             except SQLAlchemyError as error:
@@ -82,6 +90,19 @@ class Door:
             return await route.handler(request)
 
         return handler
+
+    async def _check(self, peer: OperatorPeer, route: HttpRoute) -> None:
+        """Whether it is an operator still, and one who may ask this."""
+        role = await in_library(operators.check, self._database, peer.operator, peer.fingerprint, self._now())
+        try:
+            operators.check_role(peer.operator, role, route_roles.role_for(route))
+        except Refused as refused:
+            asked = route_roles.name_of(route)
+            _log.warning("beyond the role", operator=peer.operator, role=str(role), asked=asked)
+            if self._noted.wait_s((peer.operator, asked), trio.current_time()) is None:
+                note = partial(operators.note_refusal, now=self._now())
+                await in_database(note, self._database, peer.operator, asked, refused)
+            raise
 
     def _bring_to(self, wanted: Mapping[bytes, str]) -> None:
         names = {fingerprint(der): name for der, name in wanted.items()}

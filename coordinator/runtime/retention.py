@@ -59,7 +59,12 @@ def _documents(transaction: Transaction, now: float, settings: CoordinatorSettin
     """Snapshots that no head announces, and increments past 7 days or 64 versions, whichever is less. Of a scope that
     nodes share there are as many lines of versions as different documents are announced, and all have one counter.
     """
-    announced = {entry.snapshot_id for listed in documents.listings(transaction).values() for entry in listed.values()}
+    announced = {
+        entry.snapshot_id
+        for heads in (documents.listings(transaction), documents.candidates(transaction))
+        for entries in heads.values()
+        for entry in entries.values()
+    }
     table = schema.documents
     columns = (table.c.snapshot_id, table.c.kind, table.c.subject, table.c.scope)
     ordered = (table.c.authority_epoch.desc(), table.c.config_version.desc(), table.c.published_at.desc())

@@ -157,10 +157,11 @@ def _readmissions(transaction: Transaction, revoked: Revocations) -> list[Restor
 
 
 def _versions(transaction: Transaction, node_id: str, scope: str) -> list[PublishedVersion]:
+    """Those that its heads have listed."""
     table, kept = schema.published, schema.documents
     joined = table.outerjoin(kept, table.c.snapshot_id == kept.c.snapshot_id)
     chosen = select(table, kept.c.snapshot_id.label("kept")).select_from(joined)
-    mine = chosen.where(table.c.node_id == node_id, table.c.scope == scope)
+    mine = chosen.where(table.c.node_id == node_id, table.c.scope == scope, ~table.c.is_candidate)
     rows = transaction.rows(mine.order_by(table.c.authority_epoch, table.c.config_version))
     return [
         PublishedVersion(

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from coordinator.declared.resources import InvalidResources
-from holdfast.ctl import declared_contents, declared_files, output
+from holdfast.ctl import change_watch, declared_contents, declared_files, output
 from holdfast.ctl.declared_contents import ReadFile
-from holdfast.ctl.socket import DIFFERENT, REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
-from holdfast.terminal.shown import say
+from holdfast.ctl.socket import DIFFERENT, REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, failure_of
+from holdfast.terminal.shown import say, say_json_line
 from wire.operators.operator_answers import AppliedPlan, UnpublishedChanges
 from wire.operators.operator_messages import ApplyRequest, ContentSummary
 
@@ -24,21 +25,37 @@ FILES_HELP = "A directory of YAML files, or one file; again for further ones."
 @click.option("--prune", is_flag=True, help="Delete what is declared and not in these files.")
 @click.option("--drop-endpoints", is_flag=True, help="Let endpoints of coordinators go that members still need.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, by the same code, and change nothing.")
+@click.option("-m", "--message", default="", help="What the change is for; it is shown with it.")
+@click.option("--wait", is_flag=True, help="Watch the change until it is over; exit 7 if it does not end done.")
+@click.option(
+    "--now",
+    "now_reason",
+    default="",
+    metavar="REASON",
+    help="To all nodes at once, after a vote of 5 s. The reason stays with the change.",
+)
+@click.option("--allow", default="", metavar="PLAN_HASH", help="Let exactly this plan pass the guards, once.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
 def apply(
-    asked: CoordinatorClient, places: tuple[Path, ...], prune: bool, drop_endpoints: bool, dry_run: bool, yes: bool
+    asked: CoordinatorClient,
+    places: tuple[Path, ...],
+    dry_run: bool,
+    wait: bool,
+    yes: bool,
+    **how: Any,  # noqa: ANN401 - the options that go along as they are
 ) -> None:
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
     can be published now: it says what holds it back, and it goes out once that is gone. Where nothing but lines have
-    moved, there is nothing to ask: the coordinator notes where they stand now.
+    moved, there is nothing to ask: the coordinator notes where they stand now. With --json and --wait each line is an
+    answer: what was done first, then how far it is.
     """
-    body = ApplyRequest(*read_declaration(asked, places), prune=prune, drop_endpoints=drop_endpoints)
+    body = ApplyRequest(*read_declaration(asked, places), **how)
     plan = asked.post(AppliedPlan, "apply", body=replace(body, dry_run=True))
     if dry_run:
-        asked.show(plan, _render)
+        asked.show(plan, _render_with_refusals)
         return
     if not asked.as_json:
         _render(plan)
@@ -47,11 +64,19 @@ def apply(
             asked.post(AppliedPlan, "apply", body=replace(body, based_on=plan.based_on))
         asked.say(plan, "nothing to do")
         return
+    if plan.refusals:
+        raise failure_of(plan.refusals[0])
     confirm("Apply this?", yes=yes)
     done = asked.post(AppliedPlan, "apply", body=replace(body, based_on=plan.based_on))
-    asked.say(done, _outcome(done))
+    is_followed = wait and done.change is not None
+    if asked.as_json and is_followed:
+        say_json_line(done.to_value())
+    else:
+        asked.say(done, _outcome(done))
     if done.held_back:
         raise SystemExit(DIFFERENT)
+    if done.change is not None and wait:
+        change_watch.watch(asked, done.change)
 
 
 def _outcome(done: AppliedPlan) -> str:
@@ -59,7 +84,8 @@ def _outcome(done: AppliedPlan) -> str:
     if done.held_back:
         waiting = f"{nodes} nodes wait for their new configuration"
         return f"applied: {changes} changes, and held back, {waiting}: {done.held_back}; see holdfastctl status"
-    return f"applied: {changes} changes, {nodes} nodes get new configuration"
+    by = f", by {done.change} (holdfastctl changes wait {done.change})" if done.change else ""
+    return f"applied: {changes} changes, {nodes} nodes get new configuration{by}"
 
 
 @click.command()
@@ -75,7 +101,7 @@ def diff(asked: CoordinatorClient, places: tuple[Path, ...], prune: bool, node_i
         # It shows, and judges not.
         body = ApplyRequest(texts, contents, prune=prune, drop_endpoints=True, dry_run=True)
         plan = asked.post(AppliedPlan, "apply", body=body)
-        asked.show(plan, _render)
+        asked.show(plan, _render_with_refusals)
         differs = bool(plan.changes)
     else:
         answer = asked.get(UnpublishedChanges, "diff", node=node_id)
@@ -127,6 +153,13 @@ def _render(plan: AppliedPlan) -> None:
         say(f"warning: {warning}", fg="yellow", err=True)
     if plan.held_back:
         say(f"holdfastctl: it would be held back: {plan.held_back}", err=True)
+
+
+def _render_with_refusals(plan: AppliedPlan) -> None:
+    """Of a plan that is only shown."""
+    _render(plan)
+    for failure in map(failure_of, plan.refusals):
+        say(f"warning: it would be refused: {failure.message}", *failure.more, fg="yellow", err=True)
 
 
 def _render_unpublished(answer: UnpublishedChanges) -> None:

@@ -94,6 +94,9 @@ class PartReader:
     def parts(self) -> Set[str]:
         return self._places.keys()
 
+    def __contains__(self, sha256: object) -> bool:
+        return sha256 in self.said or sha256 in self._places
+
     def __call__(self, sha256: str) -> bytes:
         if sha256 in self.said:
             return self.said[sha256]

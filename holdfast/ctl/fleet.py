@@ -10,6 +10,7 @@ from holdfast.ctl import due, output
 from holdfast.ctl.selection import selects_nodes
 from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed, asks_the_coordinator
 from holdfast.terminal.shown import say
+from wire.operators.change_answers import ChangeSummary
 from wire.operators.fleet_answers import Fleet, FleetRefusal
 from wire.operators.operator_answers import AuditPage, CoordinatorStatus
 
@@ -141,6 +142,10 @@ def _render_fleet(answer: Fleet) -> None:
             ("not given all, agent too old", _old_agents(answer)),
         ]
     )
+    if answer.changes:
+        say()
+        columns = ("change", "state", "has it", "runs it", "refused", "offline", "for")
+        output.table(columns, map(_change_row, answer.changes), nothing="")
     rows = (
         (straggler.node_id, straggler.reason, _seconds(straggler.seconds_since_seen)) for straggler in answer.stragglers
     )
@@ -151,6 +156,14 @@ def _render_fleet(answer: Fleet) -> None:
         columns = ("node", "scope", "has refused", "since", "because", "runs", "until")
         output.table(columns, map(_refusal_row, answer.refusals), nothing="")
         _more(answer.refusals_total - len(answer.refusals))
+
+
+def _change_row(change: ChangeSummary) -> tuple[object, ...]:
+    """How many of the nodes that it touches are on what."""
+    counts, of = change.counts, change.counts.touched
+    no = counts.refused + counts.silent + counts.reverted
+    has_it, runs_it = f"{counts.given}/{of}", f"{counts.active}/{of}"
+    return change.change, change.state, has_it, runs_it, no, counts.offline, change.message
 
 
 def _unconfirmed_roots(answer: Fleet) -> str | None:

@@ -13,6 +13,7 @@ COMMANDS = {
     "apply": ("holdfast.ctl.apply", "apply"),
     "audit": ("holdfast.ctl.fleet", "audit"),
     "backup": ("holdfast.ctl.backup", "backup"),
+    "changes": ("holdfast.ctl.changes", "changes"),
     "coordinators": ("holdfast.ctl.coordinators", "coordinators"),
     "diff": ("holdfast.ctl.apply", "diff"),
     "drill": ("holdfast.ctl.drill", "drill"),
@@ -32,6 +33,7 @@ COMMANDS = {
     "rotate": ("holdfast.ctl.rotate", "rotate"),
     "show-certificate": ("holdfast.ctl.certificate", "show_certificate"),
     "status": ("holdfast.ctl.fleet", "status"),
+    "test": ("holdfast.ctl.rehearse", "test"),
     "tokens": ("holdfast.ctl.tokens", "tokens"),
     "trust": ("holdfast.ctl.trust", "trust"),
 }
@@ -56,6 +58,6 @@ def main(**afar: object) -> None:
     \b
     Exit status: 0 done, 1 there is a difference, 2 wrong usage, 3 the coordinator does not answer,
     4 not found, 5 not confirmed (nothing was changed), 6 refused (nothing was changed),
-    74 the answer could not be written (what was asked for may be done).
+    7 a change ended otherwise than done, 74 the answer could not be written (what was asked for may be done).
     """
     click.get_current_context().obj = afar

@@ -12,9 +12,11 @@ from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import is_id
 from wire.certificate import BadCertificateError, Certificate, make_identity, pem_to_der
 from wire.operators.operator_answers import Operator, OperatorList, RemovedOperator
-from wire.operators.operator_messages import CertificateRequest
+from wire.operators.operator_messages import CertificateRequest, RoleRequest
+from wire.operators.operator_roles import OperatorRole
 
 DAY = 86_400
+ROLE = click.Choice([str(role) for role in OperatorRole])
 
 
 @click.group()
@@ -51,24 +53,43 @@ def key(name: str, out: Path, days: int, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--certificate", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True,
               help="The certificate that `operators key` has made (PEM).")  # fmt: skip
+@click.option("--role", type=ROLE, default=str(OperatorRole.ADMIN), show_default=True,
+              help="What they may: look; look and change; look and approve; everything.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_the_coordinator
-def add(asked: CoordinatorClient, name: str, certificate: Path, yes: bool) -> None:
-    """Let an operator in. What they change is in the audit log under their name."""
+def add(asked: CoordinatorClient, name: str, certificate: Path, role: str, yes: bool) -> None:
+    """Let an operator in, in a role. What they change is in the audit log under their name."""
     try:
         der = pem_to_der(certificate.read_bytes())
         about = _about(der)
     except BadCertificateError as error:
         raise click.UsageError(f"{certificate}: {error}") from None
-    confirm(f"Let {name} in with {about['fingerprint']}, until {about['not_after']}?", yes=yes)
-    answer = asked.post(Operator, "operators", name, body=CertificateRequest(der))
-    asked.say(answer, f"added: {name}, {answer.certificate_sha256}, until {output.time(answer.expires_at)}")
+    until = f"with {about['fingerprint']}, until {about['not_after']}"
+    confirm(f"Let {name} in as {OperatorRole(role).with_article} {until}?", yes=yes)
+    answer = asked.post(Operator, "operators", name, body=CertificateRequest(der, role))
+    until = output.time(answer.expires_at)
+    asked.say(answer, f"added: {name}, {answer.role}, {answer.certificate_sha256}, until {until}")
+
+
+@operators.command("set-role")
+@click.argument("name")
+@click.argument("role", type=ROLE)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def set_role(asked: CoordinatorClient, name: str, role: str, yes: bool) -> None:
+    """What an operator may from now on, at once and on every coordinator.
+
+    The machine's root may everything whatever stands here, so the last admin is never locked out.
+    """
+    confirm(f"Make {name} {OperatorRole(role).with_article}?", yes=yes)
+    answer = asked.post(Operator, "operators", name, "role", body=RoleRequest(role))
+    asked.say(answer, f"{name} is {OperatorRole(answer.role).with_article} now")
 
 
 @operators.command("list")
 @asks_the_coordinator
 def list_(asked: CoordinatorClient) -> None:
-    """Who may come in, and until when."""
+    """Who may come in, in which role, and until when."""
     asked.show(asked.get(OperatorList, "operators"), _render)
 
 
@@ -95,8 +116,9 @@ def _write_new(file: Path, data: bytes, mode: int) -> None:
 
 def _render(answer: OperatorList) -> None:
     rows = (
-        (operator.name, operator.certificate_sha256, output.time(operator.expires_at), operator.added_by,
+        (operator.name, operator.role, operator.certificate_sha256, output.time(operator.expires_at), operator.added_by,
          output.time(operator.added_at))
         for operator in answer.operators
     )  # fmt: skip
-    output.table(("operator", "certificate", "until", "added by", "added"), rows, nothing="nobody may come in over TLS")
+    columns = ("operator", "role", "certificate", "until", "added by", "added")
+    output.table(columns, rows, nothing="nobody may come in over TLS")

@@ -1,10 +1,11 @@
 """How `holdfastctl` prints: tables for people, JSON for scripts."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from holdfast.terminal.shown import say, shown
@@ -59,6 +60,24 @@ def text(value: object) -> str:
 
 def time(seconds: float | None) -> str:
     return "-" if seconds is None else format_time(int(seconds))
+
+
+def is_looked_at() -> bool:
+    """Whether somebody looks at a screen."""
+    return sys.stdout.isatty()
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for so many of so many, with a line that says what is going on; it is gone at the end."""
+    columns = (BarColumn(), TextColumn("{task.fields[said]}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console(), transient=True) as bar:
+        task = bar.add_task("", total=None, said="")
+
+        def show(said: str, count: int, of: int) -> None:
+            bar.update(task, completed=count, total=of, said=shown(said))
+
+        yield show
 
 
 def progress(total: int) -> Progress:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.ctl import declared_contents, output
-from holdfast.ctl.apply import FILES_HELP, read, read_contents, saying
+from holdfast.ctl import output
+from holdfast.ctl.apply import FILES_HELP, saying
 from holdfast.ctl.socket import NOT_FOUND, REFUSED, Failed, says_what_is_wrong
 from holdfast.terminal.shown import say, say_json
 
@@ -51,27 +51,15 @@ def render(node_id: str, config: str | None, places: tuple[Path, ...], out: Path
 
 
 def _render(places: tuple[Path, ...], node_id: str, config: str | None) -> "Sequence[RenderedFile]":
-    from coordinator.configs import config_files, rendered  # noqa: PLC0415 - the readers of YAML: --help does not wait for them
-    from coordinator.declared import foresight, resources, value_shapes  # noqa: PLC0415 - as above
-    from coordinator.declared.contents import UploadedFile  # noqa: PLC0415 - as above
-    from coordinator.declared.model import Model  # noqa: PLC0415 - as above
+    from coordinator.configs import rendered  # noqa: PLC0415 - the readers of YAML: --help does not wait for them
+    from holdfast.ctl import declared_state  # noqa: PLC0415 - as above
 
-    texts = read(places)
-    contents = read_contents(texts)
-    uploads = {name: UploadedFile(content.size, content.parts) for name, content in contents.items()}
-    reader = declared_contents.PartReader(contents.values())
     with saying():
-        settled = config_files.settle(
-            resources.read(texts), uploads, reader.parts, reader, value_shapes.shipped_shapes(), {}
-        )
-        reader.said.update(settled.parts)
-        found = {key: entry.resource for key, entry in settled.declared.items()}
-        cluster_id = foresight.cluster_id_of(found.values())
-        resources.check(settled.declared, {}, cluster_id)
-    model = foresight.with_declared_members(Model(cluster_id, found))
+        state = declared_state.load(places)
+    model = state.model
     if node_id not in model.members:
         raise Failed(f"no Node {node_id} is declared there; declare it, or correct the id", NOT_FOUND)
-    files = list(rendered.files_of(model, node_id, reader, config))
+    files = list(rendered.files_of(model, node_id, state.read, config))
     if config is not None and not files:
         raise Failed(f"no Config {config} is for {node_id}; see its `to`, and its organization", NOT_FOUND)
     return files

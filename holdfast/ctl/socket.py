@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from coordinator.base.refusal import Refused
 from coordinator.keys.signing_key import UnusableKeyError
-from holdfast.ctl.endpoint import AdminEndpoint, Afar, Socket, UnusablePlaceError
+from holdfast.ctl.endpoint import CONNECT_S, LONG_S, AdminEndpoint, Afar, Socket, UnusablePlaceError
 from holdfast.terminal.shown import say, say_json, shown
 from holdfast.terminal.starting import wait_for
 from snapshot.codes import Area, explain
@@ -27,6 +27,8 @@ Shown = TypeVar("Shown")
 
 SOCKET = Path("/run/holdfast-coordinator/admin.sock")
 DIFFERENT, UNANSWERED, NOT_FOUND, UNCONFIRMED, REFUSED = 1, 3, 4, 5, 6
+NOT_DONE = 7  # a change ended otherwise than done
+HELD_S = 90.0  # of a question that is held until something is new
 NOT_WRITTEN = 74  # sysexits(3): EX_IOERR
 _NOT_FOUND = frozenset({"not_found", "unknown_site"})
 
@@ -64,6 +66,10 @@ class CoordinatorClient:
 
     def get(self, kind: type[Read], /, *segments: str, **query: object) -> Read:
         return self._ask(kind, "GET", segments, query=query)
+
+    def wait(self, kind: type[Read], /, *segments: str, **query: object) -> Read:
+        """Of a question that is held for a while, no answer is none sooner than of others."""
+        return self._ask(kind, "GET", segments, query=query, read_s=HELD_S)
 
     def pages(self, kind: type[Paged], name: str, /, **query: object) -> Iterator[Paged]:
         """A list that is told by pages, all of them."""
@@ -104,6 +110,7 @@ class CoordinatorClient:
         body: object = None,
         content: bytes | None = None,
         media_type: str = "",
+        read_s: float = LONG_S,
     ) -> Read:
         headers = {} if content is None else {"content-type": media_type}
         path = "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
@@ -112,7 +119,10 @@ class CoordinatorClient:
         ]
         try:
             with self._listening.client() as client:
-                answer = client.request(method, path, params=given, json=body, content=content, headers=headers)
+                within = httpx.Timeout(read_s, connect=CONNECT_S)
+                answer = client.request(
+                    method, path, params=given, json=body, content=content, headers=headers, timeout=within
+                )
         except UnusablePlaceError as error:
             raise Failed(str(error), UNANSWERED) from None
         except (httpx.HTTPError, OSError) as error:
@@ -121,7 +131,7 @@ class CoordinatorClient:
         try:
             if answer.is_success:
                 return kind.read(answer.content)
-            raise _refusal(OperatorRefusal.read(answer.content))
+            raise failure_of(OperatorRefusal.read(answer.content))
         except BadMessageError as error:
             remedy = "is it the admin socket, and of a coordinator of this version?"
             raise Failed(f"{self.place}: not a coordinator's answer: {error}; {remedy}", UNANSWERED) from None
@@ -206,9 +216,9 @@ def confirm(question: str, *, yes: bool) -> None:
         raise Failed("not confirmed; nothing was changed", UNCONFIRMED)
 
 
-def _refusal(said: OperatorRefusal) -> Failed:
+def failure_of(said: OperatorRefusal) -> Failed:
     code, message = said.code, said.message
-    lines = []
+    lines = list(said.lines or ())
     if said.problems is not None:
         lines = [
             f"{problem.file}:{problem.line}: {problem.field}: {problem.message} ({problem.remedy})"

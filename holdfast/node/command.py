@@ -20,6 +20,7 @@ COMMANDS = {
     "import": ("holdfast.node.import_command", "command"),
     "join": ("holdfast.node.join_command", "command"),
     "may": ("holdfast.node.may_command", "command"),
+    "quarantine": ("holdfast.node.quarantine_command", "command"),
     "status": ("holdfast.node.status_command", "command"),
     "store": ("holdfast.node.store_command", "command"),
     "trust": ("holdfast.node.trust_command", "command"),

@@ -8,13 +8,13 @@ import click
 from holdfast.client import Client, Expired, NotFound, unix_seconds
 from holdfast.node.agent_options import EXITS, NOT_FOUND, asks_the_agent, fail
 from holdfast.node.agent_status import parse_status
-from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning
+from holdfast.node.explanations import REFRESH_REQUIRED, cause_text, meaning, refused_candidate_text
 from holdfast.terminal import completion
 from holdfast.terminal.audience import describe_audience
 from holdfast.terminal.durations import from_now, in_words, until
 from holdfast.terminal.shown import say, say_json
 from snapshot.identifiers import format_time
-from wire.local.node_status import AwaitedVersion, DocumentOrigin, NodeStatus
+from wire.local.node_status import AwaitedVersion, CandidateState, DocumentOrigin, NodeStatus
 from wire.messages import LastRejected, ScopeReport
 
 Line = tuple[str, str]
@@ -29,9 +29,10 @@ def command(client: Client, scope: str, as_json: bool) -> None:
     """Say of SCOPE what this node holds, who signed it, why the last one was refused, and what comes next."""
     answered = client.status()
     status = parse_status(answered)
-    report = status.scopes.get(scope) or (NOTHING if scope in status.awaited else None)
+    listed = {*status.awaited, *status.candidates}
+    report = status.scopes.get(scope) or (NOTHING if scope in listed else None)
     if report is None:
-        known = ", ".join(sorted({*status.scopes, *status.awaited})) or "none"
+        known = ", ".join(sorted({*status.scopes, *listed})) or "none"
         fail(f"nothing of the scope {scope} has ever arrived here; there are: {known}", NOT_FOUND)
     envelope, details = _envelope(client, scope), _details(client, scope)
     if as_json:
@@ -58,6 +59,7 @@ def _value(scope: str, report: ScopeReport, status: Mapping[str, Any]) -> dict[s
         "report": report.to_value(),
         "origin": status.get("origins", {}).get(scope),
         "awaited": status.get("awaited", {}).get(scope),
+        "candidate": status.get("candidates", {}).get(scope),
         "refresh_required": scope in status.get("refresh_required", ()),
         **{name: status.get(name) for name in ("now", "head", "fence", "sources")},
     }
@@ -134,6 +136,9 @@ def _next(scope: str, status: NodeStatus, report: ScopeReport, now: float) -> It
     awaited = status.awaited.get(scope)
     if awaited is not None:
         yield "awaited", _awaited_version(awaited)
+    coming = status.candidates.get(scope)
+    if coming is not None:
+        yield "to come", _candidate(coming)
     if scope in status.refresh_required:
         yield "to do", REFRESH_REQUIRED
     if pending:
@@ -160,6 +165,14 @@ def _awaited_version(awaited: AwaitedVersion) -> str:
         again = "until the head lists another, or you ask: systemctl reload holdfast-agent"
         return f"{said}; a service keeps it out {again}"
     return f"{said}; it is asked for {_soon(awaited.again_in_s)}"
+
+
+def _candidate(coming: CandidateState) -> str:
+    version = f"version {coming.config_version}"
+    if coming.verdict == "refused":
+        return f"{version}, {refused_candidate_text(coming)}"
+    judged = "this node could run it" if coming.verdict == "accepted" else "it is not judged here yet"
+    return f"{version}{f' with {coming.change}' if coming.change else ''}; {judged}"
 
 
 def _soon(seconds: int) -> str:

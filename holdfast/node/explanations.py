@@ -1,7 +1,7 @@
 """A node's codes as its commands say them, from the catalogue in snapshot/codes.py."""
 
 from snapshot.codes import Area, Explanation, explain
-from wire.local.node_status import JoinTrouble
+from wire.local.node_status import CandidateState, JoinTrouble
 
 REFRESH_REQUIRED = (
     "it must be fetched whole, and its source is not asked unattended (automatic_refresh): "
@@ -60,6 +60,14 @@ def meaning(reason: str) -> str:
     """Of a rejection: what it means and what to do."""
     found = explain(reason, *_DOCUMENT)
     return reason if found is None else f"{reason}. {found.text}"
+
+
+def refused_candidate_text(coming: CandidateState) -> str:
+    """What is listed as coming and could not be run here: why, what was said, and what it means."""
+    found = explain(coming.reason, *_DOCUMENT, Area.STORE)
+    said = f"{coming.reason}: {coming.detail}" if coming.detail else coming.reason
+    of = f" with {coming.change}" if coming.change else ""
+    return f"which is to come{of}, could not be run here: {said}" + (f". {found.text}" if found is not None else "")
 
 
 def _text(found: Explanation | None) -> str:

@@ -1,6 +1,6 @@
 """The status of a node as a screen: first how it is, then what it holds, then what is amiss and what to do."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -17,14 +17,15 @@ from holdfast.node.explanations import (
     failure_text,
     is_cause,
     meaning,
+    refused_candidate_text,
     store_text,
 )
 from holdfast.terminal.durations import from_now, in_words, until
 from snapshot.ending import Urgency, short
 from snapshot.identifiers import HEAD
 from wire.endings import EndingThing
-from wire.local.node_status import AskedSource, NodeStatus, PinnedRoots, ScopeRefusal
-from wire.messages import LastRejected
+from wire.local.node_status import AskedSource, CandidateState, NodeStatus, PinnedRoots, ScopeRefusal
+from wire.messages import Active, LastRejected, Reverted
 
 STYLES = {
     "active": "bold green",
@@ -36,13 +37,18 @@ STYLES = {
     "revoked": "bold red",
     "unenrolled": "bold red",
 }
+QUARANTINED = "quarantined"
+REVERT_REMEDY = "apply other content, or once it is mended: holdfast quarantine clear SCOPE"
 GRADES = {"fresh": "green", "stale": "yellow", "expired": "red"}
+VERDICTS = {"awaited": "yellow", "accepted": "green", "refused": "red"}
 
 
 def screen(status: NodeStatus, now: float) -> RenderableType:
     """Of a status whose texts are shown (shown.py)."""
     parts: list[RenderableType] = [_headline(status), _freshness(status, now), Text()]
     parts.append(_scopes(status, now))
+    if status.candidates:
+        parts += [Text(), _candidates(status)]
     if status.services:
         parts += [Text(), _services(status)]
     if (hidden := status.hidden).scopes or hidden.services:
@@ -89,6 +95,8 @@ def _scopes(status: NodeStatus, now: float) -> Table:
         version = f"{active.authority_epoch}.{active.config_version}" if active else "-"
         if scope.pending:
             version += f" (next {scope.pending.config_version})"
+        if scope.probation_until is not None:
+            version += f" (on probation, {from_now(scope.probation_until, now)})"
         grade = active.grade if active else "missing"
         table.add_row(
             name,
@@ -119,6 +127,15 @@ def _line_of(name: str, status: NodeStatus) -> HeldLine | None:
     if active is None:
         return None
     return HeldLine(active.authority_epoch, active.config_version, active.grade, active.expires_at, active.applied_at)
+
+
+def _candidates(status: NodeStatus) -> Table:
+    """What the head says is coming: nothing of it runs."""
+    table = _table("COMING", "VERSION", "CHANGE", "HERE")
+    for name, coming in status.candidates.items():
+        here = Text(coming.verdict if coming.verdict != "refused" else coming.reason, style=VERDICTS[coming.verdict])
+        table.add_row(name, f"{coming.authority_epoch}.{coming.config_version}", coming.change or "-", here)
+    return table
 
 
 def _services(status: NodeStatus) -> Table:
@@ -152,6 +169,7 @@ def problems_of(status: NodeStatus, now: float) -> Iterator[str]:
     yield from _problems_of_roots(status.roots)
     for name in status.scopes:
         yield from _problems_of_scope(name, status, now)
+    yield from _problems_of_candidates(status.candidates)
     for name in status.refresh_required:
         yield f"{name}: {REFRESH_REQUIRED}"
     yield from _problems_of_sources(status.sources)
@@ -170,6 +188,12 @@ def problems_of(status: NodeStatus, now: float) -> Iterator[str]:
 def _problems_of_roots(roots: PinnedRoots | None) -> Iterator[str]:
     if roots is not None and not roots.confirmed:
         yield f"{FIRST_USE}: {', '.join(map(short, roots.root_key_ids))}; {FIRST_USE_REMEDY}"
+
+
+def _problems_of_candidates(candidates: Mapping[str, CandidateState]) -> Iterator[str]:
+    for name, coming in candidates.items():
+        if coming.verdict == "refused":
+            yield f"{name} {coming.authority_epoch}.{coming.config_version}, {refused_candidate_text(coming)}"
 
 
 def _problems_of_sources(sources: Iterable[AskedSource]) -> Iterator[str]:
@@ -194,9 +218,12 @@ def _join_line(status: NodeStatus) -> str:
 def _problems_of_scope(name: str, status: NodeStatus, now: float) -> Iterator[str]:
     active, refused = _line_of(name, status), status.scopes[name].last_rejected
     standing = status.refused.get(name)
-    if standing is not None:
+    reverted = status.scopes[name].reverted
+    if reverted is not None:
+        yield _revert_line(name, reverted, status.scopes[name].active, now)
+    if standing is not None and (reverted is None or standing.reason != QUARANTINED):
         yield _refusal_line(standing, refused, now)
-    elif refused and not _is_superseded(active, refused):
+    elif refused and refused.reason != QUARANTINED and not _is_superseded(active, refused):
         yield f"{name} was refused {from_now(refused.at, now)}: {meaning(refused.reason)}"
     if not active:
         yield f"{name} is not active: holdfast explain {name}"
@@ -215,6 +242,17 @@ def _refusal_line(refusal: ScopeRefusal, last: LastRejected | None, now: float) 
         verb = "expired" if is_over else "EXPIRES SOON:" if refusal.soon else "good until"
         words += f"runs {refusal.runs}, {verb} {refusal.expires_at}"
     return f"{words}: {meaning(last.reason)}" if last else words
+
+
+def _revert_line(name: str, reverted: Reverted, active: Active | None, now: float) -> str:
+    """What was tried, and what became of it: that it never came is another thing."""
+    said = f"{reverted.check}: {reverted.detail}" if reverted.detail else reverted.check
+    tried = f"{name} tried version {reverted.config_version} {from_now(reverted.at, now)}, which failed ({said})"
+    if active is None:
+        return f"{tried}, and runs nothing of it now"
+    if active.content_hash == reverted.content_hash:
+        return f"{tried}, and had nothing to go back to: it runs on; apply other content"
+    return f"{tried}, and went back: it runs {active.authority_epoch}.{active.config_version}; {REVERT_REMEDY}"
 
 
 def _is_superseded(held: HeldLine | None, refused: LastRejected) -> bool:

@@ -3,6 +3,7 @@ A file name on a stick may hold a line break and the word VERIFIED, a signed sec
 
     say(line, ...)      each one line, whatever stands in it
     say_json(value)     an answer for scripts; all but ASCII is escaped
+    say_json_line(value)    the same in one line, of several
     say_signed(data)    signed JSON: as it is for a program, the same value with escapes for a person
     shown(text)         what somebody else prints: a cell of a table
     show_value(value)   the same for every text of an answer
@@ -32,6 +33,11 @@ def say(*lines: object, err: bool = False, nl: bool = True, fg: str | None = Non
 
 def say_json(value: object) -> None:
     say(*json.dumps(value, indent=2, sort_keys=True).split("\n"))  # noqa: TID251 - an answer, no document
+
+
+def say_json_line(value: object) -> None:
+    """One of several, each on a line of its own; whoever reads them has it at once."""
+    say(json.dumps(value, sort_keys=True))  # noqa: TID251 - an answer, no document
 
 
 def say_signed(data: bytes, *, nl: bool = False, verbatim: bool = True) -> None:

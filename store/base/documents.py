@@ -16,10 +16,21 @@ from snapshot.identifiers import HEAD
 from snapshot.limits import MIB, Limits
 from snapshot.manifest import SectionChange, SectionEntry
 from snapshot.reasons import Rejected
-from store.base import blobs, meta
+from store.base import blobs, failed_content, meta, probation
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError, StoreFault
-from store.base.records import DocumentRecord, MetaRecord, ScopeRecord, name_of, pack, scope_key, unpack
+from store.base.records import (
+    DocumentRecord,
+    FailedContent,
+    Good,
+    MetaRecord,
+    ScopeRecord,
+    ScopeTrial,
+    name_of,
+    pack,
+    scope_key,
+    unpack,
+)
 
 T = TypeVar("T")
 Fetch = Callable[[bytes], bytes]  # the bytes of a blob, hashed
@@ -179,6 +190,33 @@ class StoreReading:
     def lost_scopes(self) -> frozenset[str]:
         """Scopes whose accepted content is not what serves: damaged, withdrawn, or of a lost store (threats C04)."""
         return frozenset(name for name, record in self.scopes().items() if is_lost(record))
+
+    def reverted_scopes(self) -> frozenset[str]:
+        """Lost scopes that are so by the node's own act: what was accepted has failed, and what was good serves."""
+        return frozenset(name for name, record in self.scopes().items() if is_lost(record) and self._is_back(record))
+
+    def _is_back(self, record: ScopeRecord) -> bool:
+        failed = self.failure(record.scope)
+        is_the_accepted = failed is not None and (failed.authority_epoch, failed.config_version) == record.order
+        return is_the_accepted and record.active is not None and not record.on_previous
+
+    def failure(self, scope: str) -> FailedContent | None:
+        """What the scope tried last and failed, until other content has come."""
+        return failed_content.last(self._transaction, scope)
+
+    def good(self, scope: str) -> tuple[Good, ...]:
+        """What of it has proved itself, the newest first."""
+        record = self.scope(scope)
+        return () if record is None else probation.good(self._transaction, record)
+
+    def trial(self, scope: str) -> ScopeTrial:
+        proved, on = self.good(scope), probation.probation(self._transaction, scope)
+        newest = name_of(proved[0].content) if proved else None
+        return ScopeTrial(newest, on.until if on is not None else None, self.failure(scope))
+
+    def in_quarantine(self) -> tuple[FailedContent, ...]:
+        """What is not activated again, of all scopes."""
+        return tuple(failed_content.in_quarantine(self._transaction))
 
 
 def is_lost(record: ScopeRecord) -> bool:

@@ -35,6 +35,7 @@ from typing import Self
 from snapshot.verifier_state import Mark
 from store.base import sealed
 from store.base.disk import Disk
+from store.base.records import ProbationTerms
 from store.base.timefloor import TimeFloor
 
 MAGIC = b"HOLDFASTF1"
@@ -60,13 +61,16 @@ class ScopeFloor:
 
 @dataclass(frozen=True)
 class ActivatingScope:
-    """What of an activation is in no pending slot: who signed, when it was judged, which nonce it spends."""
+    """What of an activation is in no pending slot: who signed, when it was judged, which nonce it spends, and on which
+    terms it is on probation.
+    """
 
     scope: str
     envelope_hash: str
     signers: tuple[str, ...]
     judged_at: float
     nonce: str = ""
+    probation: ProbationTerms | None = None
 
 
 @dataclass(frozen=True)
@@ -262,12 +266,16 @@ def _mark(payload: Mapping[str, object]) -> Mark:
 
 
 def _activating_payload(entry: ActivatingScope) -> dict[str, object]:
+    """Files of before have no `probation`, and readers of before pass over it."""
+    terms = entry.probation
+    probation = {"probation": {"lasts_ms": int(terms.lasts_s * 1000), "way": terms.way}} if terms is not None else {}
     return {
         "envelope_hash": entry.envelope_hash,
         "judged_at_ms": int(entry.judged_at * 1000),
         "nonce": entry.nonce,
         "scope": entry.scope,
         "signers": list(entry.signers),
+        **probation,
     }
 
 
@@ -281,4 +289,13 @@ def _activating(payload: Mapping[str, object]) -> ActivatingScope:
         tuple(map(str, signers)),
         judged / 1000,
         str(payload["nonce"]),
+        _probation(payload.get("probation")),
     )
+
+
+def _probation(payload: object) -> ProbationTerms | None:
+    if payload is None:
+        return None
+    if not isinstance(payload, Mapping) or type(payload["lasts_ms"]) is not int:
+        raise TypeError("probation has its milliseconds")
+    return ProbationTerms(payload["lasts_ms"] / 1000, bool(payload["way"]))

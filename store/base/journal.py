@@ -40,6 +40,10 @@ class Happened(StrEnum):
     FLOOR_REPAIRED = "floor_repaired"
     RECORD_LOST = "record_lost"
     SECTION_DAMAGED = "section_damaged"
+    PROBATION_PASSED = "probation_passed"
+    REVERTED = "reverted"
+    NOTHING_TO_GO_BACK_TO = "nothing_to_go_back_to"
+    QUARANTINE_CLEARED = "quarantine_cleared"
 
 
 @dataclass(frozen=True)

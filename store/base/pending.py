@@ -1,20 +1,25 @@
 """The pending slot: where a document lies from its first byte until it is activated (rules S66, L39).
 
-One slot for each scope receives; one more may hold a snapshot that waits for its `valid_from` (rules X26). A
+One slot for each scope receives; one more may hold a snapshot that waits for its `valid_from` (rules X26), and one
+more a candidate: what the head says is coming, which is judged and stays until it is listed to be run. A
 download that fails evicts neither what is active nor what waits. Sections go to the content-addressed blobs in
 batches, so a document of any size passes in bounded memory; what was flushed survives a crash.
 
 Slots are counted, and what waits is, in number and bytes: a key that signs scopes could fill any of them. What takes
 that key away again (trust bundle, recovery, head) has slots and bytes that no scope can take (`PendingRecord.repair`).
+Candidates are counted by themselves, so that they take nothing from what is to run; where the store is full they are
+the first to go (`let_candidates_go`), since all of them can be fetched again.
 Rejected: one count for all, with the oldest evicted: what waits was verified, and a newer lie would throw it out.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from snapshot import envelope as envelopes
 from snapshot.container import End, ManifestRead, Opening, SectionRead
+from snapshot.envelope import INCREMENT, SNAPSHOT, Envelope
 from snapshot.limits import MIB, Limits
 from snapshot.reasons import Reason, Rejected
 from store.base import blobs, meta
@@ -31,6 +36,8 @@ FLUSH_BYTES = 4 << 20
 MOST_SLOTS = 1024
 MOST_WAITING = MOST_SLOTS // 2
 WAITING_SHARE = 4  # of the map, one part in so many
+MOST_CANDIDATES = 1024
+CANDIDATES_SHARE = 4  # of the map, one part in so many
 REPAIR_SLOTS = 64  # beyond the others, for trust bundles, recoveries and heads
 REPAIR_SECTION_BYTES = 2 * MIB  # a bundle has at most 1 MiB, the others have none
 
@@ -38,7 +45,8 @@ _TABLE = "pending"
 _SLOT = struct.Struct(">Q")
 _ROW = struct.Struct(">I")
 _HEADER, _SECTION, _KEPT = b"h", b"s", b"k"
-_RECEIVING, _WAITING = b"receiving/", b"waiting/"
+_RECEIVING, _WAITING, _CANDIDATE = b"receiving/", b"waiting/", b"candidate/"
+_NAMES = (_RECEIVING, _WAITING, _CANDIDATE)
 
 
 @dataclass(frozen=True)
@@ -74,23 +82,36 @@ class Pending:
     """One slot. Fed with the container's parts, or by a verifier that keeps results in it while it reads."""
 
     def __init__(
-        self, environment: Environment, write: Write, slot: int | None, record: PendingRecord, limits: Limits
+        self,
+        environment: Environment,
+        write: Write,
+        slot: int | None,
+        record: PendingRecord,
+        limits: Limits,
+        room: int | None = None,
     ) -> None:
+        """`room`: how many bytes it may take at most, where that is less than the limits allow."""
         self.slot = slot  # None until something of it is durable
         self.record = record
         self._environment = environment
         self._write = write
         self._limits = limits
-        self._content_bytes = REPAIR_SECTION_BYTES if record.repair else limits.content_bytes
+        # Received bytes and, apart from them, the results of patches: each at most the content limit.
+        most = 2 * (REPAIR_SECTION_BYTES if record.repair else limits.content_bytes)
+        self._most_bytes = most if room is None else min(most, room)
         self._unflushed = _Unflushed()
         self._digests: set[bytes] = set()  # of this process, to keep nothing twice
+        self._held: frozenset[bytes] = frozenset()  # of one before, where the slot is opened again
         self._manifest = b""
         self._kept_rows = 0
         self._before = record.size  # what it held when it was opened
         self._beside = 0  # envelope and manifest
         self._size = 0
-        self._dirty = True
+        self._dirty = slot is None
         self._reserved = 0
+        if slot is not None:
+            with environment.read() as transaction:
+                self._held = frozenset(digests(transaction, slot, record))
 
     @property
     def scope(self) -> str:
@@ -121,8 +142,15 @@ class Pending:
         """
         del name  # content-addressed: the manifest has the names
         digest = blobs.digest_of(data)
-        if digest not in self._digests:
+        if digest not in self._digests and not self._is_held(digest):
             self._add(Blob(digest, data), kept=True)
+
+    def _is_held(self, digest: bytes) -> bool:
+        """Since it was judged before; what is damaged meanwhile is written again."""
+        if digest not in self._held:
+            return False
+        with self._environment.read() as transaction:
+            return blobs.is_whole(transaction, digest)
 
     def seal(self, received_at: float) -> None:
         """The document is whole and durable now; it can be handed back as parts, also after a restart."""
@@ -150,6 +178,8 @@ class Pending:
 
     def _put(self, transaction: LmdbTransaction) -> None:
         """Put what is unflushed; `_mark_flushed` follows once the transaction is committed."""
+        if self.record.candidate and self.slot is not None and not _is_named(transaction, self.scope, self.slot):
+            raise StoreError(StoreFault.STORE_FULL, f"the candidate {self.scope} has given way to what is to run")
         self._reserved = self.slot if self.slot is not None else begin(transaction, self.record)
         if self._manifest:
             self._beside = len(self.record.envelope) + len(self._manifest)
@@ -186,9 +216,8 @@ class Pending:
     def _add(self, blob: Blob, *, kept: bool) -> None:
         self._digests.add(blob.digest)
         self._size += len(blob.data)
-        # Received bytes and, apart from them, the results of patches: each at most the content limit.
-        if self._size > 2 * self._content_bytes:
-            raise StoreError(StoreFault.TOO_LARGE, f"a slot takes at most 2 x {self._content_bytes} bytes")
+        if self._size > self._most_bytes:
+            raise StoreError(StoreFault.TOO_LARGE, f"this slot takes at most {self._most_bytes} bytes")
         self._unflushed.add(blob, kept=kept)
         if self._unflushed.size >= FLUSH_BYTES:
             self.flush()
@@ -209,7 +238,7 @@ class Pending:
         """Verified but for its `valid_from`: it stays, in place of what waited before (rules X26). StoreError
         too_large where too many wait already, or too much.
         """
-        self._change(waiting_until=until)
+        self._change(waiting_until=until, candidate=False)
         self._write(self._put_in_waiting, self._room)
         self._mark_flushed()
 
@@ -221,7 +250,8 @@ class Pending:
         if not self.record.repair:
             self._refuse_too_many(transaction)
         transaction.put(_TABLE, _WAITING + scope_key(self.scope), _SLOT.pack(self._reserved))
-        _release(transaction, _RECEIVING, self.scope, self._reserved)
+        for name in (_RECEIVING, _CANDIDATE):
+            _release(transaction, name, self.scope, self._reserved)
 
     def _refuse_too_many(self, transaction: LmdbTransaction) -> None:
         waiting = [record for _, record in _headers(transaction, _WAITING) if record.scope != self.scope]
@@ -298,25 +328,94 @@ def waiting(environment: Environment) -> dict[str, Waiting]:
         }
 
 
+@dataclass(frozen=True)
+class HeldCandidate:
+    """A candidate that lies whole in its slot, verified once."""
+
+    scope: str
+    envelope_hash: str
+    envelope: bytes
+
+    @property
+    def document(self) -> Envelope | None:
+        return read_envelope(self.envelope)
+
+
+@dataclass(frozen=True)
+class HeldCandidates:
+    """By scope; and how many bytes there is still room for."""
+
+    by_scope: Mapping[str, HeldCandidate]
+    room: int
+
+
+def candidates(environment: Environment) -> HeldCandidates:
+    """Those that are whole."""
+    with environment.read() as transaction:
+        records = [record for _, record in _headers(transaction, _CANDIDATE)]
+    held = {
+        record.scope: HeldCandidate(record.scope, name_of(blobs.digest_of(record.envelope)), record.envelope)
+        for record in records
+        if record.sealed
+    }
+    return HeldCandidates(held, environment.map_bytes // CANDIDATES_SHARE - sum(record.size for record in records))
+
+
+def read_envelope(data: bytes) -> Envelope | None:
+    """Of a snapshot or an increment, as it lies in a slot."""
+    for kind in (SNAPSHOT, INCREMENT):
+        try:
+            return envelopes.parse(data, kind)
+        except Rejected:
+            continue
+    return None
+
+
+def let_candidates_go(transaction: LmdbTransaction, spared: Collection[bytes] = ()) -> tuple[str, ...]:
+    """The scopes whose candidates are forgotten; `spared`: digests of envelopes that are not."""
+    found = [
+        (slot, record.scope)
+        for slot, record in _headers(transaction, _CANDIDATE)
+        if not record.envelope or blobs.digest_of(record.envelope) not in spared
+    ]
+    for slot, scope in found:
+        discard(transaction, scope, slot)
+    return tuple(scope for _, scope in found)
+
+
+def discard_candidates(transaction: LmdbTransaction, scopes: Iterable[str]) -> None:
+    for scope in scopes:
+        for slot, record in list(_slots_of(transaction, scope)):
+            if record.candidate:
+                discard(transaction, scope, slot)
+
+
 def begin(transaction: LmdbTransaction, record: PendingRecord) -> int:
-    """A new receiving slot of the scope; an unfinished one before it is forgotten, a waiting one is not."""
-    receiving = _RECEIVING + scope_key(record.scope)
-    before = transaction.get(_TABLE, receiving)
+    """A new receiving slot of the scope, or one of a candidate; one of its kind before it is forgotten, others not."""
+    name = (_CANDIDATE if record.candidate else _RECEIVING) + scope_key(record.scope)
+    before = transaction.get(_TABLE, name)
     if before is not None:
         forget(transaction, _SLOT.unpack(before)[0])
-        transaction.delete(_TABLE, receiving)
-    most = MOST_SLOTS + REPAIR_SLOTS if record.repair else MOST_SLOTS
-    if sum(1 for prefix in (_RECEIVING, _WAITING) for _ in transaction.items(_TABLE, prefix)) >= most:
-        raise StoreError(StoreFault.TOO_LARGE, f"at most {most} pending slots")
+        transaction.delete(_TABLE, name)
+    _refuse_too_many_slots(transaction, record)
     slot = meta.read(transaction).next_slot
     meta.change(transaction, next_slot=slot + 1)
-    transaction.put(_TABLE, receiving, _SLOT.pack(slot))
+    transaction.put(_TABLE, name, _SLOT.pack(slot))
     return slot
 
 
+def _refuse_too_many_slots(transaction: LmdbTransaction, record: PendingRecord) -> None:
+    names = (_CANDIDATE,) if record.candidate else (_RECEIVING, _WAITING)
+    most = MOST_CANDIDATES if record.candidate else MOST_SLOTS + REPAIR_SLOTS * record.repair
+    if sum(1 for name in names for _ in transaction.items(_TABLE, name)) >= most:
+        raise StoreError(
+            StoreFault.TOO_LARGE, f"at most {most} {'candidates' if record.candidate else 'pending slots'}"
+        )
+
+
 def headers(transaction: LmdbTransaction) -> Iterator[tuple[int, PendingRecord]]:
-    """Every slot, in use or waiting."""
-    for prefix in (_RECEIVING, _WAITING):
+    """Every slot: in use, waiting, or of a candidate."""
+    for prefix in _NAMES:
         yield from _headers(transaction, prefix)
 
 
@@ -357,35 +456,46 @@ def forget(transaction: LmdbTransaction, slot: int) -> None:
 
 def discard(transaction: LmdbTransaction, scope: str, slot: int) -> None:
     forget(transaction, slot)
-    _release(transaction, _RECEIVING, scope, slot)
-    _release(transaction, _WAITING, scope, slot)
+    for name in _NAMES:
+        _release(transaction, name, scope, slot)
 
 
 def discard_promoted(transaction: LmdbTransaction, scope: str, envelope: bytes) -> None:
-    """The slot of a document that is active now; `envelope` is the digest of its envelope."""
-    found = find(transaction, scope, envelope)
-    if found is not None:
-        discard(transaction, scope, found[0])
+    """The slots of a document that is active now; `envelope` is the digest of its envelope."""
+    for slot, _ in list(_holding(transaction, scope, envelope)):
+        discard(transaction, scope, slot)
 
 
 def find(transaction: LmdbTransaction, scope: str, envelope: bytes) -> tuple[int, PendingRecord] | None:
-    """The slot of that scope whose envelope has that digest."""
-    for slot, record in headers(transaction):
-        if record.scope == scope and record.envelope and blobs.digest_of(record.envelope) == envelope:
-            return slot, record
-    return None
+    """The first slot of that scope that holds the envelope with that digest, a whole one before others."""
+    found = sorted(_holding(transaction, scope, envelope), key=lambda held: not held[1].sealed)
+    return found[0] if found else None
+
+
+def _holding(transaction: LmdbTransaction, scope: str, envelope: bytes) -> Iterator[tuple[int, PendingRecord]]:
+    for slot, record in _slots_of(transaction, scope):
+        if record.envelope and blobs.digest_of(record.envelope) == envelope:
+            yield slot, record
+
+
+def _slots_of(transaction: LmdbTransaction, scope: str) -> Iterator[tuple[int, PendingRecord]]:
+    """By their names: with a thousand scopes in slots nobody goes through all of them for each."""
+    for name in _NAMES:
+        slot = transaction.get(_TABLE, name + scope_key(scope))
+        data = transaction.get(_TABLE, slot + _HEADER) if slot is not None else None
+        if slot is not None and data is not None:
+            yield _SLOT.unpack(slot)[0], unpack(PendingRecord, data)
 
 
 def discard_scope(transaction: LmdbTransaction, scope: str) -> None:
     """All slots of a scope."""
-    for slot, record in list(headers(transaction)):
-        if record.scope == scope:
-            discard(transaction, scope, slot)
+    for slot, _ in list(_slots_of(transaction, scope)):
+        discard(transaction, scope, slot)
 
 
 def damaged_keys(transaction: LmdbTransaction) -> Iterator[bytes]:
     """The keys of slots whose header cannot be read, or which refer to a blob that is not there."""
-    for prefix in (_RECEIVING, _WAITING):
+    for prefix in _NAMES:
         for key, slot in list(transaction.items(_TABLE, prefix)):
             data = transaction.get(_TABLE, slot + _HEADER)
             if len(slot) != _SLOT.size or data is None or not _is_whole(transaction, slot, data):
@@ -405,12 +515,11 @@ def _is_whole(transaction: LmdbTransaction, slot: bytes, data: bytes) -> bool:
 def orphan_rows(transaction: LmdbTransaction, most: int) -> list[bytes]:
     """Rows of slots that were forgotten, at most `most` of them."""
     known = {_SLOT.pack(slot) for slot, _ in headers(transaction)}
-    names = (_RECEIVING, _WAITING)
     found: list[bytes] = []
     for key in transaction.keys(_TABLE):
         if len(found) == most:
             break
-        if not key.startswith(names) and key[: _SLOT.size] not in known:
+        if not key.startswith(_NAMES) and key[: _SLOT.size] not in known:
             found.append(key)
     return found
 
@@ -422,6 +531,10 @@ def _row(slot: int, kind: bytes, index: int) -> bytes:
 def _release(transaction: LmdbTransaction, prefix: bytes, scope: str, slot: int) -> None:
     if transaction.get(_TABLE, prefix + scope_key(scope)) == _SLOT.pack(slot):
         transaction.delete(_TABLE, prefix + scope_key(scope))
+
+
+def _is_named(transaction: LmdbTransaction, scope: str, slot: int) -> bool:
+    return transaction.get(_TABLE, _CANDIDATE + scope_key(scope)) == _SLOT.pack(slot)
 
 
 def _mismatch(expected: str, found: int) -> Rejected:

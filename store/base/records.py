@@ -6,7 +6,7 @@ LMDB has no checksums (rules M6), so a flipped bit in a mark or a pointer would 
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgpack
 
@@ -88,11 +88,81 @@ class ScopeRecord:
         return self.epoch, self.version
 
 
+class Good(NamedTuple):
+    """A document that has proved itself: the digest of its envelope, and that of its content."""
+
+    document: bytes
+    content: bytes
+
+
+@dataclass(frozen=True)
+class GoodRecord:
+    """What of a scope has proved itself, the newest first. A row of its own, and no member of `ScopeRecord`: a release
+    of before passes over it, and would take a scope's record with more members for damage.
+    """
+
+    scope: str
+    good: tuple[tuple[bytes, bytes], ...] = ()  # as `Good`
+
+
+@dataclass(frozen=True)
+class ProbationTerms:
+    """How long new content is on probation. `way`: losing every coordinator fails it, too."""
+
+    lasts_s: float
+    way: bool = False
+
+
+@dataclass(frozen=True)
+class ProbationRecord:
+    """What is active of a scope is on probation; there is no row otherwise.
+
+    `until`: Unix seconds by the guarded clock. `ends`: the same on the boot clock of `boot_id`, which is empty where
+    nobody has read it. `began`: the generation that brought it. `is_stopped`: the agent has ended in order since it was
+    seen last; `crashes` and `reboots` count when it has not.
+    """
+
+    scope: str
+    until: float
+    lasts_s: float
+    way: bool = False
+    boot_id: str = ""
+    ends: float = 0.0
+    began: int = 0
+    is_stopped: bool = False
+    crashes: int = 0
+    reboots: int = 0
+
+
+@dataclass(frozen=True)
+class FailedContent:
+    """Content that failed its probation: `check` names who said so, `detail` is bounded and holds no secret."""
+
+    scope: str
+    authority_epoch: int
+    config_version: int
+    content_hash: str
+    snapshot_id: str
+    check: str
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True)
+class ScopeTrial:
+    """What new content of a scope has come to. `good`: the hash of the newest good content; `until`: of a probation."""
+
+    good: str | None = None
+    until: float | None = None
+    failed: FailedContent | None = None
+
+
 @dataclass(frozen=True)
 class PendingRecord:
     """A slot: a document being received, or received whole (`sealed`); `waiting` for its `valid_from`.
 
     `size`: of all that it holds. `repair`: a trust bundle, a recovery or a head, in the room that is kept for them.
+    `candidate`: what a head lists as coming, in a slot of its own until it is listed to be run.
     """
 
     scope: str
@@ -105,6 +175,7 @@ class PendingRecord:
     received_at: float = 0.0
     size: int = 0
     repair: bool = False
+    candidate: bool = False
 
 
 @dataclass(frozen=True)

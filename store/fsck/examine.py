@@ -8,17 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from store.base import blobs, meta, pending, rejections, trust
+from store.base import blobs, failed_content, meta, pending, probation, rejections, trust
 from store.base.documents import StoredDocument, document
 from store.base.environment import DATABASES, LmdbTransaction
 from store.base.errors import StoreError
 from store.base.floors import FloorRecord, ScopeFloor
 from store.base.journal import MOST_EVENTS, Event
 from store.base.migration import FORMAT
+from store.base.probation import good
 from store.base.records import (
     DocumentRecord,
     Evidence,
+    FailedContent,
+    GoodRecord,
     KeptRecovery,
+    ProbationRecord,
     Rejection,
     ScopeRecord,
     name_of,
@@ -103,7 +107,9 @@ def _scopes(transaction: LmdbTransaction, floors: FloorRecord | None) -> Iterato
 
 
 def _pointers(transaction: LmdbTransaction, record: ScopeRecord) -> Iterator[ExamineFault]:
-    for name, digest in (("active", record.active), ("previous", record.previous)):
+    served = record.active, record.previous
+    of_good = (("good", entry.document) for entry in good(transaction, record) if entry.document not in served)
+    for name, digest in (("active", record.active), ("previous", record.previous), *of_good):
         if digest is None:
             continue
         where = f"{record.scope} {name}"
@@ -161,6 +167,10 @@ def _records(transaction: LmdbTransaction) -> Iterator[ExamineFault]:
         ("updates", rejections.RING_PREFIX, Rejection),
         ("updates", rejections.LAST_PREFIX, Rejection),
         ("updates", rejections.EVIDENCE_PREFIX, Evidence),
+        ("updates", probation.GOOD_PREFIX, GoodRecord),
+        ("updates", probation.PROBATION_PREFIX, ProbationRecord),
+        ("updates", failed_content.LAST_PREFIX, FailedContent),
+        ("updates", failed_content.QUARANTINE_PREFIX, FailedContent),
         ("trust", trust.RECOVERY_PREFIX, KeptRecovery),
     )
     for database, prefix, kind in kinds:

@@ -9,25 +9,29 @@ from store.base.documents import StoredDocument, document, put_scope, scope_reco
 from store.base.environment import LmdbTransaction
 from store.base.errors import StoreError
 from store.base.journal import Happened
+from store.base.probation import end_probation, good, put_good
 from store.base.records import ScopeRecord
 
 
 def fall_back(transaction: LmdbTransaction, scope: str, now: float, cause: str) -> Happened | None:
-    """Previous serves if it is whole, unexpired and of the mark's epoch, else nothing does. The mark stays.
+    """Previous serves if it is whole, unexpired and of the mark's epoch, else what is good, else nothing. The mark
+    stays, and what is damaged is on probation no more.
 
     None when nothing was active. That previous verifies is for the caller's start check, as for any active.
     """
     record = scope_record(transaction, scope)
     if record is None or record.active is None:
         return None
-    successor = _serviceable_previous(transaction, record, now)
+    successor = next(_serviceable_documents(transaction, record, now), None)
+    put_good(transaction, scope, [entry for entry in good(transaction, record) if entry.document != record.active])
+    end_probation(transaction, scope)
     generation = meta.read(transaction).generation + 1
     meta.change(transaction, generation=generation)
     put_scope(
         transaction,
         replace(
             record,
-            active=record.previous if successor else None,
+            active=successor.digest if successor else None,
             previous=None,
             generation=generation,
             on_previous=successor is not None,
@@ -50,6 +54,7 @@ def leave_damaged(transaction: LmdbTransaction, damaged: Collection[bytes], now:
                 break
             happened[record.scope] = outcome
         _drop_damaged_previous(transaction, record.scope, damaged)
+        _drop_damaged_good(transaction, record.scope, damaged)
     for digest in damaged:
         blobs.remove(transaction, digest)
     if damaged:
@@ -87,15 +92,27 @@ def _damage(transaction: LmdbTransaction, record: ScopeRecord | None, damaged: C
     return fault_of(transaction, record.active, damaged) or None
 
 
-def _serviceable_previous(transaction: LmdbTransaction, record: ScopeRecord, now: float) -> StoredDocument | None:
-    if record.previous is None or fault_of(transaction, record.previous):
-        return None
-    held = document(transaction, record.previous, partial(blobs.get, transaction))
-    same_epoch = held.envelope.authority_epoch == record.epoch
-    return held if same_epoch and now < held.envelope.expires_at else None
+def _serviceable_documents(transaction: LmdbTransaction, record: ScopeRecord, now: float) -> Iterator[StoredDocument]:
+    """Previous first; what is good was active before it, or is what a revert went back to."""
+    others = [record.previous, *(entry.document for entry in good(transaction, record))]
+    for digest in dict.fromkeys(others):
+        if digest is None or digest == record.active or fault_of(transaction, digest):
+            continue
+        held = document(transaction, digest, partial(blobs.get, transaction))
+        same_epoch = held.envelope.authority_epoch == record.epoch
+        if same_epoch and now < held.envelope.expires_at:
+            yield held
 
 
 def _drop_damaged_previous(transaction: LmdbTransaction, scope: str, damaged: Collection[bytes]) -> None:
     record = scope_record(transaction, scope)
     if record is not None and record.previous is not None and fault_of(transaction, record.previous, damaged):
         put_scope(transaction, replace(record, previous=None))
+
+
+def _drop_damaged_good(transaction: LmdbTransaction, scope: str, damaged: Collection[bytes]) -> None:
+    record = scope_record(transaction, scope)
+    held = good(transaction, record) if record is not None else ()
+    whole = [entry for entry in held if not fault_of(transaction, entry.document, damaged)]
+    if len(whole) < len(held):
+        put_good(transaction, scope, whole)

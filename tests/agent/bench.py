@@ -16,7 +16,6 @@ from agent.update.admission import AskedDocument, Candidate
 from agent.upstream import Upstream
 from snapshot.identifiers import HEAD
 from store.base.disk import Disk
-from tests.fakes.clock import threads
 from tests.fakes.coordinator_server import TOKEN
 from tests.journeys.lab import Lab
 from wire.messages import JoinGrant
@@ -47,7 +46,7 @@ class Bench:
         self.server.pins.add(pair.der, self.node.settings.node.node_id)
         grant = JoinGrant("admitted", "coord-1", (self.server.bundles[0],))
         await self.outside.joining.granting.accept(grant, JoinToken(TOKEN))
-        self.node.learnt.member = True
+        self.node.membership.is_member = True
 
     async def take(self, document) -> None:
         """A document, by the update's own path."""
@@ -71,7 +70,7 @@ async def bench(lab: Lab) -> AsyncIterator[Bench]:
     """On the lab's disk. What was started is ended with the block."""
     opened = start.open_store(lab.settings, lab.clock.read())
     try:
-        node = start.make_node(lab.settings, lab.clock, threads(lab.mock), opened)
+        node = start.make_node(lab.settings, lab.clock, lab.threads(), opened)
         inside = local.build(lab.settings, node, opened.views, opened.store.paths.temporary / "candidates")
         inside.validators.start()
         outside = upstream.build(node, opened, inside, lambda low, high: high)

@@ -1,6 +1,6 @@
 """What the tests of the agent's periphery share: a real store, and the local API on a real socket over it."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from snapshot.container import ChunkParts
 from snapshot.degraded import GateAnswer, GateFacts, HeldScope, Question
 from snapshot.manifest import ScopeVersion
 from snapshot.verify import verify
+from store.base.records import FailedContent
 from store.base.tables import Name
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 from tests.wire.lab import LIMITS, once, running
@@ -29,6 +30,7 @@ from wire.local.local_answers import ConfirmedRoots, TakenDocument
 from wire.local.node_status import (
     AskedSource,
     AwaitedVersion,
+    CandidateState,
     DocumentOrigin,
     JoinTrouble,
     NodeClock,
@@ -40,16 +42,6 @@ from wire.server import Server
 from wire.unix import UnixTransport, unix_listener
 
 DAY = 86_400
-
-
-class Inline(Threads):
-    """Without threads, for tests under a clock that jumps whenever nothing happens on the loop."""
-
-    async def read(self, operation, *arguments, **named):
-        await trio.lowlevel.checkpoint()
-        return operation(*arguments, **named)
-
-    write = verify = read
 
 
 @dataclass
@@ -64,6 +56,7 @@ class Periphery:
     sources: list[AskedSource] = field(default_factory=list)
     join: JoinTrouble | None = None
     awaited: dict[str, AwaitedVersion] = field(default_factory=dict)
+    candidates: dict[str, CandidateState] = field(default_factory=dict)
     origins: dict[str, DocumentOrigin] = field(default_factory=dict)
     refresh_required: list[str] = field(default_factory=list)
     rollback_check: str = "confirmed"
@@ -77,6 +70,8 @@ class Periphery:
     services: tuple[LocalService, ...] = ()
     settle_s: float = 0.0
     taken: list[bytes] = field(default_factory=list)
+    quarantine: list[FailedContent] = field(default_factory=list)
+    cleared: list[tuple[str, str]] = field(default_factory=list)
     roots: set[str] = field(default_factory=set)
     threads: Threads = field(default_factory=Threads)
 
@@ -162,6 +157,7 @@ class Periphery:
             clock=NodeClock(synchronised=True, offset_floor_s=0, regressed=False),
             sources=tuple(self.sources),
             awaited=self.awaited,
+            candidates=self.candidates,
             origins=self.origins,
             recovering=(),
             refresh_required=tuple(self.refresh_required),
@@ -176,6 +172,15 @@ class Periphery:
         if set(named) != self.roots:
             raise HttpError(409, "other_roots", "the root keys that this node holds are others")
         return ConfirmedRoots("confirmed", tuple(sorted(named)), threshold)
+
+    async def list_quarantine(self) -> Sequence[FailedContent]:
+        return self.quarantine
+
+    async def clear_quarantine(self, scope: str, by: str) -> Sequence[FailedContent]:
+        self.cleared.append((scope, by))
+        held = [entry for entry in self.quarantine if entry.scope == scope]
+        self.quarantine = [entry for entry in self.quarantine if entry.scope != scope]
+        return held
 
     async def take(self, document: AsyncIterable[bytes]) -> TakenDocument:
         data = b"".join([piece async for piece in document])

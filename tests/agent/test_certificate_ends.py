@@ -64,7 +64,7 @@ async def test_a_file_that_cannot_be_read_leaves_the_others(made, mock_clock):
 async def test_a_certificate_that_missed_its_renewal_is_said(made, mock_clock):
     """rules K48"""
     await said(made)
-    (own,) = [each for each in made.node.learnt.certificates if each.what == "node_certificate"]
+    (own,) = [each for each in made.outside.certificate_ends.certificates if each.what == "node_certificate"]
     lifetime = own.ends - own.begins
     assert own.urgency(own.begins + 0.85 * lifetime, within_s=365 * DAY) is Urgency.FINE
     assert own.urgency(own.begins + 0.91 * lifetime) is Urgency.SOON

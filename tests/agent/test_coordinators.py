@@ -11,7 +11,7 @@ from agent.config.configuration import MapEntry
 from agent.sources.coordinators import Coordinators
 from agent.sources.source import Kind
 from agent.sources.sources import configured_endpoints
-from agent.state.endpoint_sets import EndpointSets, NamedBy
+from agent.state.endpoint_sets import NamedBy
 from agent.state.held_state import BOOTSTRAP
 from snapshot.manifest import Revocations
 from store.base.errors import StoreError, StoreFault
@@ -102,7 +102,7 @@ async def test_the_old_set_serves_until_the_new_one_has_answered(one, mock_clock
                 assert (await named(one))[old.url] == "earlier node_bootstrap"
         async with one.agent():
             new.server.down = False
-            await one.until(lambda: one.node.learnt.endpoints.answered, within_s=2 * HOUR)
+            await one.until(lambda: one.node.store.table("health").get("coordinators")["answered"], within_s=2 * HOUR)
             assert old.url not in await named(one)
         asked = len(old.server.requests)
         async with one.agent():
@@ -210,7 +210,7 @@ async def test_a_set_that_cannot_be_written_down_is_written_later(made, mock_clo
     await hold(made, ELSEWHERE)
     assert ELSEWHERE in asked(made)
     monkeypatch.setattr(table, "put", put)
-    assert made.node.store.table("health").get("coordinators") != made.node.learnt.endpoints.to_row()
+    assert (made.node.store.table("health").get("coordinators") or {}).get("current") != (ELSEWHERE,)
     await made.outside.update.bring_up()
     assert made.node.store.table("health").get("coordinators")["current"] == (ELSEWHERE,)
 
@@ -220,7 +220,6 @@ async def test_a_manual_map_follows_none(made, mock_clock):
     await hold(made, ELSEWHERE)
     entry = MapEntry(url="https://127.0.0.1:1", ca_file=made.server.ca_file)
     made.node.settings = replace(made.node.settings, coordinator=None, manual=(entry,))
-    made.node.learnt.endpoints = EndpointSets()
     alone = Coordinators(made.node, tuple(configured_endpoints(made.node.settings)))
     await alone.follow()
     assert {str(endpoint): name for endpoint, name in alone.askable().items()} == {

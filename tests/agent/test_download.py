@@ -10,8 +10,8 @@ from agent.base.byte_source import Chunks
 from agent.update.download import Arrival, NotListedError, download, most_bytes
 from snapshot.limits import Limits
 from snapshot.reasons import Reason, Rejected
-from tests.agent.lab import Inline
 from tests.examples import examples
+from tests.fakes.clock import Inline
 from tests.store.cluster import NOW, SCOPE, Cluster, Node
 
 

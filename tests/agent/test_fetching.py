@@ -57,10 +57,10 @@ async def test_an_increment_that_does_not_fit_is_followed_by_the_whole_at_once(m
     found = await obtain(made)
     assert (found.verified.kind, found.verified.envelope.config_version) == ("snapshot", 3)
     assert asked(made) == ["increments", "documents"]
-    assert made.node.learnt.gaps == {ROUTES}
+    assert made.node.gaps.scopes == {ROUTES}
     assert made.node.standing().cause == "version_gap"
     await made.outside.update.activating.activate([found])
-    assert made.node.learnt.gaps == frozenset()
+    assert made.node.gaps.scopes == frozenset()
 
 
 async def test_a_bad_document_blames_its_source_and_is_asked_for_elsewhere(made, mock_clock):

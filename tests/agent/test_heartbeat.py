@@ -4,10 +4,13 @@ import itertools
 
 import trio
 
+from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
-from wire.messages import HEARTBEAT_BYTES, Recorded
+from tests.journeys.lab import lab
+from wire.messages import HEARTBEAT_BYTES, Recorded, ScopeLimits, Vote
 
 ROUTES = "route_policy"
+HASH = "sha256:" + "0" * 64
 
 
 async def test_a_report_says_what_is_active(one, mock_clock):
@@ -106,9 +109,9 @@ async def test_what_was_recorded_below_is_no_news(one, mock_clock):
         one.server.recorded = {ROUTES: Recorded(1, 1)}
         await one.server.wait_heartbeat()
         await one.server.wait_heartbeat()  # the answer to the first has been read
-        assert one.node.learnt.behind == {}
+        assert one.node.check_in.behind == {}
         one.server.recorded = {ROUTES: Recorded(1, 9), "node_bootstrap": Recorded(1, 2)}
-        await one.until(lambda: set(one.node.learnt.behind) == {ROUTES, "node_bootstrap"})
+        await one.until(lambda: set(one.node.check_in.behind) == {ROUTES, "node_bootstrap"})
         one.server.recorded = {}
         await one.until(lambda: one.state == "active")
 
@@ -120,10 +123,10 @@ async def test_what_was_recorded_of_a_scope_that_the_head_does_not_list_is_no_ne
         one.server.recorded = {"storage_directory": Recorded(1, 4), "trust_bundle": Recorded(1, 1)}
         await one.server.wait_heartbeat()
         await one.server.wait_heartbeat()
-        assert (one.node.learnt.behind, one.state) == ({}, "active")
+        assert (one.node.check_in.behind, one.state) == ({}, "active")
         one.server.snapshot({"directory": {}}, "storage_directory")
         one.server.announce()
-        await one.until(lambda: set(one.node.learnt.behind) == {"storage_directory"})
+        await one.until(lambda: set(one.node.check_in.behind) == {"storage_directory"})
         assert one.cause == "node_behind"
 
 
@@ -138,4 +141,106 @@ async def test_what_was_recorded_of_a_scope_is_forgotten_once_it_is_withdrawn(on
         await one.until(lambda: one.state == "active")
         await one.server.wait_heartbeat()
         await one.server.wait_heartbeat()
-        assert (one.node.learnt.behind, one.state) == ({}, "active")
+        assert (one.node.check_in.behind, one.state) == ({}, "active")
+
+
+async def test_a_vote_is_reported_soon_and_as_long_as_it_is_listed(one, mock_clock):
+    """protocol.md 3"""
+    async with one.agent():
+        await one.settled()
+        assert (await one.server.wait_heartbeat()).votes is None
+        await trio.sleep(100)
+        document = one.server.propose({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        start = trio.current_time()
+        report = await one.server.wait_heartbeat(lambda report: report.votes)
+        assert trio.current_time() - start < 3
+        (vote,) = report.votes
+        assert (vote.scope, vote.snapshot_id, vote.verdict) == (ROUTES, document.envelope.snapshot_id, "accepted")
+        assert report.scopes[ROUTES].active.config_version == 1
+        assert (await one.server.wait_heartbeat()).votes == (vote,)
+        one.server.coming.clear()
+        one.server.announce()
+        assert (await one.server.wait_heartbeat(lambda report: report.head.generation == 3)).votes is None
+
+
+async def test_a_vote_waits_for_a_coordinator_that_takes_it(one, mock_clock):
+    """judged while it is away: another one, or the same one later, is told the same"""
+    async with one.agent():
+        await one.settled()
+        one.server.propose({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        await one.until(lambda: one.node.store.candidates().by_scope)
+        one.server.refuse = "not_ready"
+        before = len(one.server.heartbeats)
+        await trio.sleep(600)
+        assert one.server.heartbeats[before:] == []
+        one.server.refuse = ""
+        report = await one.server.wait_heartbeat()
+        assert [vote.verdict for vote in report.votes] == ["accepted"]
+
+
+async def test_limits_and_validators_are_reported(tmp_path, mock_clock):
+    """protocol.md 3: of the scopes of which something is said"""
+    text = """
+    [[service]]
+    name = "web"
+    scopes = ["route_policy", "qos_policy"]
+    validate = ["/bin/true"]
+    limits = {entries = 200}
+    [[service]]
+    name = "db"
+    scopes = ["route_policy"]
+    limits = {entries = 300, removed_percent = 0}
+    """
+    async with lab(tmp_path, mock_clock, text=text) as one, bench(one) as found:
+        await found.settle()
+        report = await found.outside.reporting.compose()
+        assert report.limits == {ROUTES: ScopeLimits(entries=200, bytes=None, removed_percent=0)}
+        assert {name for name, scope in report.scopes.items() if scope.has_validator} == {ROUTES}
+        one.server.propose({"qos": {}}, "qos_policy")
+        one.server.announce()
+        await found.outside.refresh.ask(found.coordinator)
+        assert set((await found.outside.reporting.compose()).limits) == {ROUTES, "qos_policy"}
+    (tmp_path / "other").mkdir()
+    async with lab(tmp_path / "other", mock_clock) as one, bench(one) as found:
+        await found.settle()
+        report = await found.outside.reporting.compose()
+        assert report.limits is None
+        assert {scope.has_validator for scope in report.scopes.values()} == {None}
+
+
+async def test_votes_that_have_no_room_in_one_report_come_with_the_next(one, mock_clock):
+    """a no before a yes, what nobody has heard of before the rest, and each report within its bounds"""
+    votes = [
+        Vote(
+            long_scope(number),
+            "s" * 64,
+            HASH,
+            *(("refused", 12, "x", "y") if number % 4 else ("accepted", None, "", "")),
+        )
+        for number in range(1024)
+    ]
+    async with bench(one) as found:
+        await found.settle()
+        one.server.propose({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        await found.outside.refresh.ask(found.coordinator)
+        reporting = found.outside.reporting
+        reporting.votes = lambda: votes
+        sent = []
+        for _ in range(4):
+            assert await reporting.report()
+            sent.append(one.server.heartbeats[-1].votes)
+            assert len(one.server.heartbeats[-1].to_bytes()) <= HEARTBEAT_BYTES
+        heard = list(itertools.chain(*sent))[:1024]
+        assert sorted(heard, key=str) == sorted(votes, key=str), "each once, before any is said again"
+        assert [vote.verdict for vote in heard] == ["refused"] * 768 + ["accepted"] * 256
+        assert not reporting._has_more
+        votes.append(Vote("qos_policy", "new", HASH, "accepted", None, "", ""))
+        assert await reporting.report()
+        assert one.server.heartbeats[-1].votes[0].snapshot_id == "new"
+
+
+def long_scope(number: int) -> str:
+    return "route_policy/" + ",".join(f"{index:02}-{number:04}-{'r' * 30}" for index in range(60))

@@ -41,7 +41,7 @@ def grant_with(one, *documents):
 
 async def refused(one):
     await one.until(lambda: one.node.counters.of("joins_failed") > 1)
-    assert one.node.store.enrolment is None or not one.node.learnt.member
+    assert one.node.store.enrolment is None or not one.node.membership.is_member
     assert not one.node.holdings.kept.active
     one.server.spoil = lambda _, data: data
     await one.settled()
@@ -291,7 +291,7 @@ async def test_between_its_join_and_its_first_head_a_node_waits(one, mock_clock)
     """rules A3, A4, A8: no head has expired, so no policy is wanted for that; nothing new is authorised either"""
     one.server.hang = "GET /v1/head"
     async with one.agent():
-        await one.until(lambda: one.node.learnt.member)
+        await one.until(lambda: one.node.membership.is_member)
         assert (one.state, one.cause) == ("waiting", "no_head")
         assert (await one.may("start_service"))["reason"] == "no_head"
         one.server.hang = ""
@@ -325,7 +325,7 @@ async def test_every_source_hangs_and_the_node_is_ready(one, mock_clock):
 
 def pause_s(one):
     """Until the next attempt; 0 before the first has failed."""
-    failure = one.node.learnt.join_failure
+    failure = one.node.membership.failure
     return failure.again_at - failure.at if failure is not None else 0
 
 
@@ -461,7 +461,7 @@ async def test_a_member_without_its_credential_says_so(one, mock_clock, monkeypa
     one.server.requests.clear()
     monkeypatch.delenv("CREDENTIALS_DIRECTORY")
     async with one.agent():
-        await one.until(lambda: one.node.learnt.join_failure is not None)
+        await one.until(lambda: one.node.membership.failure is not None)
         status = await one.status()
         assert (status["state"], status["join"]["code"]) == ("active", "bad_identity")
         assert "was not given it" in status["join"]["detail"]
@@ -470,7 +470,7 @@ async def test_a_member_without_its_credential_says_so(one, mock_clock, monkeypa
         assert one.node.counters.of("task_faults") == 0
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
     async with one.agent():
-        await one.until(lambda: one.node.learnt.checked_in)
+        await one.until(lambda: one.node.check_in.confirmed)
         assert (await one.status())["join"] is None
 
 
@@ -486,4 +486,4 @@ async def test_a_member_whose_ca_file_is_gone_says_so(one, mock_clock):
         assert "No such file" in source["error"]
         assert one.node.counters.of("task_faults") == 0
         (one.folder / "elsewhere").rename(one.server.ca_file)
-        await one.until(lambda: one.node.learnt.checked_in)
+        await one.until(lambda: one.node.check_in.confirmed)

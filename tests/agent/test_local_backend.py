@@ -84,7 +84,7 @@ async def test_a_document_that_is_handed_in_goes_the_same_way(made, mock_clock):
     outcome = await made.inside.front.take(BodyStream(new.to_bytes()))
     assert outcome == TakenDocument("activated", ROUTES, 1, 2)
     assert (await made.inside.front.take(BodyStream(new.to_bytes()))).outcome == "already_applied"
-    assert made.node.learnt.origins[ROUTES].source == "import"
+    assert made.outside.update.activating.origins[ROUTES].source == "import"
 
 
 async def test_what_is_no_document_is_refused(made, mock_clock):

@@ -30,7 +30,7 @@ async def test_the_head_that_lies_beside_them_confirms_nothing(one, mock_clock):
         await looked_again(one)
         assert one.node.holdings.floor_lost, "it is fresh, and lies beside them"
         one.server.down = False
-        await one.until(lambda: one.node.learnt.checked_in)
+        await one.until(lambda: one.node.check_in.confirmed)
         await looked_again(one)
         assert one.node.holdings.floor_lost, "nobody has signed that there is nothing newer"
         assert one.version(ROUTES) == 1

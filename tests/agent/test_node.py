@@ -46,11 +46,11 @@ async def test_a_store_that_refuses_is_remembered_until_it_takes_again(made, moc
 
     with pytest.raises(StoreError):
         await node.change(refuse)
-    assert node.learnt.store_fault == "store_full"
+    assert node.store_fault == "store_full"
     assert node.holdings is before
     assert node.counters.of("store_refusals") == 1
     await node.change(lambda: None)
-    assert node.learnt.store_fault == ""
+    assert node.store_fault == ""
 
 
 async def test_a_change_that_has_begun_is_not_abandoned(made, mock_clock):
@@ -74,7 +74,7 @@ async def test_now_is_never_behind_what_was_signed(made, mock_clock):
     assert node.now() > before - HOUR
     assert node.facts().clock_regressed
     await node.note_check_in()
-    assert node.learnt.checked_in
+    assert node.check_in.confirmed
     assert not node.facts().clock_regressed
     made.lab.clock.wall_offset_s -= SKEW_S + 60
     assert node.facts().clock_regressed
@@ -92,19 +92,19 @@ async def test_an_unsigned_revocation_is_noted_and_stops_nothing(made, mock_cloc
 async def test_what_the_coordinator_recorded_is_behind_until_it_is_reached(made, mock_clock):
     """rules K41"""
     node = made.node
-    node.learnt.behind = {ROUTES: (1, 2), "node_bootstrap": (1, 2)}
+    node.check_in.behind = {ROUTES: (1, 2), "node_bootstrap": (1, 2)}
     assert node.standing().cause == "node_behind"
     await made.take(made.server.snapshot({"routes": {}}, ROUTES))
-    assert node.learnt.behind == {"node_bootstrap": (1, 2)}
+    assert node.check_in.behind == {"node_bootstrap": (1, 2)}
 
 
 async def test_what_the_coordinator_recorded_counts_while_the_head_lists_it(made, mock_clock):
     """rules A7, K41, S3"""
     node = made.node
-    node.learnt.behind = {ROUTES: (1, 2)}
+    node.check_in.behind = {ROUTES: (1, 2)}
     made.server.cluster.published.pop(ROUTES)
     await made.take(made.server.cluster.head(**made.server.times()))
-    assert node.learnt.behind == {}
+    assert node.check_in.behind == {}
     assert node.standing().cause != "node_behind"
 
 

@@ -129,7 +129,7 @@ async def test_what_is_refused_costs_little_and_the_next_good_one_is_taken_at_on
     tmp_path, mock_clock, held_by_commands, case, form
 ):
     """rules S27, S28, S53, X27, P1"""
-    async with lab(tmp_path, mock_clock, text=SELDOM + validated(tmp_path, case)) as one:
+    async with lab(tmp_path, mock_clock, text=SELDOM + validated(tmp_path, case), for_hours=True) as one:
         limits = replace(one.settings.limits, map_bytes=1 << 20) if case is TOO_MUCH else one.settings.limits
         async with one.agent(limits=limits):
             await one.settled()
@@ -157,7 +157,7 @@ async def test_what_is_refused_costs_little_and_the_next_good_one_is_taken_at_on
 
 async def test_a_trust_bundle_that_is_refused_costs_little(tmp_path, mock_clock):
     """threats D-42; rules X27: a head may list what no chain leads to"""
-    async with lab(tmp_path, mock_clock, text=SELDOM) as one:
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as one:
         async with one.agent():
             await one.settled()
             before = counted(one)

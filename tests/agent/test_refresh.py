@@ -25,17 +25,17 @@ async def test_a_head_is_taken_and_the_next_asked_for_at_once(made, mock_clock):
     assert made.node.holdings.held_head == (1, 2)
     assert made.node.counters.of("heads_taken") == 2
     assert made.coordinator.may_be_polled
-    assert made.node.learnt.checked_in
+    assert made.node.check_in.confirmed
 
 
 async def test_an_answer_without_news_was_held_as_long_as_was_asked(made, mock_clock):
     """rules K20, X27: 204 after the wait; asked again at once, and it counts as heard from"""
-    made.node.learnt.checked_in = False
+    made.node.check_in.confirmed = False
     began = trio.current_time()
     await made.outside.refresh.ask(made.coordinator)
     assert trio.current_time() - began >= made.node.settings.intervals.poll_wait_s
     assert made.coordinator.may_be_polled
-    assert made.node.learnt.checked_in
+    assert made.node.check_in.confirmed
     assert made.node.holdings.held_head == (1, 1)
 
 
@@ -98,7 +98,7 @@ async def test_an_unsigned_revoked_is_noted_and_stops_nothing(made, mock_clock):
     """rules A9, K22, S60"""
     made.server.refuse = "revoked"
     await made.outside.refresh.ask(made.coordinator)
-    assert (made.node.standing().state, made.node.learnt.claimed_revoked) == ("active", str(made.coordinator))
+    assert (made.node.standing().state, made.node.check_in.claimed_revoked) == ("active", str(made.coordinator))
     assert ROUTES in made.node.holdings.scopes
 
 

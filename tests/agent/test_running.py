@@ -107,7 +107,7 @@ async def test_neither_a_restart_nor_a_reboot_in_an_outage_forgets(assigned, moc
         assert one.state == "degraded"
         assert await answer(one) == "ok"
         assert await answer(one, resource="db") == "not_seen_running"
-        assert one.node.learnt.sights.keys() == {"web"}
+        await until_kept(one, "web")
 
 
 async def test_asking_in_an_outage_shows_nothing(assigned, mock_clock):
@@ -120,7 +120,8 @@ async def test_asking_in_an_outage_shows_nothing(assigned, mock_clock):
             assert await answer(one) == "not_seen_running"
     async with one.agent():
         assert await answer(one) == "not_seen_running"
-        assert one.node.learnt.sights == {}
+        await until_kept(one)
+        assert await answer(one) == "not_seen_running"
 
 
 @pytest.mark.parametrize("jump_s", [-DAY, 3 * DAY])
@@ -259,12 +260,12 @@ async def test_a_command_that_tells_it_well_shows_it(assigned, mock_clock):
         running.note_command("web")  # a unit's: systemd says
         running.note_command("elsewhere")  # not assigned
         await running.look()
-        assert made.node.learnt.sights.keys() == {"db"}
+        assert running.sights.keys() == {"db"}
         await trio.sleep(HOUR)
         assert await reason(made, running, "db") == "ok"
         running.note_command("web")
         await running.look()
-        assert made.node.learnt.sights.keys() == {"db"}, "in an outage nothing is shown"
+        assert running.sights.keys() == {"db"}, "in an outage nothing is shown"
 
 
 async def test_a_command_that_ends_while_it_is_looked_is_shown_by_the_next_look(assigned, mock_clock):
@@ -279,16 +280,16 @@ async def test_a_command_that_ends_while_it_is_looked_is_shown_by_the_next_look(
             running.note_command("db")
             held.set()
         await running.look()
-        assert made.node.learnt.sights.keys() == {"db"}
+        assert running.sights.keys() == {"db"}
 
 
 async def test_what_was_not_seen_for_a_day_before_the_outage_counts_no_more(assigned, mock_clock):
     async with watched(assigned, {"web.service": UnitState(False)}) as (made, running, _):
         now = made.node.now()
-        made.node.learnt.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S - HOUR)
+        running.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S - HOUR)
         await trio.sleep(HOUR)
         assert await reason(made, running, "db") == "not_seen_running"
-        made.node.learnt.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S + HOUR)
+        running.sights["db"] = SeenRunning(now - 3 * DAY, now - KEPT_S + HOUR)
         assert await reason(made, running, "db") == "ok"
 
 
@@ -299,10 +300,10 @@ async def test_so_many_and_no_more(assigned, mock_clock):
         yes = may(Question("continue_services", None, "db"), made.node.gate_facts(), now)
         for name in (*(f"s{number}" for number in range(MOST + 5)), "no id", "x" * 200):
             running.note_answer(Question("continue_services", None, name), yes, now)
-        assert len(made.node.learnt.sights) == MOST
+        assert len(running.sights) == MOST
         assert made.node.counters.of("services_not_noted") == 5
         await running.look()
-        assert made.node.learnt.sights == {}, "none of them is assigned to this node"
+        assert running.sights == {}, "none of them is assigned to this node"
 
 
 async def test_a_minute_later_nothing_is_written_again(assigned, mock_clock):

@@ -6,9 +6,10 @@ from agent.services.scope_reports import scope_reports
 from agent.services.services import Notified
 from agent.state.view import Views
 from snapshot.identifiers import HEAD
-from store.base.records import Rejection
+from store.base.records import ProbationTerms, Rejection
 from tests.agent.lab import DAY, NOW, Cluster, Node
-from wire.messages import ScopeReport
+from tests.store.cluster import BOOT
+from wire.messages import Reverted, ScopeReport
 
 
 def reports(periphery, listed: Collection[str] | None = None, **told: Notified) -> dict[str, ScopeReport]:
@@ -69,3 +70,35 @@ def test_a_head_that_was_refused_before_one_came(tmp_path):
         node.store.rejections.record(Rejection(NOW, HEAD, "unknown_key", 5, False))
         found = scope_reports(views := Views(node.store), views.all(), None, {}, NOW)
     assert found[HEAD].last_rejected.reason == "unknown_key"
+
+
+def test_tried_and_went_back_is_no_never_got_it(periphery):
+    """rules S30: what is on probation, what was taken back and by which check, and what is good"""
+    cluster, store = periphery.node.cluster, periphery.node.store
+    periphery.route(1, {"routes": {}})
+    assert reports(periphery)["route_policy"].good == store.active("route_policy").content_hash
+    tried = periphery.node.verified(cluster.snapshot(2, {"routes": {"b": {}}}))
+    store.activate(tried, now=NOW, boot=BOOT, probations={"route_policy": ProbationTerms(60.0)})
+    found = reports(periphery)["route_policy"]
+    assert found.probation_until == NOW + 60
+    assert (found.good, found.attempted, found.reverted) == (found.previous.content_hash, None, None)
+    store.revert("route_policy", check="web", detail="exit 1", now=NOW + 5)
+    found = reports(periphery)["route_policy"]
+    assert (found.active.config_version, found.good) == (1, found.active.content_hash)
+    assert (found.attempted.config_version, found.attempted.snapshot_id) == (2, tried.envelope.snapshot_id)
+    assert found.reverted == Reverted(2, tried.content_hash, "web", "exit 1", NOW + 5)
+    assert found.probation_until is None
+    periphery.route(3, {"routes": {}})
+    assert reports(periphery)["route_policy"].attempted.config_version == 2, "a renewal changes nothing of it"
+    periphery.route(4, {"routes": {"c": {}}})
+    found = reports(periphery)["route_policy"]
+    assert (found.attempted, found.reverted) == (None, None)
+
+
+def test_with_nothing_to_go_back_to_it_runs_what_failed(periphery):
+    tried = periphery.node.verified(periphery.node.cluster.snapshot(1, {"routes": {}}))
+    periphery.node.store.activate(tried, now=NOW, boot=BOOT, probations={"route_policy": ProbationTerms(60.0)})
+    periphery.node.store.revert("route_policy", check="web", detail="", now=NOW + 5)
+    found = reports(periphery)["route_policy"]
+    assert (found.active.config_version, found.good, found.attempted) == (1, None, None)
+    assert found.reverted.content_hash == found.active.content_hash

@@ -11,7 +11,8 @@ from agent.services.notifiers import Told
 from agent.services.services import LocalService, ready_for
 from snapshot.degraded import GateFacts
 from snapshot.grants import Policy
-from tests.agent.lab import DAY, NOW, Inline, Periphery, held, serving
+from tests.agent.lab import DAY, NOW, Periphery, held, serving
+from tests.fakes.clock import Inline
 
 
 @dataclass

@@ -25,7 +25,7 @@ from tests.citations import ROOT
 from tests.store.cluster import NODE
 from tests.wire.lab import running, tcp_listener
 from wire.limits import REMOTE
-from wire.local.node_status import AwaitedVersion, DocumentOrigin
+from wire.local.node_status import AwaitedVersion, CandidateState, DocumentOrigin
 from wire.peer import OVERFLOW_UID, AnonymousPeer, UnixPeer
 from wire.routes import Routes
 from wire.server import Server
@@ -115,6 +115,7 @@ def node_of_two_services(periphery, public_folder):
     made.of_head_wanted = {scope: ScopeVersion(1, 9, "sha256:" + "0" * 64, "listed-9") for scope in OURS}
     made.of_head = OURS
     made.awaited = {scope: AwaitedVersion(1, 9, "listed-9", below_accepted=False, again_in_s=1) for scope in OURS}
+    made.candidates = {scope: candidate_state() for scope in OURS}
     made.origins = {scope: DocumentOrigin("listed-9", "https://c:1", "snapshot") for scope in OURS}
     made.refresh_required = sorted(OURS)
     made.given = replace(made.given, scopes={scope: held(NOW + 7 * DAY) for scope in OURS})
@@ -122,6 +123,11 @@ def node_of_two_services(periphery, public_folder):
         made.node.store.rejections.record(Rejection(NOW, scope, "expired", 7, True, "", "", 9, "https://c:1"))
     made.telling.notified = {one.name: Notified(1, {}, ok=True, detail="", at=NOW) for one in services}
     return made
+
+
+def candidate_state() -> CandidateState:
+    hash_, at = "sha256:" + "0" * 64, "2027-01-15T08:00:00Z"
+    return CandidateState(1, 9, hash_, "coming-9", "c-41", "refused", 12, "validator_refused", "web: exit 1", at)
 
 
 def section_of(scope: str) -> str:

@@ -53,9 +53,9 @@ async def test_storage_gives_what_the_coordinator_does_not(one, mock_clock):
         origins = (await one.status())["origins"]
         assert origins[ROUTES] == {"snapshot_id": new.envelope.snapshot_id, "source": storage.url, "kind": "snapshot"}
         assert origins[STORAGE]["source"].startswith("https://127.0.0.1:")
-        await one.until(lambda: one.node.learnt.origins.keys() == one.node.holdings.scopes.keys() - {"trust_bundle"})
         health = one.node.store.table(Name.HEALTH)
-        await one.until(lambda: from_row(health.get(ROW)) == one.node.learnt.origins)
+        named = one.node.holdings.scopes.keys() - {"trust_bundle"}
+        await one.until(lambda: from_row(health.get(ROW)).keys() == named)
     async with one.agent():
         assert (await one.status())["origins"] == origins, "it outlives the process"
 
@@ -249,7 +249,7 @@ async def test_without_automatic_refresh_an_operator_asks(one, mock_clock):
     write_tree(one.server, tree, NODE_ID)
     async with serving_files(tree, one.server.authority, "127.0.0.1") as url:
         async with one.agent(**by_hand(one, MapEntry(url=url, ca_file=one.server.ca_file))):
-            await one.until(lambda: ROUTES in one.node.learnt.refresh_required)
+            await one.until(lambda: ROUTES in one.node.gaps.refresh_required)
             assert one.version(ROUTES) is None
             assert ROUTES in (await one.status())["refresh_required"]
             os.kill(os.getpid(), signal.SIGHUP)
@@ -265,4 +265,4 @@ async def test_a_missing_first_bundle_is_said(one, mock_clock):
         await one.until(lambda: one.node.counters.of("joins_failed") > 0)
         assert (one.state, one.cause) == ("unenrolled", "unusable_file")
         settings["trust"].bundle_file.write_bytes(one.server.bundles[0])
-        await one.until(lambda: one.node.learnt.member)
+        await one.until(lambda: one.node.membership.is_member)

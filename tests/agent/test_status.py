@@ -42,9 +42,9 @@ async def test_a_change_of_state_is_written_down_once(made, mock_clock):
     assert changes(made) == ["started -> active"]
     assert told.said == ["active"]
     assert made.node.news.value == news + 1, "the next report should not wait for it"
-    made.node.learnt.other_cluster = True
+    made.node.membership.other_cluster = True
     await status.look()
-    made.node.learnt.other_cluster = False
+    made.node.membership.other_cluster = False
     await status.look()
     assert changes(made)[1:] == ["active -> waiting: token_of_another_cluster", "waiting -> active"]
     assert [each.partition(":")[0] for each in told.said[1:]] == ["waiting token_of_another_cluster", "active"]

@@ -32,7 +32,10 @@ async def test_an_active_unit_and_since_when(says):
 @pytest.mark.parametrize(("said", "expected"), [
     ("ActiveState=reloading\nActiveEnterTimestampMonotonic=0", UnitState(True)),
     ("ActiveState=inactive\nActiveEnterTimestampMonotonic=5", UnitState(False)),
-    ("ActiveState=failed\nActiveEnterTimestampMonotonic=5", UnitState(False)),
+    ("ActiveState=failed\nActiveEnterTimestampMonotonic=5", UnitState(False, failed=True)),
+    ("ActiveState=active\nNRestarts=3", UnitState(True, restarts=3)),
+    ("ActiveState=activating\nNRestarts=4", UnitState(False, restarts=4)),
+    ("ActiveState=active\nNRestarts=[not set]", UnitState(True)),
     ("ActiveState=activating\nActiveEnterTimestampMonotonic=0", UnitState(False)),
     ("ActiveState=active\nActiveEnterTimestampMonotonic=a", UnitState(True)),
 ])  # fmt: skip

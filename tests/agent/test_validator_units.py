@@ -18,6 +18,7 @@ from agent.services.unit_states import UnitState
 from agent.services.validator_units import ValidatorUnit
 from agent.services.validators import Validator, Validators
 from tests.agent.test_projection import scope
+from tests.agent.test_validators import answers
 from tests.citations import ROOT
 
 SYSTEMCTL = """#!/bin/sh
@@ -137,7 +138,7 @@ async def test_a_unit_judges_as_a_command_does(machine, words, came_of_it, wante
     machine.will(words, came_of_it)
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, machine)
-        refused = await made.refusal([CANDIDATE], [], 5)
+        refused = await made.refusal([CANDIDATE], [], 5, answers())
     assert (refused and (refused.judged, refused.detail)) == wanted
     left = [path for path in machine.folder.rglob("holdfast*/**/*") if path.is_file() and path.stat().st_size]
     assert left == [machine.folder / "holdfast-validate" / UNIT]
@@ -146,7 +147,7 @@ async def test_a_unit_judges_as_a_command_does(machine, words, came_of_it, wante
 
 async def test_a_unit_that_nobody_enabled_is_said_at_once(machine):
     machine.state = UnitState(False)
-    refused = await machine.validators().refusal([CANDIDATE], [], 5)
+    refused = await machine.validators().refusal([CANDIDATE], [], 5, answers())
     assert not refused.judged
     assert "systemctl enable --now holdfast-validate@nginx.path" in refused.detail
     assert not machine.request.exists()
@@ -154,7 +155,7 @@ async def test_a_unit_that_nobody_enabled_is_said_at_once(machine):
 
 async def test_a_unit_that_does_not_answer_is_no_judgement_and_what_was_asked_is_taken_back(machine):
     machine.state = UnitState(False, fault="systemctl: not there")
-    refused = await machine.validators(timeout_s=0.3).refusal([CANDIDATE], [], 5)
+    refused = await machine.validators(timeout_s=0.3).refusal([CANDIDATE], [], 5, answers())
     assert (refused.judged, "no answer in 0.3 s" in refused.detail) == (False, True)
     assert not machine.request.exists()
     assert list((machine.folder / "holdfast-candidates").iterdir()) == []
@@ -171,7 +172,7 @@ async def test_an_answer_for_another_candidate_is_none(machine):
     made = machine.validators()
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, machine)
-        refused = await made.refusal([CANDIDATE], [], 5)
+        refused = await made.refusal([CANDIDATE], [], 5, answers())
     assert refused.detail == "web: exit 1: mine"
 
 

@@ -10,6 +10,7 @@ from coordinator.declared.kinds import (
     DegradedModePolicy,
     EgressResource,
     EntryPolicy,
+    Expectation,
     FileContent,
     Node,
     Organization,
@@ -17,6 +18,7 @@ from coordinator.declared.kinds import (
     QosClass,
     QosPolicy,
     Resource,
+    RolloutPolicy,
     Route,
     RouteMatch,
     Selector,
@@ -115,6 +117,11 @@ resources = st.one_of(
         Config, ["c0", "c1"], to=selectors.filter(lambda each: not each.is_empty),
         files=st.dictionaries(st.sampled_from(["a", "b"]), files, min_size=1),
         organization=st.sampled_from(["", *ORGANIZATIONS]),
+    ),
+    _named(RolloutPolicy, ["g0", "g1"], applies_to=selectors, priority=few, bake_s=few),
+    st.builds(
+        Expectation, st.sampled_from(["w0", "w1"]), st.sampled_from(["route_policy", "peer_directory"]),
+        st.just("/routes"), is_=st.sampled_from(["exists", {"at_least": 1}]), of=selectors,
     ),
     _named(PeerPolicy, ["p0", "p1"], applies_to=selectors, priority=few, peers=selectors, most=st.integers(1, 4)),
 )  # fmt: skip

@@ -1,20 +1,27 @@
 """A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.database import documents
+from coordinator.changes import records
+from coordinator.changes.change_start import StartedChange
+from coordinator.changes.records import ChangeRequest, change_name
+from coordinator.changes.states import SETTLED, ChangeState, Step
+from coordinator.database import documents, uploads
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, HeadEntry
+from coordinator.declared import resources, value_shapes
 from coordinator.keys.signing_key import SigningKey
-from coordinator.publishing import backlog, declarations, heads
+from coordinator.publishing import backlog, declarations, file_contents, heads, proposals
 from coordinator.publishing.backlog import Backlog, Batch
+from coordinator.publishing.proposals import Proposal
 from coordinator.publishing.publisher import container_of
 from coordinator.trust import trust_import
 from snapshot import canonical
 from snapshot.container import ChunkParts
+from snapshot.manifest import Head, parse_head
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator import candidates
@@ -86,6 +93,38 @@ class Press:
     def apply(self, text: str, **flags: object) -> declarations.ApplyPlan:
         return declarations.apply(self.database, {"state.yaml": text}, actor="root", now=self.now, **flags)
 
+    def propose(self, text: str, *, prune: bool = False) -> Proposal:
+        declared = resources.read({"state.yaml": text})
+        settled = file_contents.settle(self.database, declared, {}, value_shapes.shipped_shapes())
+        uploads.add_all(self.database, settled.parts.values(), now=self.now)
+        return proposals.propose(self.database, settled.declared, prune=prune)
+
+    def change(self, text: str, *, prune: bool = False, actor: str = "alice", **asked: object) -> StartedChange:
+        """Apply it as a change."""
+        ask = ChangeRequest(**asked)
+        proposal = proposals.weigh(self.database, self.propose(text, prune=prune), reverts=ask.reverts)
+        plan = declarations.carry_out(self.database, proposal, actor=actor, now=self.now, ask=ask)
+        assert plan.change is not None
+        return plan.change
+
+    def move(self, change_id: int, step: Step, *node_ids: str, ring: int | None = None) -> None:
+        """Nodes of a change, or all of them, go on, as the rollout decides it."""
+        with self.database.change(actor="coordinator", now=self.now) as transaction:
+            transaction.audit("change.move", change_name(change_id))
+            record = records.get(transaction, change_id)
+            everybody = [row.node_id for row in records.nodes_of(transaction, change_id)]
+            records.move(transaction, records.save(transaction, record), node_ids or everybody, step, ring=ring)
+
+    def become(self, change_id: int, state: ChangeState) -> None:
+        with self.database.change(actor="coordinator", now=self.now) as transaction:
+            transaction.audit("change.become", change_name(change_id))
+            settled_at = self.now if state in SETTLED else None
+            records.save(transaction, replace(records.get(transaction, change_id), state=state, settled_at=settled_at))
+
+    def candidates(self, node_id: str = "node-a") -> dict[str, HeadEntry]:
+        with self.database.read() as transaction:
+            return documents.candidates(transaction, [node_id]).get(node_id, {})
+
     def due(self) -> list[str]:
         return backlog.due(self.database, self.now)
 
@@ -103,6 +142,10 @@ class Press:
         for each in batch.drafts:
             self.kept.note_published(each.publication.node_id)
         return batch
+
+    def head(self, node_id: str = "node-a") -> Head:
+        """As its node reads it."""
+        return parse_head(documents.head(self.database, node_id).manifest)
 
     def listing(self, node_id: str = "node-a") -> dict[str, HeadEntry]:
         with self.database.read() as transaction:
@@ -129,6 +172,7 @@ class Reader:
         self.press = press
         self.holder = VerifierState(CLUSTER, node_id, roots=roots_of(press.bundles.first))
         self.taken: list[tuple[str, str]] = []  # (kind, scope), of the last following
+        self.brought: list[str] = []  # kinds of the candidates that were judged last
         self.head_id = ""  # of the head that was followed last: the same again brings nothing
 
     def take(self, document: Document, kind: str | None = None) -> Verified:
@@ -161,6 +205,32 @@ class Reader:
                 self.take(documents.recovery(database, node_id, scope))
             self._take_scope(scope, listed.snapshot_id, mark)
         return self
+
+    def judge(self) -> dict[str, bytes]:
+        """What the head announces as coming, by increments where there are some; nothing is taken. Those that say what
+        the node is come first, and the others are judged by them. All sections of each, one after the other.
+        """
+        database, node_id = self.press.database, self.holder.node_id
+        judged, holder, brought = {}, self.holder, []
+        candidates = parse_head(documents.head(database, node_id).manifest).candidates
+        for scope in sorted(candidates, key=lambda name: (name not in ("node_bootstrap", "node_runtime"), name)):
+            mark, document = self.holder.marks.get(scope), None
+            try:
+                document = documents.increment(database, node_id, scope, 0 if mark is None else mark.config_version)
+            except Refused as refused:
+                assert refused.code is Code.NOT_FOUND
+                document = documents.document(database, node_id, candidates[scope].snapshot_id)
+            kept: dict[str, bytes] = {}
+            parts = ChunkParts([container_of(document)])
+            verdict = verify(parts, holder, kind=document.kind, now=self.press.now, keep=kept.__setitem__)
+            assert isinstance(verdict, Verified), verdict
+            assert verdict.content_hash == candidates[scope].content_hash
+            holder = accepted(holder, verdict, kept)
+            held = holder.active[scope]
+            judged[scope] = b"".join(held.read(name) for name in held.sections)
+            brought.append(document.kind)
+        self.brought = brought
+        return judged
 
     def _take_scope(self, scope: str, snapshot_id: str, mark: object) -> None:
         database, node_id = self.press.database, self.holder.node_id

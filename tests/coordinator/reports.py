@@ -26,6 +26,13 @@ def rejected(version: int | None, reason: str = "raw_secret", at: str = "2099-01
     return {"config_version": version, "snapshot_id": None, "reason": reason, "step": 12, "at": at}
 
 
+def vote(scope: str, reason: str = "", **other: object) -> dict[str, object]:
+    """On a candidate; refused where there is a reason."""
+    said = {"verdict": "refused", "step": 12} if reason else {"verdict": "accepted", "step": None}
+    named = {"scope": scope, "snapshot_id": "doc-4", "content_hash": "sha256:" + "ef" * 32}
+    return {**named, **said, "reason": reason, "detail": "it says no" if reason else "", **other}
+
+
 def value(node_id: str = "node-a", versions: dict[str, int] | None = None, **other: object) -> dict[str, object]:
     scopes = {name: scope(mark(version)) for name, version in (versions or {"route_policy": 3}).items()}
     return {

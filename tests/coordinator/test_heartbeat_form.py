@@ -13,8 +13,19 @@ from coordinator.reports.checkin import ReportedMark
 from coordinator.reports.heartbeat_form import NO_MARK, ReceivedHeartbeat, parse
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot.degraded import Mode
-from tests.coordinator.reports import body, event, events, heartbeat, mark, rejected, scope, value
-from wire.messages import HEARTBEAT_BYTES, MODES, SCOPES_MAX, STATES, BadMessageError, Heartbeat
+from tests.coordinator.reports import body, event, events, heartbeat, mark, rejected, scope, value, vote
+from wire.messages import (
+    HEARTBEAT_BYTES,
+    MODES,
+    SCOPES_MAX,
+    STATES,
+    VOTES_MAX,
+    BadMessageError,
+    Heartbeat,
+    ScopeLimits,
+)
+
+LIMITS = {"entries": 200, "bytes": None, "removed_percent": 50}
 
 
 def is_bad(data: bytes) -> bool:
@@ -117,26 +128,90 @@ def test_whether_its_roots_are_confirmed_may_be_said() -> None:
     assert all(is_bad(body(roots_confirmed=wrong)) for wrong in (0, 1, None, "true", [True]))
 
 
+def test_what_it_votes_and_which_limits_it_has_may_be_said() -> None:
+    """protocol.md 3: an agent that is older than the members votes on nothing, and limits nothing."""
+    report = heartbeat(votes=[vote("route_policy", "blast_radius")], limits={"config/a": LIMITS})
+    assert [(each.scope, each.verdict, each.step, each.reason) for each in report.votes] == [
+        ("route_policy", "refused", 12, "blast_radius")
+    ]
+    assert report.limits == {"config/a": ScopeLimits(entries=200, bytes=None, removed_percent=50)}
+    assert (heartbeat().votes, heartbeat().limits, heartbeat().validated) == ((), {}, frozenset())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"votes": None}, {"votes": {}}, {"votes": [vote("../x")]},
+        {"votes": [{**vote("route_policy"), "verdict": "yes"}]},
+        {"votes": [{**vote("route_policy"), "step": 13}]}, {"votes": [{**vote("route_policy"), "detail": "a\nb"}]},
+        {"votes": [{**vote("route_policy"), "detail": "x" * 257}]}, {"votes": [vote("route_policy")] * (VOTES_MAX + 1)},
+        {"votes": [{**vote("route_policy"), "more": 1}]}, {"limits": {"config/a": {**LIMITS, "removed_percent": 101}}},
+        {"limits": {"config/a": {"entries": 1}}}, {"limits": {"../x": LIMITS}}, {"limits": None},
+        {"scopes": {"route_policy": {**scope(None), "has_validator": "yes"}}},
+    ],
+)  # fmt: skip
+def test_what_is_no_vote_and_no_limit(wrong: Mapping[str, object]) -> None:
+    """rules K53: closed and bounded as all the rest; the next one is read"""
+    assert is_bad(body(**wrong))
+    assert heartbeat(votes=[vote("route_policy")] * VOTES_MAX).votes[0].verdict == "accepted"
+
+
+HELD = {"authority_epoch": 1, "config_version": 2, "content_hash": "sha256:" + "ab" * 32, "snapshot_id": "s"}
+REVERTED = {
+    "config_version": 4,
+    "content_hash": "sha256:" + "ab" * 32,
+    "check": "web",
+    "detail": "exit 1",
+    "at": "2027-01-15T08:00:30Z",
+}
+
+
+def test_what_is_good_and_what_was_taken_back_may_be_said() -> None:
+    """protocol.md 3: "tried B, went back to A" is told apart from "never got B"."""
+    said = {**scope(mark(3)), "good": mark(3)["content_hash"], "reverted": REVERTED}
+    report = heartbeat(scopes={"route_policy": said, "qos_policy": scope(mark(1))})
+    assert report.good == {"route_policy": mark(3)["content_hash"]}
+    assert (report.reverted["route_policy"].check, report.reverted["route_policy"].config_version) == ("web", 4)
+    assert report.reverted.keys() == {"route_policy"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"good": None}, {"good": "ab"}, {"probation_until": 5}, {"attempted": mark(3)}, {"attempted": None},
+        {"reverted": None}, {"reverted": {**REVERTED, "check": ""}}, {"reverted": {**REVERTED, "more": 1}},
+        {"reverted": {**REVERTED, "detail": "a\x1bb"}}, {"reverted": {**REVERTED, "detail": "x" * 257}},
+        {"reverted": {"config_version": 4}},
+    ],
+)  # fmt: skip
+def test_what_is_no_word_of_a_probation(wrong: Mapping[str, object]) -> None:
+    """rules K53: closed and bounded as all the rest"""
+    assert is_bad(body(scopes={"route_policy": {**scope(mark(3)), **wrong}}))
+    assert heartbeat(scopes={"route_policy": {**scope(mark(3)), "reverted": REVERTED}}).reverted
+
+
 FULL = value(
     scopes={
         "route_policy": {
             "active": mark(3),
-            "previous": {
-                "authority_epoch": 1,
-                "config_version": 2,
-                "content_hash": "sha256:" + "ab" * 32,
-                "snapshot_id": "s",
-            },
+            "previous": HELD,
             "pending": None,
             "last_rejected": rejected(4),
             "notified": {"web.service": {"version": 3, "ok": True}},
+            "has_validator": True,
+            "good": "sha256:" + "ef" * 32,
+            "probation_until": "2027-01-15T08:01:00Z",
+            "attempted": {**HELD, "config_version": 4},
+            "reverted": REVERTED,
         },
         "node_runtime": {**scope(mark(5)), "last_rejected": rejected(6, at="2020-01-01T00:00:00Z")},
-        "qos_policy": {**scope(None), "last_rejected": rejected(None)},
+        "qos_policy": {**scope(None), "last_rejected": rejected(None), "has_validator": False},
     },
     journal=[event(7), event(8)],
     interval_s=30,
     roots_confirmed=True,
+    votes=[vote("route_policy"), vote("node_runtime", "validator_refused")],
+    limits={"route_policy": {"entries": 200, "bytes": None, "removed_percent": 50}},
 )
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2**53) | st.floats() | st.text(max_size=3)
@@ -197,6 +272,11 @@ def kept_of(message: Heartbeat, data: bytes) -> ReceivedHeartbeat:
         refused=refused,
         journal=tuple((each.sequence, each.to_bytes().decode()) for each in message.journal),
         features=frozenset(message.features or ()),
+        votes=message.votes or (),
+        limits=message.limits or {},
+        validated=frozenset(name for name, one in message.scopes.items() if one.has_validator),
+        good={name: one.good for name, one in message.scopes.items() if one.good is not None},
+        reverted={name: one.reverted for name, one in message.scopes.items() if one.reverted is not None},
         body=data.decode(),
     )
 

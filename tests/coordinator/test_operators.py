@@ -20,6 +20,7 @@ from tests.coordinator.candidates import (
 from tests.coordinator.refusals import refused
 from wire.certificate import Certificate, make_identity
 from wire.operators.operator_answers import AllowlistEntry
+from wire.operators.operator_roles import OperatorRole
 
 HOW = {"actor": "uid:0", "now": NOW}
 ALICE = make_identity("alice", NOW).der
@@ -38,6 +39,31 @@ def test_an_operator_is_added_and_removed(cluster: Database) -> None:
     assert refused(operators.remove, cluster, "alice", **HOW).code is Code.NOT_FOUND
     assert operators.add(cluster, "alice", ALICE, **HOW) == added
     assert sum("operator." in row and "uid:0" in row for row in contents(cluster, "audit")["audit"]) == 3
+
+
+def test_a_role_is_what_it_covers() -> None:
+    """Author and approver have nothing of each other: or one alone would be both pairs of eyes."""
+    covered = {role: {str(needed) for needed in OperatorRole if role.covers(needed)} for role in OperatorRole}
+    assert covered == {
+        OperatorRole.VIEWER: {"viewer"},
+        OperatorRole.AUTHOR: {"viewer", "author"},
+        OperatorRole.APPROVER: {"viewer", "approver"},
+        OperatorRole.ADMIN: {"viewer", "author", "approver", "admin"},
+    }
+
+
+def test_a_role_is_another_one_at_once(cluster: Database) -> None:
+    added = operators.add(cluster, "alice", ALICE, **HOW)
+    assert added.role == "admin"  # as before there were roles
+    for role in OperatorRole:
+        changed = operators.set_role(cluster, "alice", role, **HOW)
+        assert changed.role == role and operators.list_operators(cluster) == [changed]
+        assert operators.check(cluster, "alice", added.certificate_sha256, NOW) is role
+    audited = [row for row in contents(cluster, "audit")["audit"] if "operator.role" in row]
+    assert len(audited) == 4 and '{"role":"admin"}' in audited[0] and '{"role":"viewer"}' in audited[0]
+    before = contents(cluster, "operators", "audit")
+    assert refused(operators.set_role, cluster, "bob", OperatorRole.VIEWER, **HOW).code is Code.NOT_FOUND
+    assert contents(cluster, "operators", "audit") == before
 
 
 def test_a_certificate_past_its_end_opens_nothing(cluster: Database) -> None:

@@ -8,13 +8,14 @@ from sqlalchemy import delete, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CLOCK_SKEW_S
+from coordinator.configs import compiled_contents
 from coordinator.database import catalog, documents, schema, uploads
 from coordinator.database.database import Database
 from coordinator.database.documents import Document
 from coordinator.declared.compiler import Audience, ScopeContent
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads, published_state
-from coordinator.publishing.publication import draft
+from coordinator.publishing.publication import NodeContents, draft
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import envelope
@@ -94,7 +95,7 @@ def test_a_change_makes_a_new_version_only_where_the_content_is_another(press: P
 
 def test_only_what_a_change_can_affect_is_compiled_again(press: Press) -> None:
     compiled = []
-    original = backlog.compile_scope
+    original = compiled_contents.compile_scope
 
     def counting(model, node_id, scope, read):
         compiled.append((node_id, scope.name))
@@ -102,11 +103,11 @@ def test_only_what_a_change_can_affect_is_compiled_again(press: Press) -> None:
 
     press.prepare("node-a")
     press.apply(OTHER_ROUTE)
-    backlog.compile_scope = counting
+    compiled_contents.compile_scope = counting
     try:
         press.publish()
     finally:
-        backlog.compile_scope = original
+        compiled_contents.compile_scope = original
     assert sorted(compiled) == [("node-a", "route_policy"), ("node-b", "route_policy")]
 
 
@@ -220,7 +221,7 @@ def test_a_database_with_all_services_in_one_scope_goes_over(database: Database)
     sections = {"services.12": b'{"web":{"organization_id":"acme"}}'}
     old = Scope("service_assignment")
     content = ScopeContent(old, Audience(("egress_service",), ("acme",)), sections)
-    made = draft(issue, present, subject, {old: True}, lambda _: content, shared)
+    made = draft(issue, present, NodeContents(subject, {old: True}, lambda _: content), shared)
     assert heads.publish(database, [made.publication], actor="coordinator", now=press.now) == {}
     assert set(press.listing()) == {"service_assignment", "trust_bundle"}
     press.apply(OTHER_ROUTE)
@@ -249,18 +250,18 @@ def test_what_comes_back_goes_on_from_its_last_version(press: Press) -> None:
 
 def spoilt(press: Press, **sections: bytes) -> backlog.Batch:
     """The next batch for node-a, whose route_policy holds these sections."""
-    original = backlog.compile_scope
+    original = compiled_contents.compile_scope
 
     def spoiling(model, node_id, scope, read):
         content = original(model, node_id, scope, read)
         return content if scope.name != "route_policy" else replace(content, sections=sections)
 
-    backlog.compile_scope = spoiling
+    compiled_contents.compile_scope = spoiling
     try:
         press.kept.note_failure("node-a")
         return press.prepare("node-a")
     finally:
-        backlog.compile_scope = original
+        compiled_contents.compile_scope = original
 
 
 @pytest.mark.parametrize(

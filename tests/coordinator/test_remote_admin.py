@@ -1,11 +1,9 @@
 """The admin listener over TLS: who comes in, who does not, what stays on the machine (protocol 2; threats M01, M07)."""
 
 import base64
-import json
 import socket
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,63 +14,23 @@ import trio.testing
 from coordinator.api.listeners import admin_routes
 from coordinator.database.database import Database
 from coordinator.membership import operators
+from coordinator.runtime import route_roles
 from coordinator.runtime.remote_admin import LOCAL_ONLY
-from tests.coordinator.daemon import PATIENT, Running, TlsNode, refusal, running
+from coordinator.runtime.route_roles import NEEDED
+from tests.coordinator.afar import Afar
+from tests.coordinator.candidates import contents
+from tests.coordinator.daemon import PATIENT, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.readings import held_reading
-from wire.certificate import KeyPair, make_authority, make_identity
+from wire.certificate import make_authority, make_identity
 from wire.client import Call, ClientError, HttpClient, HttpsConnector
-from wire.endpoint import Endpoint
-from wire.tls_contexts import TlsIdentity
+from wire.operators.operator_roles import OperatorRole
+from wire.routes import HttpRoute
 
 
 @pytest.fixture
 def founded(tmp_path: Path) -> Founded:
     return Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", listen='admin = "127.0.0.1:0"')
-
-
-@dataclass
-class Afar:
-    """Somebody with a key and a certificate who asks over TLS."""
-
-    at: Running
-    name: str
-    pair: KeyPair = None
-    authority: Path = None
-
-    def __post_init__(self) -> None:
-        folder = self.at.founded.folder
-        self.pair = self.pair or make_identity(self.name, self.at.founded.now)
-        self.identity = TlsIdentity(folder / f"{self.name}.crt", folder / f"{self.name}.key")
-        self.identity.certificate.write_bytes(self.pair.certificate_pem)
-        self.identity.key.write_bytes(self.pair.key_pem)
-        authority = self.authority or folder / "ca.pem"
-        self.client = HttpClient(HttpsConnector.to_authority(authority, self.identity), PATIENT)
-        self.at.clients.append(self.client)
-
-    @property
-    def place(self) -> Endpoint:
-        return Endpoint("localhost", self.at.ports.operators, configured=True)
-
-    async def ask(self, method: str, path: str, body: object = None) -> dict:
-        data = b"" if body is None else json.dumps(body).encode()
-        answer = await self.client.fetch(self.place, Call(method, path, body=data, limit=16 << 20))
-        return json.loads(answer.body)
-
-    async def is_unknown(self) -> None:
-        """Once TLS has followed the table, it refuses the handshake itself."""
-        await self.client.aclose()
-        await self.at.daemon.transports.operators.wait_settled()
-        assert await refusal(self.ask("GET", "/v1/status")) == "tls_failed"
-
-    async def added(self) -> "Afar":
-        await add(self.at, self.name, self.pair)
-        return self
-
-
-async def add(at: Running, name: str, pair: KeyPair) -> dict:
-    body = {"certificate": base64.b64encode(pair.der).decode()}
-    return await at.ask("POST", f"/v1/operators/{name}", body)
 
 
 async def test_an_operator_does_from_afar_what_is_done_on_the_socket(founded: Founded) -> None:
@@ -239,6 +197,80 @@ async def test_what_stays_on_the_machine(founded: Founded) -> None:
         routes = admin_routes(daemon.coordinator, daemon.door, daemon.reminder)
         known = {(route.method, route.template) for route in routes}
         assert known >= LOCAL_ONLY
+
+
+ASKED = {
+    OperatorRole.VIEWER: ("GET", "/v1/audit", None),
+    OperatorRole.AUTHOR: ("POST", "/v1/apply", {"files": {"a.yaml": "{kind: Organization, id: acme}"}}),
+    OperatorRole.ADMIN: ("POST", "/v1/tokens", {}),
+}
+"""What only who has the role, or more, may ask."""
+
+
+async def test_every_route_has_the_role_that_it_needs(founded: Founded) -> None:
+    """And no route that is not there has one; to look needs no more than to look."""
+    async with running(founded) as at:
+        daemon = at.daemon
+        routes = admin_routes(daemon.coordinator, daemon.door, daemon.reminder)
+        assert {route_roles.name_of(route) for route in routes} == set(NEEDED)
+        assert {name for name, role in NEEDED.items() if role is OperatorRole.VIEWER} == {
+            name for name in NEEDED if name.startswith("GET ")
+        }
+        local = {f"{method} {template}" for method, template in LOCAL_ONLY}
+        assert {NEEDED[name] for name in local} == {OperatorRole.ADMIN}
+        unknown = HttpRoute("POST", "/v1/new", routes[0].handler)
+        assert route_roles.role_for(unknown) is OperatorRole.ADMIN
+
+
+@pytest.mark.parametrize("role", OperatorRole)
+async def test_nobody_asks_beyond_the_role(founded: Founded, role: OperatorRole) -> None:
+    """What is refused names the role that is needed, changes nothing, and is in the audit log; then what may be asked
+    is answered over the same connection.
+    """
+    async with running(founded) as at:
+        bob = await Afar(at, "bob").added(role=str(role))
+        for needed, (method, path, body) in ASKED.items():
+            if role.covers(needed):
+                continue
+            before = contents(at.daemon.coordinator.database, "resources", "tokens")
+            for _ in range(3):
+                with pytest.raises(ClientError) as found:
+                    await bob.ask(method, path, body)
+                assert found.value.code == "permission_denied"
+                assert needed in str(found.value) and f"set-role bob {needed}" in found.value.remedy
+            assert contents(at.daemon.coordinator.database, "resources", "tokens") == before
+            rows = (await at.ask("GET", "/v1/audit?action=operator.ask"))["entries"]
+            (row,) = [row for row in rows if row["subject"] == f"{method} {path}"]  # once, for all three
+            assert (row["actor"], row["outcome"]) == ("operator:bob", "permission_denied")
+        for needed, asked in ASKED.items():
+            if role.covers(needed):
+                assert await bob.ask(*asked)
+
+
+async def test_another_role_holds_for_the_next_request(founded: Founded) -> None:
+    """Also one that another coordinator has given, and over the connection that was open; down and up."""
+    async with running(founded) as at:
+        bob = await Afar(at, "bob").added(role="author")
+        elsewhere = Database(founded.url)
+        assert (await bob.ask(*ASKED[OperatorRole.AUTHOR]))["outcome"] == "applied"
+        operators.set_role(elsewhere, "bob", OperatorRole.VIEWER, actor="uid:0", now=founded.now)
+        assert await refusal(bob.ask(*ASKED[OperatorRole.AUTHOR])) == "permission_denied"
+        assert (await at.ask("POST", "/v1/operators/bob/role", {"role": "admin"}))["role"] == "admin"
+        assert await bob.ask(*ASKED[OperatorRole.ADMIN])
+        elsewhere.close()
+
+
+async def test_nobody_makes_an_admin_of_himself(founded: Founded) -> None:
+    """Roles are given on the machine: whoever steals an admin's certificate cannot make it two."""
+    async with running(founded) as at:
+        for name in ("viewer", "admin"):
+            eve = await Afar(at, name).added(role=name)
+            raised = eve.ask("POST", f"/v1/operators/{name}/role", {"role": "admin"})
+            assert await refusal(raised) == ("permission_denied" if name == "viewer" else "local_only")
+        listed = (await at.ask("GET", "/v1/operators"))["operators"]
+        assert {each["name"]: each["role"] for each in listed} == {"viewer": "viewer", "admin": "admin"}
+        for wrong in ("root", "", None):
+            assert await refusal(at.ask("POST", "/v1/operators/admin/role", {"role": wrong})) == "bad_request"
 
 
 async def test_without_a_place_there_is_no_such_listener(tmp_path: Path) -> None:

@@ -100,6 +100,22 @@ spec:
   organization: acme
   session: {ttl_s: 3600, idle_s: 600, most: 2}
   tunnel: {mode: split, networks: [192.0.2.0/24], dns: [192.0.2.53], domains: [corp.example]}
+---
+kind: RolloutPolicy
+id: careful
+spec:
+  applies_to: {labels: {rack: r1}}
+  rings: [{nodes: 1}, {percent: 100, of: {nodes: [n1]}}, {percent: 10}, {percent: 100}]
+  bake_s: 60
+  on_failure: revert
+  approvals: 2
+---
+kind: Expectation
+id: threads
+spec:
+  scope: service_assignment/web
+  pointer: /services/web/settings/threads
+  is: {at_least: 1}
 """
 
 
@@ -204,6 +220,36 @@ def test_resources_hold_together(old, new, line, field, message) -> None:
     problem = next(each for each in found if each.field == field)
     assert problem.line == line
     assert message in problem.message
+
+
+RINGS = "[{nodes: 1}, {percent: 100, of: {nodes: [n1]}}, {percent: 10}, {percent: 100}]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "message", "remedy"),
+    [
+        (RINGS, "[{nodes: 1}, {percent: 99}]", "spec.rings", "never reach all", "end with {percent: 100}"),
+        (RINGS, "[{percent: 100, of: {nodes: [n1]}}]", "spec.rings", "never reach all", "without `of`"),
+        (RINGS, "[]", "spec.rings", "never reach all", "end with {percent: 100}"),
+        (RINGS, "[{percent: 100}, {percent: 100}]", "spec.rings[1]", "100 does not rise above 100", "of all so far"),
+        (RINGS, "[{nodes: 5}, {percent: 9}, {nodes: 5}, {percent: 100}]", "spec.rings[2]", "5 does not rise", "above"),
+        (RINGS, "[{percent: 101}]", "spec.rings[0].percent", "1 to 100", "correct"),
+        (RINGS, "[{nodes: 0}, {percent: 100}]", "spec.rings[0].nodes", "1 to 1000000", "correct"),
+        (RINGS, "[{nodes: 1, percent: 1}, {percent: 100}]", "spec.rings[0]", "one of nodes, percent", "exactly one"),
+        (RINGS, "[{of: {nodes: [n1]}}, {percent: 100}]", "spec.rings[0]", "one of nodes, percent", "exactly one"),
+        ("nodes: [n1]}}, {percent: 10}", "labels: {a: b}}}, {percent: 10}", "spec.rings[1].of", "nobody", "leave it"),
+        ("nodes: [n1]}}, {percent: 10}", "nodes: [n2]}}, {percent: 10}", "spec.rings[1].of.nodes", "no Node n2", "id"),
+        ("{labels: {rack: r1}}", "{labels: {rack: r2}}", "spec.applies_to", "selects nobody", "leave it out for all"),
+        ("bake_s: 60", "bake_s: 31536000", "spec.bake_s", "0 to 86400", "correct"),
+        ("bake_s: 60", "success_percent: 0", "spec.success_percent", "1 to 100", "correct"),
+        ("bake_s: 60", "prepare: some", "spec.prepare", "all, ring, none", "choose"),
+        ("on_failure: revert", "on_failure: rever", "spec.on_failure", "halt, revert", "did you mean revert?"),
+    ],
+)  # fmt: skip
+def test_a_rollout_that_cannot_be_meant(old: str, new: str, field: str, message: str, remedy: str) -> None:
+    found = problems(replaced(old, new))
+    problem = next(each for each in found if each.field == field)
+    assert problem.line > 90 and message in problem.message and remedy in problem.remedy
 
 
 def test_all_problems_are_told_at_once() -> None:

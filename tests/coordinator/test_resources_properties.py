@@ -8,8 +8,8 @@ import pytest
 import yaml
 from hypothesis import example, given
 
+from coordinator.configs.apply_cache import LastRead
 from coordinator.declared import resources, value_shapes
-from coordinator.declared.apply_cache import LastRead
 from coordinator.declared.kinds import BY_NAME, KINDS
 from coordinator.declared.resources import InvalidResources
 

@@ -12,12 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import func, select
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.configs.compiled_contents import CompiledContents
 from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.declared.compiler import compile_scope
 from coordinator.publishing import heads, published_state
-from coordinator.publishing.backlog import Batch, CompiledContents
+from coordinator.publishing.backlog import Batch
 from coordinator.runtime import retention
 from snapshot import envelope
 from snapshot.identifiers import Scope

@@ -65,10 +65,22 @@ class HoldingLimiter:
             self._clock.autojump_threshold = THRESHOLD_S
 
 
-def threads(clock: MockClock) -> Threads:
-    """Such that a clock which stands still jumps; one that runs (`rate`) is left alone."""
+class Inline(Threads):
+    """Without threads, for tests under a clock that jumps whenever nothing happens on the loop."""
+
+    async def read(self, operation, *arguments, **named):
+        await trio.lowlevel.checkpoint()
+        return operation(*arguments, **named)
+
+    write = verify = read
+
+
+def threads(clock: MockClock, *, inline: bool = False) -> Threads:
+    """Such that a clock which stands still jumps; one that runs (`rate`) is left alone. `inline`: there are none."""
     if clock.rate > 0:
         return Threads()
     clock.autojump_threshold = THRESHOLD_S
     HoldingLimiter.working = 0
+    if inline:
+        return Inline()
     return Threads(lambda total: HoldingLimiter(total, clock))  # type: ignore[arg-type,return-value]

@@ -169,16 +169,25 @@ class Cluster:
         scopes: Mapping[str, ScopeVersion] | None = None,
         *,
         revocations: Revocations | None = None,
+        candidates: Mapping[str, ScopeVersion] | None = None,
         keys: Sequence[SigningKey] | None = None,
         **members: object,
     ) -> SignedDocument:
         """The next generation; it lists what was published last, unless told otherwise."""
-        listed = {scope: listing(document) for scope, document in self.published.items() if scope != HEAD}
+        listed = self.listed()
         claims = replace(self._claims(HEAD, members), expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
         made = signer.head(
-            claims, listed if scopes is None else scopes, keys or self._signers(CONFIG), revocations=revocations
+            claims,
+            listed if scopes is None else scopes,
+            keys or self._signers(CONFIG),
+            revocations=revocations,
+            candidates=candidates,
         )
         return self._publish(self._with(made, keys, members), {})
+
+    def listed(self) -> dict[str, ScopeVersion]:
+        """What was published last, as a head says it."""
+        return {scope: listing(document) for scope, document in self.published.items() if scope != HEAD}
 
     def recovery(
         self,

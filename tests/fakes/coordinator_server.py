@@ -2,6 +2,7 @@
 
 server.publish(document)     it can be fetched
 server.announce()            the next head lists what was published last; waiting polls are answered
+server.propose(...)          a document that heads list as coming, and not to be run; server.release(scope): to be run
 server.running()             for a block, and again on the same ports after it; `connects`: when the fleet connected
 server.spoil                 what becomes of an answer's bytes; `refuse`: the code of every refusal
 server.instead               what is answered in place of a document
@@ -12,7 +13,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import trio
@@ -20,11 +21,21 @@ import trio
 from coordinator.keys.signer import SignedDocument
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
-from tests.fakes.cluster import HOUR, Cluster, key
+from snapshot.manifest import ScopeVersion
+from tests.fakes.cluster import HOUR, Cluster, State, key, listing
 from tests.fakes.ports import held_port
 from wire.certificate import KeyPair, fingerprint, is_proven, issue_server, make_authority
 from wire.limits import REMOTE, ListenerLimits
-from wire.messages import Heartbeat, HeartbeatAnswer, JoinGrant, JoinNonce, JoinRequest, Recorded, TrustList
+from wire.messages import (
+    HEARTBEAT_BYTES,
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinGrant,
+    JoinNonce,
+    JoinRequest,
+    Recorded,
+    TrustList,
+)
 from wire.peer import PinState
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
@@ -61,6 +72,7 @@ class CoordinatorServer:
     recoveries: dict[str, bytes] = field(default_factory=dict)
     bundles: list[bytes] = field(default_factory=list)
     head: bytes = b""
+    coming: dict[str, ScopeVersion] = field(default_factory=dict)  # what heads list under `candidates`
     heartbeats: list[Heartbeat] = field(default_factory=list)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
@@ -88,6 +100,7 @@ class CoordinatorServer:
         self.fleet_port = self.join_port = 0
         if not self.bundles:
             self.publish(self.cluster.first_bundle)
+        self._proposed: dict[str, tuple[SignedDocument, State]] = {}
         self._news = trio.Event()
         self._heard = trio.Event()
 
@@ -139,6 +152,7 @@ class CoordinatorServer:
         """A new head, valid from now."""
         now = int(self.now())
         members = {
+            "candidates": self.coming,
             "issued_at": now,
             "valid_from": now,
             "refresh_after": now + self.head_lifetime_s // 2,
@@ -162,6 +176,27 @@ class CoordinatorServer:
         made = self.cluster.snapshot(sections, scope, **(self.times() | self.audience(scope) | members))
         self.publish(made)
         return made
+
+    def propose(
+        self, sections: object = None, scope: str = "route_policy", *, listed: object = None, **members: object
+    ) -> SignedDocument:
+        """A document of now that heads list as coming; `listed`: how, beside what it is. Nothing else lists it."""
+        runs, state = self.cluster.published.get(scope), self.cluster.states.get(scope)
+        made = self.snapshot(sections, scope, **members)
+        self._proposed[scope] = made, self.cluster.states[scope]
+        self.coming[scope] = replace(listing(made), **(listed or {"change": "c-1"}))
+        for table, before in ((self.cluster.published, runs), (self.cluster.states, state)):
+            if before is None:
+                del table[scope]
+            else:
+                table[scope] = before
+        return made
+
+    def release(self, *scopes: str) -> None:
+        """What was coming is listed to be run from the next head on."""
+        for scope in scopes:
+            self.cluster.published[scope], self.cluster.states[scope] = self._proposed.pop(scope)
+            del self.coming[scope]
 
     def times(self) -> dict[str, int]:
         now = int(self.now())
@@ -215,7 +250,7 @@ class CoordinatorServer:
             HttpRoute("GET", "/v1/increments/{scope}", self._increment),
             HttpRoute("GET", "/v1/recoveries/{scope}", self._recovery),
             HttpRoute("GET", "/v1/trust", self._trust, states=EVERYONE),
-            HttpRoute("POST", "/v1/heartbeat", self._heartbeat),
+            HttpRoute("POST", "/v1/heartbeat", self._heartbeat, body_bytes=HEARTBEAT_BYTES),
             HttpRoute("POST", "/v1/join", self._join),
             HttpRoute("GET", "/v1/join/nonce", self._nonce),
         )

@@ -5,6 +5,7 @@ import json
 from store.base.records import Rejection
 from tests.agent.lab import NOW, asked_source
 from tests.holdfast.lab import holdfast
+from tests.holdfast.test_status_command import coming
 from wire.local.node_status import AskedSource, AwaitedVersion, DocumentOrigin
 
 
@@ -36,6 +37,19 @@ async def test_where_it_comes_from_why_one_was_refused_and_what_comes_next(api):
     assert DocumentOrigin(**told["origin"]) == api.origins["route_policy"]
     assert AwaitedVersion(**told["awaited"]) == api.awaited["route_policy"]
     assert [AskedSource(**source) for source in told["sources"]] == api.sources
+
+
+async def test_what_is_to_come_and_whether_this_node_could_run_it(api):
+    api.candidates = {"qos_policy": coming("awaited"), "route_policy": coming("accepted", change=None)}
+    words = " ".join((await holdfast("explain", "qos_policy", at=api)).out.split())
+    assert "holds nothing that is active to come version 9 with c-41; it is not judged here yet" in words
+    words = " ".join((await holdfast("explain", "route_policy", at=api)).out.split())
+    assert "to come version 9; this node could run it" in words
+    api.candidates = {"route_policy": coming("refused", 5, "bad_signature", "at signatures; found none")}
+    done = await holdfast("explain", "route_policy", at=api)
+    assert "could not be run here: bad_signature: at signatures; found none." in " ".join(done.out.split())
+    told = json.loads((await holdfast("explain", "route_policy", "--json", at=api)).out)
+    assert told["candidate"]["reason"] == "bad_signature"
 
 
 async def test_a_scope_of_which_nothing_has_come(api):

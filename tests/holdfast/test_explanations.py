@@ -1,6 +1,6 @@
 """No code that this node can show is without words for a person."""
 
-from agent.state.waiting import TOO_FAR_AHEAD
+from agent.state.own_bounds import TOO_FAR_AHEAD
 from holdfast.node.explanations import answer_text, cause_text, is_cause, join_text, meaning, service_text, store_text
 from snapshot.degraded import GateReason
 

@@ -71,6 +71,24 @@ def test_nodes_whose_agents_are_too_old_are_named(capsys) -> None:
     assert "too old" not in lines(capsys)
 
 
+def test_it_is_counted_by_change(capsys) -> None:
+    counts = {"touched": 40, "given": 4, "active": 3, "refused": 1, "silent": 0, "reverted": 1, "offline": 2}
+    change = {
+        **dict.fromkeys(("actor", "why", "plan_hash", "immediately"), ""),
+        **dict.fromkeys(("reverts", "waits_for", "superseded_by", "settled_at")),
+        **dict.fromkeys(("at", "approvals", "approvals_needed", "resources"), 0),
+        "change": "c-7",
+        "state": "rolling",
+        "message": "a new list",
+        "counts": counts,
+        "courses": [],
+        "allowed": False,
+        "revision": 1,
+    }
+    assert "c-7 rolling 4/40 3/40 2 2 a new list" in lines(capsys, changes=[change])
+    assert "has it" not in lines(capsys)
+
+
 def test_none_is_no_table(capsys) -> None:
     assert "has refused" not in lines(capsys, refusals=[], refusals_total=0)
 

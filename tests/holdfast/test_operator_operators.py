@@ -60,11 +60,30 @@ def test_the_whole_way(lab: Lab) -> None:
     assert afar(lab, "alice", "status", url=None, ca=None, certificate=None, key=None).status == 0
 
 
+def test_a_role_is_given_shown_and_changed(lab: Lab) -> None:
+    lab.good("operators", "key", "vera", "--out", lab.folder)
+    asked = ("operators", "add", "vera", "--certificate", "vera.crt", "--role", "viewer")
+    assert "as a viewer" in lab.ctl(*asked).err
+    assert ", viewer, " in lab.good(*asked, "--yes").out
+    (lab.folder / "other.yaml").write_text("{kind: Organization, id: other}")
+    assert afar(lab, "vera", "resources", "list").status == 0
+    refused = afar(lab, "vera", "apply", "-f", "other.yaml", "--yes")
+    assert refused.status == REFUSED
+    assert "vera is a viewer, and this needs an author" in refused.err and "set-role vera author" in refused.err
+    assert lab.ctl("operators", "set-role", "vera", "author").status == UNCONFIRMED
+    assert "vera is an author now" in lab.good("operators", "set-role", "vera", "author", "--yes").out
+    listed = {each["name"]: each["role"] for each in lab.good("operators", "list", "--json").json["operators"]}
+    assert listed["vera"] == "author" and "author" in lab.good("operators", "list").out
+    assert afar(lab, "vera", "apply", "-f", "other.yaml", "--yes").status == 0
+    assert lab.ctl("operators", "set-role", "vera", "root", "--yes").status == 2
+
+
 def test_what_stays_on_the_machine(lab: Lab) -> None:
     let_in(lab, "bob")
     for arguments in (
         ("operators", "remove", "bob", "--yes"),
         ("operators", "add", "eve", "--certificate", "bob.crt", "--yes"),
+        ("operators", "set-role", "bob", "viewer", "--yes"),
         ("publish", "--to", lab.folder / "tree"),
         ("rotate", "add", "--new-key-to", lab.folder),
     ):

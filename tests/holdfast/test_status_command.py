@@ -25,10 +25,12 @@ from holdfast.node.explanations import cause_text, join_text
 from holdfast.node.status_screen import problems_of, screen
 from snapshot.degraded import GateFacts
 from snapshot.identifiers import HEAD, format_time
-from store.base.records import Rejection
+from snapshot.manifest import ScopeVersion
+from store.base.records import ProbationTerms, Rejection
 from tests.agent.lab import NOW, asked_source, serving
 from tests.holdfast.lab import arguments, environment, holdfast
-from wire.local.node_status import JoinTrouble, NodeStatus
+from tests.store.cluster import BOOT
+from wire.local.node_status import CandidateState, JoinTrouble, NodeStatus
 
 
 class Refusing:
@@ -64,6 +66,38 @@ async def test_what_is_amiss_stands_there_with_its_remedy(periphery):
     assert "route_policy was refused 5 s ago: raw_secret." in words
     assert "web no, no_degraded_policy" in words
     assert "web could not be told: exit 1: port in use" in words
+
+
+def coming(verdict: str, *why: object, change: str | None = "c-41") -> CandidateState:
+    step, reason, detail = why or (None, "", "")
+    at = None if verdict == "awaited" else "2027-01-15T08:00:00Z"
+    return CandidateState(1, 9, "sha256:" + "0" * 64, "coming-9", change, verdict, step, reason, detail, at)
+
+
+async def test_what_is_coming_stands_there_with_what_this_node_makes_of_it(api):
+    api.candidates = {
+        "node_runtime": coming("accepted"),
+        "qos_policy": coming("awaited", change=None),
+        "route_policy": coming("refused", 12, "validator_refused", "web: exit 1: no such port"),
+        "config/big": coming("refused", None, "store_full", "the candidate config/big has given way"),
+    }
+    done = await holdfast("status", at=api)
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    for line in (
+        "node_runtime 1.9 c-41 accepted",
+        "qos_policy 1.9 - awaited",
+        "route_policy 1.9 c-41 validator_refused",
+    ):
+        assert line in lines
+    words = " ".join(done.out.split())
+    assert (
+        "route_policy 1.9, which is to come with c-41, could not be run here: validator_refused: web: exit 1" in words
+    )
+    assert "A service's own validator did not accept the candidate." in words
+    assert "config/big 1.9, which is to come with c-41, could not be run here: store_full" in words
+    assert lines[0].startswith("ACTIVE"), "nothing of it runs, and nothing that runs is worse for it"
+    api.candidates = {}
+    assert "COMING" not in (await holdfast("status", at=api)).out
 
 
 async def test_on_a_narrow_screen_a_name_stays_in_one_piece(api):
@@ -110,6 +144,34 @@ async def test_a_refusal_that_a_good_version_followed_is_nothing_to_look_at(api)
     assert "raw_secret, 5 s ago" in words  # in the table it stays
     assert "was refused" not in words
     assert "https://c:1 (coordinator): tls_failed" in words
+
+
+async def test_tried_and_went_back_is_said_as_such(api):
+    """... and not as a version that never came; while it is on probation, that is said"""
+    node = api.node
+    tried = node.verified(node.cluster.snapshot(2, {"routes": {"b": {}}}))
+    node.store.activate(tried, now=NOW, boot=BOOT, probations={"route_policy": ProbationTerms(60.0)})
+    api.at = NOW + 10
+    line = next(line for line in (await holdfast("status", at=api)).out.splitlines() if line.startswith("route_policy"))
+    assert "1.2 (on probation, in 50 s)" in " ".join(line.split())
+    node.store.revert("route_policy", check="proxy", detail="exit 1", now=NOW + 10)
+    node.store.rejections.record(Rejection(NOW + 10, "route_policy", "quarantined", 12, True, config_version=2))
+    api.of_head_wanted = {"route_policy": ScopeVersion(1, 2, tried.content_hash, "s-2")}
+    api.at = NOW + 40
+    words = " ".join((await holdfast("status", at=api)).out.split())
+    assert "route_policy 1.1 fresh" in words
+    said = "route_policy tried version 2 30 s ago, which failed (proxy: exit 1), and went back: it runs 1.1;"
+    assert f"{said} apply other content, or once it is mended: holdfast quarantine clear SCOPE" in words
+    assert words.count("- route_policy") == 1, "once"
+
+
+async def test_nothing_to_go_back_to_is_said(api):
+    node = api.node
+    tried = node.verified(node.cluster.snapshot(1, {"qos": {}}, "qos_policy"))
+    node.store.activate(tried, now=NOW, boot=BOOT, probations={"qos_policy": ProbationTerms(60.0)})
+    node.store.revert("qos_policy", check="proxy", detail="", now=NOW)
+    words = " ".join((await holdfast("status", at=api)).out.split())
+    assert "which failed (proxy), and had nothing to go back to: it runs on" in words
 
 
 async def test_a_head_that_was_refused_is_said_until_the_next_is_taken(api):

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from agent import run
+from agent.base.threads import Threads
 from agent.config import configuration
 from agent.config.configuration import AgentSettings
 from agent.state.node import RunningNode
@@ -33,7 +34,11 @@ POLICY = {
 
 @dataclass
 class Lab:
-    """One cluster, its coordinator, one node's disk. `agent()` runs the node for a block."""
+    """One cluster, its coordinator, one node's disk. `agent()` runs the node for a block.
+
+    `for_hours`: the node works without threads. In a simulated hour it turns to one thousands of times, and each time
+    costs more than what is done there.
+    """
 
     folder: Path
     clock: FakeClock
@@ -42,6 +47,7 @@ class Lab:
     settings: AgentSettings
     node: RunningNode | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
+    for_hours: bool = False
 
     @property
     def cluster(self) -> Cluster:
@@ -55,12 +61,16 @@ class Lab:
     def cause(self) -> str:
         return self.node.standing().cause
 
+    def threads(self) -> Threads:
+        return threads(self.mock, inline=self.for_hours)
+
     @asynccontextmanager
     async def agent(self, **settings: object) -> AsyncIterator[RunningNode]:
         """The agent, from its start on this disk to its end; `settings` in place of the lab's."""
         given = replace(self.settings, **settings)
         async with trio.open_nursery() as nursery:
-            task = partial(run.serve, given, clock=self.clock, threads=threads(self.mock), notifier=SystemdNotifier({}))
+            notifier = SystemdNotifier({})
+            task = partial(run.serve, given, clock=self.clock, threads=self.threads(), notifier=notifier)
             self.node = await nursery.start(task)
             try:
                 yield self.node
@@ -114,6 +124,16 @@ class Lab:
         assert isinstance(found, dict)
         return found
 
+    async def clear_quarantine(self, scope: str) -> object:
+        client = HttpClient(UnixConnector())
+        body = canonical.dumps({"scope": scope})
+        try:
+            call = Call("POST", "/v1/quarantine/clear", body=body)
+            answer = await client.fetch(self.settings.local.socket_path, call)
+        finally:
+            await client.aclose()
+        return canonical.loads(answer.body)
+
     async def status(self) -> dict[str, object]:
         found = await self.get("v1", "status")
         assert isinstance(found, dict)
@@ -133,7 +153,9 @@ def first_documents(server: CoordinatorServer) -> None:
 
 
 @asynccontextmanager
-async def lab(folder: Path, mock: MockClock, *, cluster: Cluster | None = None, text: str = "") -> AsyncIterator[Lab]:
+async def lab(
+    folder: Path, mock: MockClock, *, cluster: Cluster | None = None, text: str = "", for_hours: bool = False
+) -> AsyncIterator[Lab]:
     """The coordinator runs for the block, with a first head; the agent does not yet. `text`: more of agent.toml."""
     clock = FakeClock(mock)
     server = CoordinatorServer(cluster or Cluster(), folder, lambda: clock.true)
@@ -142,7 +164,7 @@ async def lab(folder: Path, mock: MockClock, *, cluster: Cluster | None = None, 
     (folder / "run").mkdir(exist_ok=True)
     put_token(folder / "join.token")
     async with server.running():
-        yield Lab(folder, clock, mock, server, settings_for(folder, server, text))
+        yield Lab(folder, clock, mock, server, settings_for(folder, server, text), for_hours=for_hours)
 
 
 def settings_for(folder: Path, server: CoordinatorServer, text: str = "") -> AgentSettings:

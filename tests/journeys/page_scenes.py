@@ -5,7 +5,8 @@ import shutil
 from collections.abc import Callable
 
 from tests.citations import ROOT
-from tests.journeys.page_world import SCRIPTS, World
+from tests.journeys.page_world import World
+from tests.world import programs
 
 FABRIC = """\
 kind: Cluster
@@ -177,6 +178,23 @@ def copied(world: World) -> None:
     shutil.copy(world.at / "renew.json", world.at / "copy-of-renew.json")
 
 
+def examples_alone(world: World) -> None:
+    """And no cluster anywhere."""
+    (world.at / "examples").symlink_to(ROOT / "examples")
+
+
+def two_checkouts(world: World) -> None:
+    """A repository with the example as its state, and a clone to work in."""
+    work = world.at / "work"
+    shutil.copytree(ROOT / "examples" / "expectations", work / "fabric")
+    world.at = work
+    git = "git -c user.name=a -c user.email=a@example -c init.defaultBranch=main"
+    world.good(f"{git} init -q")
+    world.good(f"{git} add .")
+    world.good(f"{git} commit -q -m state")
+    world.good("git checkout -q -b proposed")
+
+
 def examples_beside(world: World) -> None:
     (world.at / "examples").symlink_to(ROOT / "examples")
     world.good("holdfastctl init fabric --url https://coordinator.example:7443 --root-keys-to /media/usb/roots")
@@ -224,6 +242,6 @@ def plain_files(world: World) -> None:
     for name, text in SERVED.items():
         world.file(f"app/{name}", text, 0o755 if "/bin/" in name else 0o644)
     places = ["--socket", world.at / "run/holdfast/agent.sock", "--files", world.at / "run/holdfast/active"]
-    command = [SCRIPTS / "holdfast", "dev", world.at / "app", *places]
+    command = [programs.folder() / "holdfast", "dev", world.at / "app", *places]
     world.processes.start("dev", command, {**world.environment, "PYTHONUNBUFFERED": "1"})
     world.until("holdfast status --json", '"active"')

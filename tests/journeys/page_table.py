@@ -49,6 +49,7 @@ from tests.journeys.page_scenes import (
     cluster,
     cluster_of_its_own,
     copied,
+    examples_alone,
     examples_beside,
     fabric,
     first_config_key,
@@ -63,6 +64,7 @@ from tests.journeys.page_scenes import (
     second_root_file,
     second_root_key,
     token_brought,
+    two_checkouts,
     value,
     whole_node,
 )
@@ -247,6 +249,10 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     "examples/consumers/shell/README.md": [("install -m 0755 node/networks.sh", CONSUMERS)],
     "examples/consumers/exec/README.md": [("install -m 0755 node/greeter.py", CONSUMERS)],
     "examples/gateway/README.md": [("[[service]]", Reads(service_table))],
+    "examples/expectations/README.md": [
+        ("holdfastctl test", Runs(before=examples_alone)),
+        ("git worktree add", Runs(before=two_checkouts)),
+    ],
     "examples/import/README.md": [
         ("apt-get install", Elsewhere("tests/journeys/test_import_example.py", "icann")),
         ("examples/import/public_suffixes.py", Elsewhere("tests/journeys/test_import_example.py", "private")),

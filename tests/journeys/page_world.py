@@ -15,6 +15,7 @@ from pathlib import Path
 
 from examples.demo.processes import Processes, free_ports
 from tests.citations import ROOT
+from tests.world import programs
 
 WITHIN_S = 60.0
 PASSPHRASE = "swordfish"
@@ -126,7 +127,7 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "PATH": f"{SCRIPTS}:/usr/bin:/bin",
+            "PATH": f"{programs.folder()}:{SCRIPTS}:/usr/bin:/bin",
             "HOME": str(self.at),
             "PYTHONPATH": str(ROOT),
             "LANG": "C.UTF-8",
@@ -165,7 +166,7 @@ class World:
 
     def start(self, name: str) -> None:
         environment = {**self.environment, "PYTHONUNBUFFERED": "1"}
-        command = [SCRIPTS / name, "--config", self.at / "etc/holdfast" / UNITS[name]]
+        command = [programs.folder() / name, "--config", self.at / "etc/holdfast" / UNITS[name]]
         self.processes.start(name, command, environment)
 
     def stop(self, name: str) -> None:

@@ -131,6 +131,9 @@ def test_what_the_agent_answers_is_what_its_page_says(lab: Lab, node: Gateway):
     roots = {name: status["roots"][name] for name in ("root_key_ids", "root_threshold")}
     assert api.ask("POST", "/v1/trust/confirm", roots)["outcome"] == "already_confirmed"
     assert api.ask("POST", "/v1/trust/confirm", {**roots, "root_threshold": 1})["code"] == "other_roots"
+    assert api.ask("GET", "/v1/quarantine") == {"quarantine": []}
+    assert api.ask("POST", "/v1/quarantine/clear", {"scope": "route_policy"}) == {"quarantine": []}
+    assert api.ask("POST", "/v1/quarantine/clear", {"scope": "../x"})["code"] == "bad_request"
     for probe in ("startup", "liveness", "readiness"):
         api.ask("GET", f"/probe/{probe}")
     api.ask("GET", "/metrics")

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.client import Client
 from tests.citations import ROOT
+from tests.world import programs
 
 EXAMPLE = ROOT / "examples" / "import"
 PLACES = {
@@ -162,7 +163,7 @@ def gateway(gateway):
 def apply(lab, *places):
     files = [word for place in places for word in ("-f", place)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOLDFAST_ADMIN_SOCKET": str(lab.socket)}
-    command = [Path(sys.executable).with_name("holdfastctl"), "apply", *files, "--yes"]
+    command = [programs.folder() / "holdfastctl", "apply", *files, "--yes"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, (done.stderr, lab.log()[-2000:])
     return done.stdout.splitlines()[-1]

@@ -98,7 +98,7 @@ async def test_the_repair_goes_through_when_every_slot_is_taken(tmp_path, mock_c
                     await repaired(one, way, storage)
             if restarted:
                 async with bench(started) as one:
-                    one.node.learnt.member = True
+                    one.node.membership.is_member = True
                     assert len(one.node.store.pending()) == MOST_SLOTS
                     await repaired(one, way, storage)
 
@@ -140,7 +140,7 @@ async def test_nothing_waits_for_more_than_a_week(tmp_path, mock_clock):
         await one.outside.refresh.ask(one.coordinator)
         await one.outside.update.bring_up()
         assert one.lab.version(ROUTES) == 3
-        assert SNAPSHOT in {origin.kind for origin in one.node.learnt.origins.values()}
+        assert SNAPSHOT in {origin.kind for origin in one.outside.update.activating.origins.values()}
 
 
 async def test_a_head_that_says_a_month_is_believed_as_long_as_the_setting_says(tmp_path, mock_clock):

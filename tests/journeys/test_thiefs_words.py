@@ -65,12 +65,12 @@ async def test_what_a_bundle_has_revoked_no_epoch_brings_back(tmp_path, mock_clo
         server, cluster = one.server, one.server.cluster
         server.say(cluster.head(revocations=Revocations(version=1, node_ids=frozenset({NODE_ID})), **server.times()))
         await asked(one)
-        assert (one.lab.state, one.node.learnt.revoked_in_epoch) == ("revoked", 1)
+        assert (one.lab.state, one.node.revocation.epoch) == ("revoked", 1)
         cluster.revocations = Revocations(node_ids=frozenset({NODE_ID}))
         server.publish(cluster.trust_bundle())
         server.say(cluster.head(revocations=Revocations(version=2), **server.times()))
         await asked(one)
-        assert (one.lab.state, one.node.learnt.revoked_in_epoch) == ("revoked", 0)
+        assert (one.lab.state, one.node.revocation.epoch) == ("revoked", 0)
         cluster.revocations, cluster.authority_epoch = Revocations(), 2
         cluster.trust("config-1", status=REVOKED)
         server.publish(cluster.trust_bundle())

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from packaging.requirements import Requirement
 from examples.demo.processes import free_ports
 from tests.citations import ROOT
 from tests.documented_blocks import Block, blocks
+from tests.world import programs
 
 HEX = re.compile(r"[0-9a-f]{8,}(\.\.\.)?")
 LASTS = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
@@ -29,11 +31,14 @@ INSTALLED = "$ git clone"
 
 @dataclass(frozen=True)
 class Tour:
-    """`begins`: its first command. `at`: where the page has it. `files`: the blocks that are files, in their order."""
+    """`begins`: its first command. `at`: where the page has it. `files`: the blocks that are files, in their order.
+    `programs`: the folder of them; of ten nodes and all that is typed for them the forked ones do.
+    """
 
     begins: str
     at: str
     files: tuple[str, ...]
+    programs: Callable[[], Path] = lambda: Path(sys.executable).parent
 
     def blocks(self) -> list[Block]:
         """From its first command to the last before the next tour."""
@@ -47,15 +52,15 @@ class Tour:
 
 TOURS = (
     Tour(INSTALLED, "/tmp/tour", ("fabric.yaml", "agent.toml")),
-    Tour("$ mkdir -p /tmp/ten/fleet", "/tmp/ten", ("fleet/app.yaml",)),
+    Tour("$ mkdir -p /tmp/ten/fleet", "/tmp/ten", ("fleet/app.yaml",), programs.folder),
 )
 
 
 class Shell:
     """A login of an ordinary user's: one interactive bash, a home of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    def __init__(self, folder: Path, programs: Path) -> None:
+        path = f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin"
         self.process = subprocess.Popen(
             ["bash", "--norc"],
             cwd=folder,
@@ -92,8 +97,8 @@ def folder():
 
 
 @pytest.fixture
-def shell(folder):
-    shell = Shell(folder)
+def shell(folder, tour):
+    shell = Shell(folder, tour.programs())
     yield shell
     shell.end()
 

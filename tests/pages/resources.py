@@ -3,7 +3,16 @@
 from dataclasses import Field
 from typing import Any
 
-from coordinator.declared.fields import ListForm, MappingForm, PathMapping, RecordForm, default_of, is_required, members
+from coordinator.declared.fields import (
+    ListForm,
+    MappingForm,
+    PathMapping,
+    RecordForm,
+    default_of,
+    is_required,
+    members,
+    name_of,
+)
 from coordinator.declared.kinds import KINDS, Resource
 
 _HEAD = """\
@@ -69,7 +78,7 @@ def _table(title: str, of: type[Any]) -> str:
 
 def _row(each: "Field[Any]") -> str:
     form = each.metadata["form"]
-    return f"| `{each.name}` | {form.description} | {_default(each)} | {each.metadata['about']} |\n"
+    return f"| `{name_of(each)}` | {form.description} | {_default(each)} | {each.metadata['about']} |\n"
 
 
 def _default(each: "Field[Any]") -> str:
@@ -89,5 +98,5 @@ def _records(of: type[Any]) -> list[tuple[str, type[Any]]]:
         inner = form.each if isinstance(form, (ListForm, MappingForm)) else form
         if isinstance(inner, RecordForm):
             suffix = {ListForm: "[]", MappingForm: ".<id>", PathMapping: ".<path>"}.get(type(form), "")
-            found.append((f"{each.name}{suffix}", inner.of))
+            found.append((f"{name_of(each)}{suffix}", inner.of))
     return found

@@ -31,8 +31,11 @@ from wire.messages import (
     NotifiedVersion,
     Problem,
     Recorded,
+    Reverted,
+    ScopeLimits,
     ScopeReport,
     TrustList,
+    Vote,
     WatchAnswer,
 )
 from wire.strict_json import parse_json
@@ -78,6 +81,28 @@ MESSAGES: list[Message] = [
     HEARTBEAT,
     replace(HEARTBEAT, interval_s=300),
     replace(HEARTBEAT, features=("candidates", "config")),
+    replace(HEARTBEAT, votes=(), limits={}),
+    replace(
+        HEARTBEAT,
+        votes=(
+            Vote("route_policy/a", "s-4", HASH, "accepted", None, "", ""),
+            Vote("node_runtime", "s-5", HASH, "refused", 12, "validator_refused", "nginx: exit status 1"),
+        ),
+        limits={"route_policy/a": ScopeLimits(entries=200, bytes=1 << 20, removed_percent=None)},
+        scopes={"route_policy/a": replace(SCOPE, has_validator=True)},
+    ),
+    replace(
+        HEARTBEAT,
+        scopes={
+            "route_policy/a": replace(
+                SCOPE,
+                good=HASH,
+                probation_until=AT,
+                attempted=HeldVersion(1, 4, HASH, "s-4"),
+                reverted=Reverted(4, HASH, "web", "exit 1: no answer", AT),
+            )
+        },
+    ),
     replace(HEARTBEAT, head=None, degraded_since=AT, clock=ClockReport(synchronised=True, offset_floor_s=0)),
     HeartbeatAnswer(7, 1, {"route_policy/a": Recorded(1, 3)}, ()),
     MayRequest("start_service"),
@@ -312,3 +337,18 @@ def test_a_heartbeat_with_one_member_damaged_is_refused_or_the_same(data: st.Dat
     except BadMessageError:
         return
     assert json.loads(again.to_bytes()) == value
+
+
+def test_a_report_of_as_many_candidates_as_there_may_be_fits_with_some_of_its_journal() -> None:
+    """rules K53: what has no room is left out, the last first; nothing else is"""
+    named = {f"service_assignment/{number:064}": replace(SCOPE, has_validator=True) for number in range(SCOPES_MAX)}
+    why = ("refused", 12, "validator_refused", "x" * 256)
+    votes = [Vote(scope, f"{scope[-40:]}-candidate", HASH, *why) for scope in named]
+    events = [HeartbeatEvent(number, AT, "applied", "route_policy/a", "x" * 256) for number in range(1, 2000)]
+    full = replace(HEARTBEAT, scopes=named).with_votes(votes).with_journal(events)
+    assert len(full.to_bytes()) <= HEARTBEAT_BYTES
+    assert Heartbeat.parse(full.to_bytes()) == full
+    assert full.votes is not None and 300 < len(full.votes) < SCOPES_MAX
+    assert list(full.votes) == votes[: len(full.votes)]
+    assert len(full.journal) > 20
+    assert HEARTBEAT.with_votes(votes * 2).votes == tuple(votes), "as many as there may be"

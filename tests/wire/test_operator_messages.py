@@ -16,6 +16,7 @@ from wire.operators.operator_messages import (
     PublishRequest,
     ReasonRequest,
     RevocationRequest,
+    RoleRequest,
     TokenRequest,
 )
 from wire.operators.trust_messages import BundleSubmission, RecoveryDraftRequest, RecoverySubmission
@@ -36,6 +37,8 @@ HASH = "sha256:" + "0" * 64
         MissingRequest(("0" * 64,)),
         PublishRequest("/srv/tree"),
         CertificateRequest(b"0"),
+        CertificateRequest(b"0", "viewer"),
+        RoleRequest("author"),
         RevocationRequest("endpoints", "https://s.example:1", "it is gone", unknown=True),
         BundleSubmission(b"a document", despite_reports=True),
         RecoverySubmission(b"another"),

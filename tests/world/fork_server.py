@@ -2,12 +2,14 @@
 
 Each process is one of its own, forked here where all modules are imported already: a command's imports take ten times
 as long as its work. That they succeed, and which ones a command waits for, is claimed by tests that start it plainly.
-Who asks connects, sends one `Job` with three descriptors, and is sent the process id, then how it ended.
+Who asks connects, sends one job with three descriptors, and is sent the process id, then how it ended. It is killed
+once who asked is gone.
 """
 
+import atexit
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import random
@@ -15,7 +17,12 @@ import select
 import signal
 import socket
 import sys
+import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
 
 PROGRAMS = {
     "holdfastctl": "holdfast.ctl.operator",
@@ -25,8 +32,6 @@ PROGRAMS = {
 }
 DAEMONS = ("holdfast-coordinator", "holdfast-agent")
 MOST_BYTES = 1 << 20
-
-
 PACKAGES = ("holdfast", "coordinator", "agent")
 
 
@@ -41,42 +46,69 @@ def import_all() -> None:
                     raise
 
 
+@dataclass(frozen=True)
+class Running:
+    """A process that was asked for. `ended` can be read from once it has, `asked` once who asked is gone."""
+
+    pid: int
+    ended: int
+    asked: socket.socket
+
+    @classmethod
+    def begun(cls, pid: int, asked: socket.socket) -> "Running":
+        with suppress(OSError):
+            asked.send(str(pid).encode())
+        return cls(pid, os.pidfd_open(pid), asked)
+
+    @property
+    def readable(self) -> frozenset[object]:
+        return frozenset({self.ended, self.asked})
+
+    def see_off(self, *, has_ended: bool) -> None:
+        if not has_ended:
+            os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        with suppress(OSError):  # who asked is gone
+            self.asked.send(str(os.waitstatus_to_exitcode(status)).encode())
+        self.close()
+
+    def close(self) -> None:
+        os.close(self.ended)
+        self.asked.close()
+
+
 def next_job(listener: socket.socket) -> tuple[dict, list[int]] | None:
     """Returns in each process that was forked for one, and None when the tests are over."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+    running: set[Running] = set()
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        if sys.stdin in ready:
+        ready, _, _ = select.select([listener, sys.stdin, *(each for one in running for each in one.readable)], [], [])
+        is_over = sys.stdin in ready
+        for one in {one for one in running if is_over or not one.readable.isdisjoint(ready)}:
+            one.see_off(has_ended=one.ended in ready)
+            running.remove(one)
+        if is_over:
             return None
-        asking, _ = listener.accept()
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listener.close()
-            data, descriptors, _, _ = socket.recv_fds(asking, MOST_BYTES, 3)
+        if listener in ready:
+            asked, _ = listener.accept()
+            data, descriptors, _, _ = socket.recv_fds(asked, MOST_BYTES, 3)
             pid = os.fork()
             if pid == 0:
-                asking.close()
-                return json.loads(data), descriptors
+                for one in running:
+                    one.close()
+                asked.close()
+                listener.close()
+                return marshal.loads(data), descriptors  # noqa: S302 - ours
             for each in descriptors:
                 os.close(each)
-            tell_its_end(asking, pid)
-        asking.close()
-
-
-def tell_its_end(asking: socket.socket, pid: int) -> None:
-    try:
-        asking.send(str(pid).encode())
-        _, status = os.waitpid(pid, 0)
-        asking.send(str(os.waitstatus_to_exitcode(status)).encode())
-    except BrokenPipeError:  # who asked is gone
-        pass
-    finally:
-        os._exit(0)
+            running.add(Running.begun(pid, asked))
 
 
 def become(job: dict, descriptors: list[int]) -> None:
-    """The process that was asked for, as exec would leave it."""
+    """The process that was asked for, as exec would leave it. `script`: the one that stands in for it, if one does; a
+    warning is an error to those that a test has started by itself.
+    """
     os.chdir(job["folder"])
+    os.umask(job["umask"])
     os.environ.clear()
     os.environ.update(job["environment"])
     for number, descriptor in enumerate(descriptors):
@@ -88,12 +120,41 @@ def become(job: dict, descriptors: list[int]) -> None:
     sys.argv = [job["program"], *job["arguments"]]
     # An agent that takes up what its join brought starts itself anew, as it was started.
     plainly = f"import sys; sys.argv[0] = {job['program']!r}; from {PROGRAMS[job['program']]} import main; main()"
-    sys.orig_argv = [sys.executable, "-c", plainly, *job["arguments"]]
+    begin = ["-ISE", job["script"]] if job["script"] else ["-c", plainly]
+    sys.orig_argv = [sys.executable, *begin, *job["arguments"]]
     sys.modules["__main__"].__package__ = None  # its name is argv's
     random.seed()
-    if job["program"] in DAEMONS:
+    if job["program"] in DAEMONS or job["script"]:
         warnings.resetwarnings()
         warnings.simplefilter("ignore")
+
+
+def status_of(program: Callable[[], object]) -> int:
+    """How an interpreter would end that runs this."""
+    try:
+        program()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:  # noqa: BLE001 - the outermost
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def end(status: int) -> NoReturn:
+    """As an interpreter ends, but that nothing is taken apart: of all that is imported here that takes long."""
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        status = 120
+    finally:
+        os._exit(status)
 
 
 def main() -> None:
@@ -106,7 +167,7 @@ def main() -> None:
         found = next_job(listener)
     if found is not None:
         become(*found)
-        importlib.import_module(PROGRAMS[found[0]["program"]]).main()
+        end(status_of(importlib.import_module(PROGRAMS[found[0]["program"]]).main))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 ran = programs.run("holdfastctl", "status", folder=folder)
 daemon = programs.start("holdfast-coordinator", "--config", path, folder=folder, log=folder / "log")
+programs.folder()    stands in a PATH before the real ones, for whoever starts them by name
 """
 
 import atexit
 import json
+import marshal
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.citations import ROOT
+from tests.world import stand_in
 from tests.world.fork_server import PROGRAMS
 
 RUN_S = 120.0  # on a machine that has other work
@@ -120,11 +123,31 @@ def _forked(
         "arguments": words,
         "folder": str(folder),
         "environment": {**(os.environ if environment is None else environment), "PYTHONPATH": str(ROOT)},
+        "umask": present_umask(),
+        "script": "",
     }
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked.connect(_server())
-    socket.send_fds(asked, [json.dumps(job).encode()], descriptors)
+    socket.send_fds(asked, [marshal.dumps(job)], descriptors)
     return Process(asked, [program, *words])
+
+
+def present_umask() -> int:
+    os.umask(found := os.umask(0o077))
+    return found
+
+
+@cache
+def folder() -> Path:
+    """For a PATH: the same by their names, for shells and others that start them by themselves (stand_in.py)."""
+    made = Path(_server()).with_name("bin")
+    made.mkdir()
+    for name in PROGRAMS:
+        script = made / name
+        text = Path(stand_in.__file__).read_text()
+        script.write_text(f"#!{sys.executable} -ISE\n{text}\n\nmain({_server()!r}, {name!r})\n")
+        script.chmod(0o755)
+    return made
 
 
 @cache

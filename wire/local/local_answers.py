@@ -124,7 +124,7 @@ class RejectionList(AnswerMessage):
 class TakenDocument(AnswerMessage):
     """What became of a document that was handed in."""
 
-    outcome: str = member(one_of("activated", "kept", "pending", "already_applied", "validator_refused"))
+    outcome: str = member(one_of("activated", "kept", "pending", "candidate", "already_applied", "validator_refused"))
     scope: str
     authority_epoch: int = member(_VERSION)
     config_version: int = member(_VERSION)
@@ -137,3 +137,24 @@ class ConfirmedRoots(AnswerMessage):
     outcome: str = member(one_of("confirmed", "already_confirmed"))
     root_key_ids: tuple[str, ...]
     root_threshold: int = member(_COUNT)
+
+
+@message
+class QuarantinedContent:
+    """A version that failed its probation here: which check said no, and what it said."""
+
+    scope: str
+    authority_epoch: int = member(_VERSION)
+    config_version: int = member(_VERSION)
+    content_hash: str = member(HASH)
+    snapshot_id: str
+    check: str
+    detail: str
+    at: str = member(TIMESTAMP)
+
+
+@message
+class QuarantineList(AnswerMessage):
+    """What is not activated again by itself, the oldest first; or what was, before it was cleared."""
+
+    quarantine: tuple[QuarantinedContent, ...]

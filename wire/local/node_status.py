@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from wire.answer_message import AnswerMessage
 from wire.endings import EndingThing
-from wire.forms import BOOLEAN, CONTENT, TIMESTAMP, Form, integer, member, message, nullable, one_of, table
-from wire.messages import GRADES, MODES, STATES, ScopeReport
+from wire.forms import BOOLEAN, CONTENT, HASH, TIMESTAMP, Form, integer, member, message, nullable, one_of, table
+from wire.messages import GRADES, MODES, STATES, VERDICTS, ScopeReport
 
 TRUSTED_BY = ("configuration", "installed bundle", "join token", "first use")
 NAMED_BY = ("agent.toml", "node_bootstrap", "earlier node_bootstrap", "storage_directory", "peer_directory")
@@ -74,6 +74,24 @@ class AwaitedVersion:
     snapshot_id: str
     below_accepted: bool
     again_in_s: int | None = member(nullable(_COUNT))
+
+
+@message
+class CandidateState:
+    """What the head says is coming, and what this node makes of it. `awaited`: it was not judged yet. `step`: of
+    format.md 7, null where the node could not keep it. `at`: since when it says so.
+    """
+
+    authority_epoch: int = member(_VERSION)
+    config_version: int = member(_VERSION)
+    content_hash: str = member(HASH)
+    snapshot_id: str
+    change: str | None
+    verdict: str = member(one_of("awaited", *VERDICTS))
+    step: int | None = member(nullable(_COUNT))
+    reason: str
+    detail: str
+    at: str | None = member(_TIME_OR_NONE)
 
 
 @message
@@ -170,6 +188,7 @@ class NodeReport:
     clock: NodeClock
     sources: tuple[AskedSource, ...]
     awaited: Mapping[str, AwaitedVersion]
+    candidates: Mapping[str, CandidateState]
     origins: Mapping[str, DocumentOrigin]
     recovering: tuple[str, ...]
     refresh_required: tuple[str, ...]

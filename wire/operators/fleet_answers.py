@@ -9,6 +9,7 @@ from snapshot.identifiers import format_time
 from snapshot.outage import OutagePhase, Stop
 from wire.answer_message import AnswerMessage, AnswerPage
 from wire.forms import IDENTIFIER, member, message
+from wire.operators.change_answers import ChangeSummary
 
 
 @message
@@ -198,6 +199,7 @@ class Fleet(AnswerMessage):
     held_back: tuple[str, ...] = ()  # nodes whose agents do not read all that is for them; at most 50
     held_back_total: int = 0
     restored_backup: str = ""  # why nothing is signed, or nothing
+    changes: tuple[ChangeSummary, ...] = ()  # those that are not over, of the whole fleet, the newest first
 
 
 @message

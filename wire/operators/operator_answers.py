@@ -40,11 +40,12 @@ class ResourceProblem:
 
 @message
 class OperatorRefusal(AnswerMessage):
-    """`problems`: all that is wrong with declared files, at once."""
+    """`problems`: all that is wrong with declared files, at once. `lines`: what else a person is to be told of it."""
 
     code: str
     message: str
     problems: tuple[ResourceProblem, ...] | None = None
+    lines: tuple[str, ...] | None = None
 
 
 @message
@@ -69,7 +70,9 @@ class AppliedPlan(AnswerMessage):
     """What declared files change, or have changed; `touched`: scopes by node; `lines` say it to a person.
 
     `held_back`: what keeps it from being published, or nothing; `based_on` is the plan's id. `moved`: how many of the
-    resources are declared in another file or line than the coordinator knew, changed or not.
+    resources are declared in another file or line than the coordinator knew, changed or not. `refusals`: what the plan
+    would not be carried out for. `change`: by which it goes to its nodes, once it was applied; `plan_hash` stands for
+    exactly this plan.
     """
 
     outcome: str = member(one_of("planned", "applied"))
@@ -81,6 +84,9 @@ class AppliedPlan(AnswerMessage):
     held_back: str
     warnings: tuple[str, ...]
     moved: int = member(COUNT, default=0)
+    refusals: tuple[OperatorRefusal, ...] = ()
+    change: str | None = None
+    plan_hash: str = ""
 
 
 @message
@@ -202,6 +208,7 @@ class Operator(AnswerMessage):
     expires_at: int
     added_by: str
     added_at: float
+    role: str = "admin"  # of a coordinator that knows no roles: everybody is
 
 
 @message

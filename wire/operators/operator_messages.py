@@ -2,11 +2,14 @@
 
     ApplyRequest    POST /v1/apply
     EntryRequest    POST /v1/allowlist/{node_id}, /v1/nodes/{node_id}/readmit
-    ReasonRequest   POST /v1/nodes/{node_id}/revoke, /v1/nodes/{node_id}/remove
+    ReasonRequest   POST /v1/nodes/{node_id}/revoke, /v1/nodes/{node_id}/remove, /v1/changes/{change}/halt, .../resume
+    RevertRequest   POST /v1/changes/{change}/revert
+    ApprovalRequest     POST /v1/changes/{change}/approve
     TokenRequest    POST /v1/tokens
     MissingRequest      POST /v1/contents/missing
     PublishRequest      POST /v1/publish
     CertificateRequest  POST /v1/operators/{name}
+    RoleRequest         POST /v1/operators/{name}/role
     RevocationRequest   POST /v1/revocations
 
 What is absent is as declared, or as the coordinator's settings say.
@@ -33,6 +36,7 @@ from wire.forms import (
     text,
 )
 from wire.messages import CERTIFICATE_BYTES, Message
+from wire.operators.operator_roles import OperatorRole
 
 APPLY_BYTES = 64 << 20
 FILES_MAX = 100_000
@@ -40,6 +44,9 @@ PARTS_MAX = 256  # of one file
 NODE_KINDS = ("data", "witness")
 ASKED_MAX = 5_000  # hashes in one question
 ASKED_BYTES = 512 << 10
+ROLE = one_of(*map(str, OperatorRole))
+MESSAGE_MAX = 1_024
+PLAN_HASH_MAX = 128
 CATEGORIES = ("key_ids", "role_assignments", "service_ids", "endpoints")
 
 
@@ -54,7 +61,8 @@ class ContentSummary:
 @message
 class ApplyRequest(Message):
     """Declared state: all of it by file name. `contents`: what was uploaded of the files that it names, by their place
-    beside the file that does. `based_on` is the id of the plan that was shown.
+    beside the file that does. `based_on` is the id of the plan that was shown. `message` says what the change is for,
+    `now_reason` why it skips rings and bake; `allow`: the hash of the plan that may pass the guards.
     """
 
     MOST_BYTES: ClassVar[int] = APPLY_BYTES
@@ -67,6 +75,24 @@ class ApplyRequest(Message):
     drop_endpoints: bool = member(BOOLEAN, default=False)
     dry_run: bool = member(BOOLEAN, default=False)
     based_on: str | None = member(text(64, 1), default=None)
+    message: str = member(text(MESSAGE_MAX), default="")
+    now_reason: str = member(text(256), default="")
+    allow: str = member(text(PLAN_HASH_MAX), default="")
+
+
+@message
+class RevertRequest(Message):
+    """`now_reason`: why it goes to all nodes at once; without, as any change."""
+
+    now_reason: str = member(text(256), default="")
+    message: str = member(text(MESSAGE_MAX), default="")
+
+
+@message
+class ApprovalRequest(Message):
+    """`plan_hash`: the plan that was looked at."""
+
+    plan_hash: str = member(text(PLAN_HASH_MAX, 1))
 
 
 @message
@@ -113,6 +139,14 @@ class CertificateRequest(Message):
     """An operator's certificate, DER."""
 
     certificate: bytes = member(binary(CERTIFICATE_BYTES))
+    role: str = member(ROLE, default=str(OperatorRole.ADMIN))
+
+
+@message
+class RoleRequest(Message):
+    """What an operator may from now on."""
+
+    role: str = member(ROLE)
 
 
 @message

@@ -6,7 +6,8 @@ import pkgutil
 from types import SimpleNamespace
 
 import coordinator.api as package
-from coordinator.api import admin_api, resource_api
+from coordinator.api import admin_api, changes_api, resource_api
+from coordinator.changes.states import ChangeState
 from coordinator.fleet import roster
 from coordinator.fleet.explain_scope import MOST_ENTRIES
 from coordinator.fleet.fleet import MOST_NAMED
@@ -26,6 +27,7 @@ from tests.pages.openapi.parts import (
 from wire.answer_message import AnswerMessage
 from wire.forms import IDENTIFIER
 from wire.messages import Message
+from wire.operators.change_answers import ChangeDetail, ChangeDiff, ChangeList, ChangeNews, ChangeSummary
 from wire.operators.fleet_answers import (
     Fleet,
     MemberDetail,
@@ -63,12 +65,15 @@ from wire.operators.operator_answers import (
 )
 from wire.operators.operator_messages import (
     ApplyRequest,
+    ApprovalRequest,
     CertificateRequest,
     EntryRequest,
     MissingRequest,
     PublishRequest,
     ReasonRequest,
+    RevertRequest,
     RevocationRequest,
+    RoleRequest,
     TokenRequest,
 )
 from wire.operators.trust_answers import (
@@ -95,7 +100,12 @@ MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/contents/missing"): MissingRequest,
     ("POST", "/v1/publish"): PublishRequest,
     ("POST", "/v1/operators/{name}"): CertificateRequest,
+    ("POST", "/v1/operators/{name}/role"): RoleRequest,
     ("POST", "/v1/revocations"): RevocationRequest,
+    ("POST", "/v1/changes/{change}/approve"): ApprovalRequest,
+    ("POST", "/v1/changes/{change}/halt"): ReasonRequest,
+    ("POST", "/v1/changes/{change}/resume"): ReasonRequest,
+    ("POST", "/v1/changes/{change}/revert"): RevertRequest,
     ("POST", "/v1/trust"): BundleSubmission,
     ("POST", "/v1/recoveries"): RecoverySubmission,
     ("POST", "/v1/trust/requests"): BundleDraftRequest,
@@ -308,6 +318,58 @@ OPERATIONS = {
         (400, 403, 404, 503),
         query=(query("most", {"type": "integer", "minimum": 1}, "How many; 100 unless said."),),
     ),
+    ("GET", "/v1/changes"): Operation(
+        "Changes, the newest first",
+        _ok("In short.", ChangeList),
+        (400, 403, 503),
+        query=(
+            query("state", {"enum": list(map(str, ChangeState))}, "Those in this state.", several=True),
+            query(
+                "most",
+                {"type": "integer", "minimum": 1, "maximum": changes_api.MOST},
+                f"So many; {changes_api.LISTED} unless said.",
+            ),
+        ),
+    ),
+    ("GET", "/v1/changes/{change}"): Operation(
+        "One change in whole, with its timeline", _ok("The change.", ChangeDetail), (400, 403, 404, 503)
+    ),
+    ("GET", "/v1/changes/{change}/diff"): Operation(
+        "What a change changes", _ok("As its plan was shown.", ChangeDiff), (400, 403, 404, 503)
+    ),
+    ("GET", "/v1/changes/{change}/wait"): Operation(
+        "Wait for something new of a change",
+        _ok("How it is now.", ChangeNews),
+        (400, 403, 404, 503),
+        query=(query("seen", TEXT, "The `mark` of an earlier answer; without it the answer comes at once."),),
+        description="Held until something is new, or for half a minute.",
+    ),
+    ("POST", "/v1/changes/{change}/approve"): Operation(
+        "Approve a change that is proposed",
+        _ok("The change.", ChangeSummary),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/changes/{change}/approve")),
+        description="Of exactly the plan that `plan_hash` names; never by its author, and once by each operator.",
+    ),
+    ("POST", "/v1/changes/{change}/halt"): Operation(
+        "Stop a change where it is",
+        _ok("Who has it keeps it, and nobody else is given it.", ChangeSummary),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/changes/{change}/halt")),
+    ),
+    ("POST", "/v1/changes/{change}/resume"): Operation(
+        "Let a change that was halted go on",
+        _ok("Nodes that have refused it are left aside.", ChangeSummary),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/changes/{change}/resume")),
+    ),
+    ("POST", "/v1/changes/{change}/revert"): Operation(
+        "Put back what a change has changed",
+        _ok("The change that does it.", ChangeSummary),
+        (400, 403, 404, 409, 503),
+        body=_asks(("POST", "/v1/changes/{change}/revert")),
+        description="Where a later change has touched one of its resources, that is named, and nothing is done.",
+    ),
     ("GET", "/v1/operators"): Operation("Who may ask over TLS", _ok("Until when.", OperatorList), (403, 503)),
     ("POST", "/v1/operators/{name}"): Operation(
         "Let an operator in",
@@ -315,6 +377,13 @@ OPERATIONS = {
         (400, 403, 409, 503),
         body=_asks(("POST", "/v1/operators/{name}")),
         description="On the Unix socket alone. The certificate is DER in base64.",
+    ),
+    ("POST", "/v1/operators/{name}/role"): Operation(
+        "What an operator may from now on",
+        _ok("The entry.", Operator),
+        (400, 403, 404, 503),
+        body=_asks(("POST", "/v1/operators/{name}/role")),
+        description="On the Unix socket alone. From the operator's next request on, on every coordinator.",
     ),
     ("DELETE", "/v1/operators/{name}"): Operation(
         "Shut an operator out",

@@ -27,6 +27,7 @@ from wire.local.local_answers import (
     Liveness,
     NodeReadiness,
     OfDocument,
+    QuarantineList,
     RejectionList,
     RouteAnswer,
     ServiceAnswer,
@@ -34,7 +35,7 @@ from wire.local.local_answers import (
     TakenDocument,
 )
 from wire.local.node_status import NodeStatus
-from wire.messages import ConfirmRoots, MayAnswer, MayRequest, WatchAnswer
+from wire.messages import ClearQuarantine, ConfirmRoots, MayAnswer, MayRequest, WatchAnswer
 from wire.routes import HttpRoute
 
 NODE_HEADERS = {
@@ -90,6 +91,8 @@ MESSAGES: dict[str, type] = {
     "ConfirmRoots": ConfirmRoots,
     "ConfirmedRoots": ConfirmedRoots,
     "MayAnswer": MayAnswer,
+    "ClearQuarantine": ClearQuarantine,
+    "Quarantine": QuarantineList,
     "Taken": TakenDocument,
     "Ready": NodeReadiness,
 }
@@ -222,6 +225,20 @@ OPERATIONS = {
         body=body(ref("ConfirmRoots")),
         description="root and the agent's own account alone. 409 `other_roots`: they are not, and nothing has changed.",
     ),
+    ("GET", "/v1/quarantine"): Operation(
+        "Content that failed its probation on this node",
+        {200: answer("What is not activated again by itself, the oldest first.", ref("Quarantine"))},
+        (403,),
+        description="root and the agent's own account alone.",
+    ),
+    ("POST", "/v1/quarantine/clear"): Operation(
+        "A person lets what failed be tried again",
+        {200: answer("What was in quarantine of the scope, and is not any more.", ref("Quarantine"))},
+        (400, 403, 503),
+        body=body(ref("ClearQuarantine")),
+        description="root and the agent's own account alone; the journal keeps who it was. What the head lists still "
+        "is fetched at once, and on probation once more.",
+    ),
     ("POST", "/v1/import"): Operation(
         "A document from another medium, through the same verification",
         {
@@ -254,7 +271,9 @@ The caller is whom the kernel names (SO_PEERCRED). A scope that it may not read 
 
 def _routes() -> tuple[HttpRoute, ...]:
     """The table of the code, without a node behind it."""
-    table: Any = object.__new__(LocalApi).routes()
+    empty: Any = object.__new__(LocalApi)
+    empty.node = None
+    table: Any = empty.routes()
     return tuple(route for same_length in table._by_length.values() for route in same_length)
 
 

@@ -36,6 +36,7 @@ PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "node_id": (IDENTIFIER.schema, "A node."),
     "site_id": (IDENTIFIER.schema, "A site."),
     "coordinator_id": (IDENTIFIER.schema, "A coordinator."),
+    "change": ({"type": "string", "pattern": "^c-[1-9][0-9]{0,15}$"}, "A change."),
     "jti": ({"type": "string", "maxLength": 64}, "A token's id."),
     "kind": (TEXT, "A kind of resource."),
     "id": (IDENTIFIER.schema, "The id of a resource."),

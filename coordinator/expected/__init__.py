@@ -1,0 +1,1 @@
+"""Expectations, held against what nodes would be given."""

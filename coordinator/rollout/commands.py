@@ -1,0 +1,181 @@
+"""What a person asks of a change, or the coordinator by itself: to halt, to go on, to take it back.
+
+    halt(database, change_id, ...)      nobody is given it any more; who has it keeps it
+    resume(database, change_id, ...)    what has failed so far is left aside, and it goes on with the others
+    revert(database, change_id, ...)    a new change that puts back what it has changed
+
+A revert is a change like any other: it is voted on, goes in rings, or at once where a reason is given. It puts back
+whole resources, so where a later change has touched one of them, or could not stand without it, it does nothing and
+says which: to undo half of two changes is what nobody has asked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.changes import progress, records
+from coordinator.changes.progress import ChangeProgress, NodeProgress
+from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, ChangeRequest, change_name
+from coordinator.changes.states import ChangeState, GroupPhase, Outcome
+from coordinator.changes.undoing import read_before, undo
+from coordinator.database import catalog, cluster_state
+from coordinator.database.database import Database, Transaction
+from coordinator.declared.change_impact import affected_scopes
+from coordinator.declared.kinds import Resource
+from coordinator.declared.model import Key, Model
+from coordinator.declared.plans import ResourceChange
+from coordinator.declared.references import faults_of
+from coordinator.publishing import declarations, proposals
+from coordinator.publishing.declarations import ApplyPlan, OutdatedProposal
+from coordinator.publishing.proposals import Proposal
+from coordinator.rollout import approvals, steps
+from snapshot import canonical
+
+ATTEMPTS = 3  # to put back, while others apply
+UNDER_WAY = frozenset({ChangeState.PROPOSED, ChangeState.PREPARING, ChangeState.ROLLING})
+
+
+def halt(database: Database, change_id: int, reason: str, *, actor: str, now: float) -> ChangeRecord:
+    """`conflict` for one that is not under way."""
+    with database.change(actor=actor, now=now) as transaction:
+        record = records.get(transaction, change_id)
+        if record.state not in UNDER_WAY:
+            raise Refused(Code.CONFLICT, f"{record.name} is {record.state}, and is not under way", remedy=_look(record))
+        nodes = records.nodes_of(transaction, change_id)
+        after = steps.stop(transaction, record, nodes, ChangeState.HALTED, f"by {actor}: {reason}" if reason else actor)
+        transaction.audit("change.halt", record.name, record.state.value, {"reason": reason})
+        return after
+
+
+def resume(database: Database, change_id: int, reason: str, *, actor: str, now: float) -> ChangeRecord:
+    """`conflict` for one that was not halted."""
+    with database.change(actor=actor, now=now) as transaction:
+        record = records.get(transaction, change_id)
+        if record.state is not ChangeState.HALTED:
+            raise Refused(Code.CONFLICT, f"{record.name} is {record.state}, and was not halted", remedy=_look(record))
+        nodes = records.nodes_of(transaction, change_id)
+        stands = ChangeProgress(change_id, record.state, record.groups)
+        resumed = progress.resume(stands, [_as_progress(node) for node in nodes])
+        records.leave_aside(transaction, change_id, resumed.aside)
+        after = replace(record, state=_state_again(transaction, record), groups=resumed.groups, why="")
+        saved = records.save(transaction, after)
+        records.note(transaction, change_id, "resumed", detail=f"by {actor}: {reason}" if reason else f"by {actor}")
+        transaction.audit("change.resume", record.name, record.why, {"state": saved.state.value, "reason": reason})
+        return saved
+
+
+def revert(
+    database: Database,
+    change_id: int,
+    *,
+    actor: str,
+    now: float,
+    message: str = "",
+    now_reason: str = "",
+    is_automatic: bool = False,
+) -> ApplyPlan:
+    """What was carried out, as an apply; its change is the one that reverts. `conflict`: nothing was done."""
+    for _ in range(ATTEMPTS):
+        with database.read() as transaction:
+            proposal = _put_back(transaction, records.get(transaction, change_id))
+        weighed = proposals.weigh(database, proposal, reverts=change_id)
+        why = message or f"takes back {change_name(change_id)}"
+        ask = ChangeRequest(why, now_reason, reverts=change_id, is_automatic=is_automatic)
+        try:
+            return declarations.carry_out(database, weighed, actor=actor, now=now, based_on=proposal.state_id, ask=ask)
+        except OutdatedProposal:
+            continue
+    raise Refused(Code.CONCURRENT_UPDATE, "the state goes on changing meanwhile", remedy="revert again")
+
+
+def _look(record: ChangeRecord) -> str:
+    return f"see holdfastctl changes show {record.name}"
+
+
+def _state_again(transaction: Transaction, record: ChangeRecord) -> ChangeState:
+    """What nobody has approved, a halt has not approved either."""
+    if any(group.ring for group in record.groups):
+        return ChangeState.ROLLING
+    has_begun = any(group.phase is not GroupPhase.PENDING for group in record.groups)
+    is_asked = approvals.count(transaction, record.change_id) < approvals.needed_count(record)
+    return ChangeState.PREPARING if has_begun or not is_asked else ChangeState.PROPOSED
+
+
+def _as_progress(node: ChangeNode) -> NodeProgress:
+    return NodeProgress(node.node_id, node.group, node.step, node.ring, Outcome(node.outcome))
+
+
+# ---- what is put back
+
+
+def _put_back(transaction: Transaction, record: ChangeRecord) -> Proposal:
+    """The proposal that makes each of its resources what it was."""
+    if record.state is ChangeState.REVERTED:
+        raise Refused(Code.CONFLICT, f"{record.name} was taken back already", remedy=_look(record))
+    under_way = reverting(transaction, record.change_id)
+    if under_way is not None and under_way.settled_at is None:
+        detail = f"{under_way.name} takes {record.name} back already, and is {under_way.state}"
+        raise Refused(Code.CONFLICT, detail, remedy=_look(under_way))
+    before = catalog.load(transaction)
+    plan = records.plan_of(transaction, record.change_id)
+    _check_untouched(transaction, record, plan, before)
+    after = undo(before, read_before(plan))
+    _check_together(record, after)
+    return _proposal(before, after, {change.key for change in plan}, cluster_state.standing(transaction).state_id)
+
+
+def reverting(transaction: Transaction, change_id: int) -> ChangeRecord | None:
+    """The last change that takes it back."""
+    return next(iter(records.reverts_of(transaction, change_id)), None)
+
+
+def _check_untouched(
+    transaction: Transaction, record: ChangeRecord, plan: "tuple[ChangedResource, ...]", model: Model
+) -> None:
+    for change in plan:
+        made = change.after
+        found = model.resources.get(change.key)
+        if (None if found is None else canonical.dumps(found.spec())) == (
+            None if made is None else canonical.dumps(made)
+        ):
+            continue
+        later = _later_change(transaction, record.change_id, change.key)
+        by = f"{later.name} has changed it since" if later is not None else "it is another one since"
+        remedy = f"revert {later.name} first" if later is not None else "apply what it should be"
+        detail = f"{record.name} changed {' '.join(change.key)}, and {by}"
+        raise Refused(Code.CONFLICT, detail, remedy=remedy)
+
+
+def _later_change(transaction: Transaction, change_id: int, key: Key) -> ChangeRecord | None:
+    """The newest that touches the same resource."""
+    later = (record for record in records.list_changes(transaction) if record.change_id > change_id)
+    return next(
+        (
+            record
+            for record in later
+            if any(change.key == key for change in records.plan_of(transaction, record.change_id))
+        ),
+        None,
+    )
+
+
+def _check_together(record: ChangeRecord, after: Model) -> None:
+    resource, fault = next(iter(faults_of(after.resources, after.cluster_id)), (None, None))
+    if resource is None or fault is None:
+        return
+    detail = f"without {record.name}, {' '.join(resource.key)}: {fault.message}"
+    raise Refused(Code.CONFLICT, detail, remedy="what was built on it goes first: revert that, or apply without it")
+
+
+def _proposal(before: Model, after: Model, keys: "set[Key]", state_id: str) -> Proposal:
+    made = tuple(_changes(before.resources, after.resources, keys))
+    bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
+    return Proposal({}, False, before, after, made, bodies, affected_scopes(before, after), state_id)
+
+
+def _changes(
+    before: Mapping[Key, Resource], after: Mapping[Key, Resource], keys: "set[Key]"
+) -> Iterator[ResourceChange]:
+    for key in sorted(keys):
+        if before.get(key) != after.get(key):
+            yield ResourceChange(before.get(key), after.get(key))

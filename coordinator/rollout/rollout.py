@@ -1,0 +1,227 @@
+"""The task that takes changes on: looks at those that are open, decides (progress.py), carries it out (steps.py).
+
+Level-triggered: what comes next follows from what stands in the database, so a look too many changes nothing, and one
+that was missed costs a second. It is woken by an apply, by a person's word and by what nodes report; nothing is kept in
+memory but how long things have lasted (watch.py). A coordinator that is killed at any moment goes on where it was, and
+two of them look at the same changes: each decision is saved against the revision that it was made from, and who comes
+second has changed nothing and looks again.
+
+Looking is reading alone. Only where there is something to do is a transaction begun for it, in which all is read and
+decided once more: what a node has said in between counts.
+
+Where the database is away nothing goes on, and nothing is lost; what was not heard meanwhile is no silence.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import structlog
+import trio
+from sqlalchemy.exc import SQLAlchemyError
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.base.settings import CoordinatorSettings
+from coordinator.base.threads import in_database, in_library
+from coordinator.changes import records
+from coordinator.changes.progress import NextMoves, NodeProgress, decide
+from coordinator.changes.records import ChangeNode, ChangeRecord
+from coordinator.changes.states import SETTLED, ChangeState, Outcome, Step, Verdict
+from coordinator.changes.votes import VoteCount
+from coordinator.database.database import Database, Transaction
+from coordinator.database.database_fault import line_of
+from coordinator.rollout import commands, steps
+from coordinator.rollout.facts import RolloutFacts
+from coordinator.rollout.watch import AgeWatch
+
+ACTOR = "coordinator"
+TICK_S = 1.0
+MOST_AT_ONCE = 200  # lines of a timeline in one transaction
+MOST_ROUNDS = 16  # in one look: whatever goes on for longer goes on with the next
+_SAID = (Outcome.REFUSED, Outcome.REVERTED)
+
+Moment = tuple[str, str, str]
+"""A line of a timeline: what, node, detail."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass
+class RolloutHealth:
+    """How changes stand, for metrics and people. `waits`: by change, what each group waits for. `votes`: by verdict,
+    since the start.
+    """
+
+    states: Mapping[str, int] = field(default_factory=dict)
+    held: int = 0
+    waits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    votes: Counter[str] = field(default_factory=Counter)
+    database_faults: int = 0
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One change at one look. `news`: what is not in its timeline yet; `waits_for`: the last change before it that is
+    open; `reverting`: of one that goes back, the change that does it.
+    """
+
+    record: ChangeRecord
+    nodes: Sequence[ChangeNode] = ()
+    decided: NextMoves = field(default_factory=NextMoves)
+    waits_for: int | None = None
+    news: tuple[Moment, ...] = ()
+    reverting: ChangeRecord | None = None
+
+    @property
+    def is_to_do(self) -> bool:
+        is_decided = bool(self.decided.moves) or self.decided.state is not None
+        return is_decided or bool(self.news) or self.waits_for != self.record.waits_for or self.is_to_go_back
+
+    @property
+    def is_to_go_back(self) -> bool:
+        """Nobody has begun to take it back, or that is over."""
+        if self.record.state is not ChangeState.REVERTING:
+            return False
+        return self.reverting is None or self.reverting.state in SETTLED
+
+
+class Rollouts:
+    """`now` reads the clock, in Unix seconds, `elapsed` the one that only runs. `wake_publisher`: nodes are to get new
+    heads.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: CoordinatorSettings,
+        now: Callable[[], float],
+        elapsed: Callable[[], float],
+        wake_publisher: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._elapsed = elapsed
+        self._wake_publisher = wake_publisher
+        self._watch = AgeWatch()
+        self._facts = RolloutFacts(settings, self._watch, elapsed)
+        self._noted: set[tuple[int, str, str]] = set()
+        self._foreign: set[str] = set()
+        self._woken = trio.Event()
+        self.health = RolloutHealth()
+
+    def wake(self) -> None:
+        """Something has changed: look now."""
+        self._woken.set()
+
+    def take_note(self, counted: VoteCount) -> None:
+        """What a batch of reports has brought."""
+        self.health.votes.update(counted.verdicts)
+        for node_id in set(counted.foreign) - self._foreign:
+            self._foreign.add(node_id)
+            _log.warning("a vote on what was never made for this node is ignored", node=node_id)
+        if counted.has_news:
+            self.wake()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._woken = trio.Event()
+            try:
+                await self.look()
+            except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
+                self.health.database_faults += 1
+                _log.error("changes not looked at", reason=line_of(error))
+                await trio.sleep(TICK_S)
+            with trio.move_on_after(TICK_S):
+                await self._woken.wait()
+
+    async def look(self) -> None:
+        """Until nothing is left to do now."""
+        for _ in range(MOST_ROUNDS):
+            self._watch.begin(self._now(), self._elapsed())
+            seen = await in_library(self._read)
+            self._watch.end()
+            if not [change for change in seen if change.is_to_do and await self._act(change)]:
+                return
+            self._wake_publisher()
+
+    def _read(self) -> list[_Look]:
+        with self._database.read() as transaction:
+            changes = records.open_changes(transaction)
+            open_ids = {record.change_id for record in changes}
+            seen = [self._look_at(transaction, record, open_ids) for record in changes]
+            self.health.states = records.count_states(transaction)
+        self.health.held = len({node.node_id for look in seen for node in look.nodes if node.step is not Step.RELEASED})
+        self.health.waits = {look.record.name: tuple(look.decided.waits.values()) for look in seen}
+        self._facts.forget({node.node_id for look in seen for node in look.nodes})
+        self._noted = {line for line in self._noted if line[0] in open_ids}
+        return seen
+
+    def _look_at(self, transaction: Transaction, record: ChangeRecord, open_ids: set[int]) -> _Look:
+        nodes = records.nodes_of(transaction, record.change_id)
+        if record.state is ChangeState.REVERTING:
+            return _Look(record, nodes, reverting=commands.reverting(transaction, record.change_id))
+        waits_for = max(open_ids.intersection(record.follows), default=None)
+        change, read = self._facts.read(transaction, record, nodes, is_waiting=waits_for is not None)
+        news = tuple(self._news(transaction, record, read))
+        return _Look(record, nodes, decide(change, read), waits_for, news)
+
+    def _news(self, transaction: Transaction, record: ChangeRecord, nodes: Sequence[NodeProgress]) -> Iterator[Moment]:
+        """Each refusal once, with the words of who refused."""
+        said = [(node, outcome) for node in nodes if (outcome := _no_of(node)) is not None]
+        lines = {(record.change_id, node.node_id, outcome.value) for node, outcome in said}
+        if lines <= self._noted:
+            return
+        self._noted |= records.noted_nodes(transaction, record.change_id, [outcome.value for outcome in _SAID])
+        new = [
+            (node, outcome) for node, outcome in said if (record.change_id, node.node_id, outcome) not in self._noted
+        ]
+        yield from ((outcome.value, node.node_id, node.words) for node, outcome in new[:MOST_AT_ONCE])
+
+    # ---- acts
+
+    async def _act(self, look: _Look) -> bool:
+        """Whether it has gone on."""
+        try:
+            if look.is_to_go_back:
+                await in_database(self._go_back, look)
+            else:
+                await in_database(self._go_on, look.record.change_id)
+        except Refused as refused:
+            if refused.code is not Code.CONFLICT:
+                _log.error("a change does not go on", change=look.record.name, reason=str(refused))
+            return False  # somebody else was faster: the next look sees what has come of it
+        return True
+
+    def _go_on(self, change_id: int) -> None:
+        """Read and decided once more, where nobody else decides."""
+        with self._database.change(actor=ACTOR, now=self._now()) as transaction:
+            open_ids = {record.change_id for record in records.open_changes(transaction)}
+            look = self._look_at(transaction, records.get(transaction, change_id), open_ids)
+            records.note_all(transaction, change_id, look.news)
+            if look.decided.moves or look.decided.state is not None:
+                steps.carry_out(transaction, look.record, look.nodes, look.decided)
+                return
+            records.save(transaction, replace(look.record, waits_for=look.waits_for))
+            transaction.audit("change.news", look.record.name, None, [list(moment[:2]) for moment in look.news])
+
+    def _go_back(self, look: _Look) -> None:
+        """What failed is taken back: by a change of its own, of which the first look after a kill finds none or one."""
+        record, now = look.record, self._now()
+        if look.reverting is not None:
+            with self._database.change(actor=ACTOR, now=now) as transaction:
+                steps.end_revert(transaction, record, ChangeState.SUPERSEDED, look.reverting.name)
+            return
+        try:
+            revert = partial(commands.revert, now_reason=record.why, is_automatic=True)
+            revert(self._database, record.change_id, actor=ACTOR, now=now)
+        except Refused as refused:
+            with self._database.change(actor=ACTOR, now=now) as transaction:
+                steps.give_up_revert(transaction, records.get(transaction, record.change_id), refused)
+
+
+def _no_of(node: NodeProgress) -> Outcome | None:
+    if node.outcome in _SAID:
+        return node.outcome
+    return Outcome.REFUSED if node.verdict is Verdict.REFUSED else None

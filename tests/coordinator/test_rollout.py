@@ -1,0 +1,114 @@
+"""Changes from ring to ring over a real database: votes, bakes, failures, restarts, two coordinators."""
+
+import pytest
+
+from coordinator.changes.states import ChangeState, Outcome, Step
+from coordinator.database.database import Database
+from tests.coordinator.rollouts import RolloutFleet
+
+POLICY = """
+kind: RolloutPolicy
+id: standard
+spec: {{rings: [{{nodes: 1}}, {{percent: 50}}, {{percent: 100}}], bake_s: 20, on_failure: {on_failure}}}
+"""
+
+
+@pytest.fixture
+def fleet(cluster: Database) -> RolloutFleet:
+    return RolloutFleet.of(cluster, 4, POLICY.format(on_failure="halt"))
+
+
+def ask(fleet: RolloutFleet, **asked: object) -> None:
+    """All are asked, and told so."""
+    fleet.change(9, **asked)
+    fleet.look()
+    fleet.tell()
+
+
+def roll(fleet: RolloutFleet) -> set[str]:
+    """Until the first ring has it."""
+    ask(fleet)
+    fleet.report(*fleet.ids, vote="accepted")
+    fleet.look()
+    fleet.tell()
+    return fleet.at(Step.RELEASED)
+
+
+def test_a_change_goes_from_ring_to_ring_until_it_is_done(fleet: RolloutFleet) -> None:
+    fleet.change(9)
+    assert fleet.at(Step.HELD) == set(fleet.ids)
+    fleet.look()
+    assert fleet.at(Step.OFFERED) == set(fleet.ids) and fleet.woken
+    fleet.tell()
+    fleet.report(*fleet.ids[:3], vote="accepted")
+    fleet.look()
+    assert fleet.at(Step.OFFERED) == set(fleet.ids), "one has not voted"
+    fleet.report(fleet.ids[3], vote="accepted")
+    sizes = []
+    for _ in range(3):
+        fleet.look()
+        fleet.tell()
+        sizes.append(len(fleet.at(Step.RELEASED)))
+        fleet.report(*fleet.ids)
+        fleet.wait(19, *fleet.ids)
+        assert fleet.record().state is ChangeState.ROLLING
+        fleet.wait(1, *fleet.ids)
+    record = fleet.record()
+    assert (sizes, record.state, record.settled_at) == ([1, 2, 4], ChangeState.DONE, fleet.now)
+    assert record.groups[0].counts == {"active": 4} and record.groups[0].took["p99"] == 40.0
+    assert fleet.rows() == {}
+    said = [event.what for event in fleet.timeline()]
+    assert said == ["preparing", "asked", "accepted", "given", "passed", "given", "passed", "given", "passed", "done"]
+
+
+def test_a_refusal_halts_with_nobody_changed(fleet: RolloutFleet) -> None:
+    ask(fleet)
+    fleet.report(*fleet.ids[:3], vote="accepted")
+    fleet.report("n3", vote="refused", reason="nginx: no such upstream")
+    fleet.look()
+    record = fleet.record()
+    assert record.state is ChangeState.HALTED and "n3 refused" in record.why and "no such upstream" in record.why
+    assert fleet.at(Step.HELD) == set(fleet.ids), "nothing is offered any more"
+    assert [(event.node_id, event.detail) for event in fleet.timeline() if event.what == "refused"] == [
+        ("n3", "service_assignment/web: nginx: no such upstream: it says no")
+    ]
+    restarted = fleet.new_engine()
+    for _ in range(3):
+        fleet.look(restarted)
+    assert fleet.record() == record, "halted stays halted"
+
+
+def test_a_ring_that_fails_goes_no_further(fleet: RolloutFleet) -> None:
+    (canary,) = roll(fleet)
+    fleet.wait(121, *(node_id for node_id in fleet.ids if node_id != canary), runs="sha256:" + "0" * 64)
+    record = fleet.record()
+    assert record.state is ChangeState.HALTED and f"{canary} silent" in record.why
+    assert fleet.at(Step.RELEASED) == {canary} and fleet.at(Step.HELD) == set(fleet.ids) - {canary}
+    assert fleet.rows()[canary].outcome == Outcome.SILENT
+
+
+def test_a_failure_takes_it_back_where_the_policy_says_so(cluster: Database) -> None:
+    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    (canary,) = roll(fleet)
+    fleet.report(canary, scope={"last_rejected": {**_rejection(fleet, canary)}}, runs="sha256:" + "0" * 64)
+    fleet.look()
+    assert fleet.record().state is ChangeState.REVERTING and f"{canary} refused" in fleet.record().why
+    revert = fleet.record(2)
+    assert (revert.reverts, revert.actor, revert.state) == (1, "coordinator", ChangeState.PREPARING)
+    assert set(fleet.rows(2)) == {canary}, "the others have nothing that is to be taken back"
+    fleet.tell()
+    fleet.report(canary, vote="accepted", runs="sha256:" + "0" * 64)
+    fleet.look()
+    fleet.tell()
+    assert fleet.at(Step.RELEASED, 2) == {canary}
+    fleet.report(*fleet.ids)
+    fleet.look()
+    assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTED, ChangeState.DONE)
+    assert fleet.rows(1) == {} == fleet.rows(2)
+
+
+def _rejection(fleet: RolloutFleet, node_id: str) -> dict[str, object]:
+    from tests.coordinator import reports
+
+    listed = fleet._listing(node_id)["service_assignment/web"]
+    return reports.rejected(listed["config_version"], "validator")

@@ -1,0 +1,180 @@
+"""Agents and a coordinator, over real TLS: every consumer votes before the first node runs a change."""
+
+import tomllib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from agent import run
+from agent.config import configuration
+from agent.state.node import RunningNode
+from coordinator.api import admin_api
+from tests.coordinator.daemon import Running, running
+from tests.coordinator.founding import Founded
+from tests.journeys.lab import put_token
+from wire.systemd import SystemdNotifier
+
+ROUTES = "route_policy"
+NODES = ("edge-1", "edge-2", "edge-3")
+STATE = """
+kind: Cluster
+id: prod
+spec: {coordinators: ["https://localhost:7443"]}
+---
+{kind: Organization, id: acme}
+---
+{kind: RolloutPolicy, id: quick, spec: {bake_s: 1, rings: [{nodes: 1}, {percent: 100}]}}
+---
+kind: Service
+id: web
+spec:
+  organization: acme
+  runs_on: {nodes: [core]}
+  endpoints: [{name: http, protocol: http, host: localhost, port: 8080, exposed: true}]
+---
+{kind: Node, id: core, spec: {roles: [egress_service], organizations: [acme], addresses: ["10.0.0.1:7000"]}}
+---
+{kind: DegradedModePolicy, id: standard, spec: {allow: [continue_services, preserve_routes]}}
+---
+{kind: Route, id: front, spec: {organization: acme, service: web, match: {hosts: [HOSTS]}}}
+"""
+NODE = "---\n{kind: Node, id: NAME, spec: {roles: [ingress], organizations: [acme], addresses: ['10.0.0.9:7000']}}\n"
+AGENT = """
+[node]
+cluster_id = "prod"
+node_id = "{name}"
+state_directory = "{folder}/state"
+[coordinator]
+urls = ["https://localhost:{fleet}"]
+join_urls = ["https://localhost:{join}"]
+ca_file = "{ca}"
+token_file = "{folder}/join.token"
+[local]
+socket_path = "{folder}/run/agent.sock"
+projection_directory = "{folder}/run"
+[intervals]
+heartbeat_interval_s = 5
+[limits]
+map_bytes = 268435456
+[[service]]
+name = "proxy"
+scopes = ["route_policy"]
+"""
+JUDGE = """validate = ["/bin/sh", "-c", "echo asked >>{log}; ! grep -rqs forbidden.example ."]\n"""
+
+
+def state(hosts: str) -> str:
+    return STATE.replace("HOSTS", hosts) + "".join(NODE.replace("NAME", name) for name in NODES)
+
+
+class Fleet:
+    """A coordinator, its database, and the agents that run in this process."""
+
+    def __init__(self, at: Running, folder: Path) -> None:
+        self.at, self.folder = at, folder
+        self.nodes: dict[str, RunningNode] = {}
+
+    def log(self, name: str) -> Path:
+        return self.folder / name / "asked"
+
+    def asked(self, name: str) -> int:
+        return len(self.log(name).read_text().splitlines()) if self.log(name).exists() else 0
+
+    @asynccontextmanager
+    async def agent(self, name: str, more: str) -> AsyncIterator[None]:
+        folder = self.folder / name
+        (folder / "run").mkdir(parents=True)
+        await self.at.ask("POST", f"/v1/allowlist/{name}", {"kind": "data"})
+        put_token(folder / "join.token", await self.at.token(name))
+        ports, ca = self.at.ports, self.at.founded.folder / "ca.pem"
+        text = AGENT.format(name=name, folder=folder, fleet=ports.fleet, join=ports.join, ca=ca) + more
+        settings = configuration.parse(tomllib.loads(text))
+        async with trio.open_nursery() as nursery:
+            self.nodes[name] = await nursery.start(partial(run.serve, settings, notifier=SystemdNotifier({})))
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        with trio.fail_after(120):
+            while not holds():  # noqa: ASYNC110 - several agents do
+                await trio.sleep(0.05)
+
+    async def until_change(self, change: str, *states: str) -> dict[str, object]:
+        """Once it is in one of these."""
+        with trio.fail_after(120):
+            news = await self.at.ask("GET", f"/v1/changes/{change}/wait")
+            while news["state"] not in states:
+                news = await self.at.ask("GET", f"/v1/changes/{change}/wait?seen={news['mark']}")
+        return await self.at.ask("GET", f"/v1/changes/{change}")
+
+    async def apply(self, host: str) -> str:
+        """The change that it began."""
+        return (await self.at.apply(state(host), message=f"to {host[:20]}"))["change"]
+
+    def routes(self, name: str) -> bytes:
+        held = self.nodes[name].holdings.kept.active.get(ROUTES)
+        return b"" if held is None else b"".join(held.read(section) for section in held.sections)
+
+    def run_by(self, host: str) -> set[str]:
+        return {name for name in self.nodes if host.encode() in self.routes(name)}
+
+    def fetched(self) -> int:
+        return sum(node.counters.all().get("documents_asked_for", 0) for node in self.nodes.values())
+
+
+@pytest.fixture
+async def fleet(tmp_path, monkeypatch):
+    """Three nodes that run the first state; the third has no validator, and a service that takes few bytes."""
+    monkeypatch.setattr(admin_api, "CHANGES_ARE_GUARDED", True, raising=False)
+    founded = Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", settings="joins_per_minute = 1000")
+    async with running(founded) as at:
+        made = Fleet(at, tmp_path)
+        await at.apply(state("first.example"))
+        async with (
+            made.agent("edge-1", JUDGE.format(log=made.log("edge-1"))),
+            made.agent("edge-2", JUDGE.format(log=made.log("edge-2"))),
+            made.agent("edge-3", "limits = {bytes = 1000}\n"),
+        ):
+            await made.until(lambda: made.run_by("first.example") == set(NODES))
+            yield made
+
+
+async def test_a_change_that_all_accept_goes_through_the_rings_without_another_download(fleet):
+    change = await fleet.apply("second.example")
+    asked = await fleet.until_change(change, "rolling", "done", "halted")
+    assert (asked["counts"]["touched"], asked["counts"]["accepted"], asked["counts"]["refused"]) == (3, 3, 0), asked
+    fetched = fleet.fetched()
+    assert (await fleet.until_change(change, "done", "halted"))["state"] == "done"
+    await fleet.until(lambda: fleet.run_by("second.example") == set(NODES))
+    assert fleet.fetched() == fetched, "a release is no download"
+    assert fleet.asked("edge-1") == fleet.asked("edge-2") == 2, "of the first publication, and of the candidate"
+
+
+async def test_one_no_halts_it_with_nobody_changed_and_the_next_supersedes_it(fleet):
+    change = await fleet.apply("forbidden.example")
+    found = await fleet.until_change(change, "done", "halted")
+    assert found["state"] == "halted"
+    refusals = {(refusal["node_id"], refusal["reason"]) for refusal in found["refusals"]}
+    assert set() < refusals <= {("edge-1", "validator_refused"), ("edge-2", "validator_refused")}
+    assert fleet.run_by("forbidden.example") == set()
+    assert all(node.store.rejections.ring() == [] for node in fleet.nodes.values())
+    assert all(node.standing().state == "active" for node in fleet.nodes.values())
+    again = await fleet.apply("third.example")
+    assert (await fleet.until_change(again, "done", "halted"))["state"] == "done"
+    await fleet.until(lambda: fleet.run_by("third.example") == set(NODES))
+
+
+async def test_a_service_that_cannot_take_it_says_so(fleet):
+    long = ", ".join(f"h{number}.{'x' * 40}.example" for number in range(20))
+    change = await fleet.apply(long)
+    found = await fleet.until_change(change, "done", "halted")
+    assert found["state"] == "halted"
+    (refusal,) = found["refusals"]
+    assert (refusal["node_id"], refusal["reason"]) == ("edge-3", "blast_radius")
+    assert fleet.run_by("h0.") == set()
