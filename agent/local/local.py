@@ -12,6 +12,7 @@ import trio
 
 from agent.access.access import Access, group_id
 from agent.base.generation import Generation
+from agent.base.threads import Threads
 from agent.config.configuration import AgentSettings, LocalTable, ServiceTable
 from agent.config.units import VALIDATE, Verb
 from agent.files.file_access import FileAccess
@@ -102,7 +103,7 @@ def build(
     local_limits = replace(LOCAL, deadline_s=float(settings.intervals.local_request_s))
     server = Server("local", api.routes(), UnixTransport(), local_limits, first=access.first)
     missing = partial(log_missing_units, settings.services, read_state)
-    checked = [_checked_service(service, running) for service in settings.services]
+    checked = [_checked_service(service, running, node.threads) for service in settings.services]
     probation = Probation(node, [service for service in checked if service.checks], services, random.uniform)
     return Local(front, active, publishing, watching, services, validators, api, server, missing, probation)
 
@@ -177,10 +178,10 @@ def _notifier(one: ServiceTable, local: LocalTable) -> Notifier:
     return RequestedVerb(Verb(one.notify), one.unit, requests, answers, one.timeout_s, one.signal)
 
 
-def _checked_service(one: ServiceTable, running: Running) -> CheckedService:
+def _checked_service(one: ServiceTable, running: Running, threads: Threads) -> CheckedService:
     timeout_s = float(one.check_interval_s)
     checks: list[ServiceCheck] = [CommandCheck(one.check, timeout_s)] if one.check else []
-    checks += [HttpCheck(one.check_http, timeout_s)] if one.check_http is not None else []
+    checks += [HttpCheck(one.check_http, timeout_s, threads)] if one.check_http is not None else []
     checks += [UnitCheck(one.unit, read_state, running.last_state)] if one.unit is not None else []
     return CheckedService(one.name, one.scopes, tuple(checks), timeout_s)
 

@@ -9,21 +9,18 @@ leaves children behind is one that says no (agent/base/commands.py). What a chec
 looks like a secret into the journal, the status and the report.
 """
 
+import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import trio
-
 from agent.base.commands import run_command
+from agent.base.threads import Threads
 from agent.config.check_address import CheckAddress
 from agent.services.unit_states import UnitState
 from snapshot.reasons import safe_text
-from wire.client import LOCAL_HOST, Call, ClientError, Connected, HttpClient, UnixConnector
-from wire.exchange import ClientFault
 
 HTTP_OK = range(200, 300)
-ANY_BYTES = 1 << 62  # of a body that nobody reads
 LASTING_S = 5.0  # a unit that is active for so long was so before
 
 
@@ -65,35 +62,19 @@ class HttpCheck:
 
     address: CheckAddress
     timeout_s: float
+    threads: Threads
 
     async def begin(self, *, resumed: bool) -> None:
         """It knows nothing of before."""
 
     async def ask(self, service: str) -> CheckAnswer:
         del service  # the address is its own
-        client = HttpClient(_LocalConnector())
-        try:
-            with trio.move_on_after(self.timeout_s):
-                async with client.stream(self.address, Call("GET", self.address.path, limit=ANY_BYTES)) as answer:
-                    return CheckAnswer(answer.status in HTTP_OK, f"{self.address}: {answer.status}")
-        except ClientError as error:
-            return CheckAnswer(False, safe_text(f"{self.address}: {error.status or error}"))
-        finally:
-            await client.aclose()
-        return CheckAnswer(False, f"{self.address}: no answer in {self.timeout_s:g} s")
+        # The HTTP client loads for a tenth of a second, which neither the agent's first answer nor its loop waits for.
+        await self.threads.read(importlib.import_module, "agent.services.http_status")
+        from agent.services import http_status  # noqa: PLC0415 - loaded above
 
-
-@dataclass(frozen=True)
-class _LocalConnector:
-    async def connect(self, place: CheckAddress, seconds: float) -> Connected:
-        if place.socket is not None:
-            return await UnixConnector().connect(place.socket, seconds)
-        with trio.move_on_after(seconds):
-            try:
-                return Connected(await trio.open_tcp_stream(place.host, place.port), LOCAL_HOST)
-            except OSError as error:
-                raise ClientError(ClientFault.CONNECT_FAILED, str(error)) from error
-        raise ClientError(ClientFault.TIMED_OUT, "no connection in time")
+        status, fault = await http_status.ask(self.address, self.timeout_s)
+        return CheckAnswer(status in HTTP_OK, safe_text(f"{self.address}: {fault or status}"))
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from agent.base.threads import Threads
 from agent.config.check_address import FORM, CheckAddress, read_address
 from agent.services.checks import CommandCheck, HttpCheck, UnitCheck
 from agent.services.unit_states import UnitState
@@ -123,7 +124,7 @@ async def test_an_address_says_yes_with_200_to_299(tmp_path, words, ok, over):
     async with trio.open_nursery() as nursery:
         await nursery.start(answering, listening, words)
         with trio.fail_after(10):
-            answer = await HttpCheck(read_address(address), 1.0).ask("web")
+            answer = await HttpCheck(read_address(address), 1.0, Threads()).ask("web")
         nursery.cancel_scope.cancel()
     assert answer.ok is ok
     assert answer.detail.startswith(address)
@@ -134,7 +135,7 @@ async def test_nobody_there_says_no(tmp_path):
         held.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{held.getsockname()[1]}/"
         for address in (nowhere, f"unix:{tmp_path / 'none'}:/"):
-            answer = await HttpCheck(read_address(address), 5).ask("web")
+            answer = await HttpCheck(read_address(address), 5, Threads()).ask("web")
             assert not answer.ok
             assert "connect_failed" in answer.detail
 

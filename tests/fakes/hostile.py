@@ -19,6 +19,7 @@ WORDS = {
 """Members that hold one of few words of ours, by which the answer is read."""
 IN_FORM = WORDS | {
     *("rollback_check", "named_by", "trusted_by", "outcome", "content_hash", "snapshot_id", "signer_key_id"),
+    "good",
 }
 """Beside them what a node's status is refused for, as a whole, unless it is in form."""
 

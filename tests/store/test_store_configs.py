@@ -50,9 +50,11 @@ def test_an_increment_shares_what_it_does_not_change(node, cluster):
 
 
 def test_what_no_version_holds_any_more_is_collected(node, cluster):
+    """`good` holds on to three contents"""
     node.apply(whole(cluster, 1, FIRST))
     node.apply(whole(cluster, 2, {"z": FileContent(b"last")}))
-    node.apply(whole(cluster, 3, {}))
+    node.apply(whole(cluster, 3, {"z": FileContent(b"later")}))
+    node.apply(whole(cluster, 4, {}))
     node.store.garbage.run()
     with node.store._environment.read() as transaction:
         assert not transaction.get("sections", bytes.fromhex(signer.entry_of(FIRST["a"].data[:100]).sha256))
