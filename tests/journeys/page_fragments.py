@@ -26,9 +26,21 @@ def agent_toml(text: str) -> agents.AgentSettings:
 
 
 def service_table(text: str) -> None:
+    assert service(text).validate
+
+
+def service_on_probation(text: str) -> None:
+    """All that a service can be asked by while what it runs has to prove itself."""
+    read = service(text)
+    assert read.check and read.check_http and read.unit
+    assert (read.check_interval_s, read.probation_s) == (5, 60)
+
+
+def service(text: str) -> agents.ServiceTable:
     node = {"cluster_id": "raven", "node_id": "gw-1"}
     coordinator = {"urls": ["https://localhost:7443"], "ca_file": "/etc/holdfast/ca.pem"}
-    assert agents.parse({**tomllib.loads(text), "node": node, "coordinator": coordinator}).services[0].validate
+    (read,) = agents.parse({**tomllib.loads(text), "node": node, "coordinator": coordinator}).services
+    return read
 
 
 def resources(text: str) -> None:

@@ -31,6 +31,7 @@ from tests.journeys.page_fragments import (
     packages,
     resources,
     scraping,
+    service_on_probation,
     service_table,
     targets,
     unit,
@@ -239,6 +240,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     "docs/local-api.md": [
         ("systemctl edit", CONSUMERS),
         ("TemporaryFileSystem=", Reads(drop_in_of_a_further_cluster)),
+        ("[[service]]", Reads(service_on_probation)),
     ],
     "examples/consumers/nginx/README.md": [("cp node/holdfast.conf", CONSUMERS)],
     "examples/consumers/haproxy/README.md": [("install -D -m 0644 node/validate.conf", CONSUMERS)],
