@@ -70,10 +70,10 @@ class HttpCheck:
     async def ask(self, service: str) -> CheckAnswer:
         del service  # the address is its own
         # The HTTP client loads for a tenth of a second, which neither the agent's first answer nor its loop waits for.
-        await self.threads.read(importlib.import_module, "agent.services.http_status")
-        from agent.services import http_status  # noqa: PLC0415 - loaded above
+        await self.threads.read(importlib.import_module, "agent.services.http_answers")
+        from agent.services import http_answers  # noqa: PLC0415 - loaded above
 
-        status, fault = await http_status.ask(self.address, self.timeout_s)
+        status, fault = await http_answers.ask(self.address, self.timeout_s)
         return CheckAnswer(status in HTTP_OK, safe_text(f"{self.address}: {fault or status}"))
 
 
