@@ -229,12 +229,14 @@ def counts(nodes: Sequence[ChangeNode], offline: Collection[str] = ()) -> Change
 
 
 def _kept_counts(record: ChangeRecord) -> ChangeCounts:
-    """Of a change that is over."""
+    """Of a change that is over. Whom it was done without, and nothing was heard of, was offline."""
     outcomes = Counter[Outcome]()
     for group in record.groups:
         outcomes.update({Outcome(name): count for name, count in group.counts.items()})
     found = _counts_of(outcomes)
-    return ChangeCounts(touched=outcomes.total(), given=found["active"] + found["reverted"], **found)
+    offline = outcomes[Outcome.NONE] if record.state is ChangeState.DONE else 0
+    given = found["active"] + found["reverted"]
+    return ChangeCounts(touched=outcomes.total(), offline=offline, given=given, **found)
 
 
 def _counts_of(outcomes: Mapping[Outcome, int]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from coordinator.changes import records
 from coordinator.changes.groups import ChangeGroup
 from coordinator.changes.progress import Move, NextMoves
 from coordinator.changes.records import ChangeNode, ChangeRecord
-from coordinator.changes.states import ChangeState, GroupPhase, Outcome, Step
+from coordinator.changes.states import FAILED, ChangeState, GroupPhase, Outcome, Step
 from coordinator.database.database import Transaction
 
 NAMED = 8  # nodes in a line of the timeline
@@ -67,8 +67,11 @@ def settle(
     after = records.save(
         transaction, replace(record, state=state, groups=groups, waits_for=None, settled_at=transaction.now)
     )
-    left = [node.node_id for node in nodes if node.step is not Step.RELEASED]
-    records.let_go(transaction, after, left)
+    left = [node for node in nodes if node.step is not Step.RELEASED]
+    records.let_go(transaction, after, [node.node_id for node in left])
+    away = [node.node_id for node in left if node.outcome not in FAILED]
+    if away and state is ChangeState.DONE:
+        records.note(transaction, record.change_id, "left_out", detail=_names(away))
     records.note(transaction, record.change_id, state.value, detail=_in_numbers(after))
     return after
 

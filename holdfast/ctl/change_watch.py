@@ -8,9 +8,10 @@ grows. Ctrl-C ends the watching and never the change.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from holdfast.ctl import change_words, output
-from holdfast.ctl.change_words import DONE, OVER
+from holdfast.ctl.change_words import DONE, OVER, PREPARING, ROLLING
 from holdfast.ctl.socket import NOT_DONE, UNANSWERED, CoordinatorClient, Failed
 from holdfast.terminal.shown import say, say_json_line
 from wire.operators.change_answers import ChangeNews
@@ -28,7 +29,11 @@ def watch(asked: CoordinatorClient, change: str) -> None:
     try:
         last = _follow(asked, change)
     except KeyboardInterrupt:
-        say(f"{change} goes on without you; to watch it again: holdfastctl changes wait {change}", err=True)
+        say(
+            f"{change} goes on without you: holdfastctl changes wait {change} watches it again,",
+            f"holdfastctl changes halt {change} stops it where it is",
+            err=True,
+        )
         raise SystemExit(INTERRUPTED) from None
     if not asked.as_json:
         say(*change_words.ending(last, _lasted_s(last)))
@@ -91,13 +96,16 @@ def _json_lines() -> Iterator[Tell]:
 
 @contextmanager
 def _lines() -> Iterator[Tell]:
-    """One where something else is to be said."""
+    """One where something else is to be said. How the vote came out is among them, also where it was over at once."""
     told: list[str] = []
 
     def tell(news: ChangeNews) -> None:
-        if news.state not in OVER and (line := change_words.sentence(news)) not in told[-1:]:
-            told.append(line)
-            say(line)
+        lines = [] if news.state in OVER else [change_words.sentence(news)]
+        if news.state == ROLLING and news.counts.asked:
+            lines.insert(0, change_words.sentence(replace(news, state=PREPARING)))
+        new = [line for line in lines if line not in told]
+        told.extend(new)
+        say(*new)
 
     yield tell
 
@@ -112,6 +120,6 @@ def _bar() -> Iterator[Tell]:
 def _share(news: ChangeNews) -> tuple[int, int]:
     """So many of so many: while they are asked of those that are, then of all."""
     counts = news.counts
-    if news.state == "preparing":
+    if news.state == PREPARING:
         return counts.accepted + counts.refused, max(counts.asked, 1)
     return counts.active, max(counts.touched - counts.offline, 1)

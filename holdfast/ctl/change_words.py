@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from holdfast.terminal.durations import in_words
 from wire.operators.change_answers import ChangeCourse, ChangeMoment, ChangeNews, ChangeRefusal, ChangeSummary
 
+PREPARING, ROLLING, REVERTING = "preparing", "rolling", "reverting"
 DONE, HALTED, REVERTED, SUPERSEDED = "done", "halted", "reverted", "superseded"
 OVER = frozenset({DONE, HALTED, REVERTED, SUPERSEDED})
 """States in which nothing goes on unless a person does something."""
@@ -25,9 +26,11 @@ def _stage(of: ChangeSummary) -> str:
         return f"{of.approvals} of {of.approvals_needed} approvals, holdfastctl changes approve {of.change}"
     if of.waits_for is not None:
         return f"waits for {of.waits_for}, which changes the same"
-    if of.state == "preparing":
+    if of.state == PREPARING and not of.counts.asked:
+        return f"{of.counts.touched} nodes to ask"
+    if of.state == PREPARING:
         return ", ".join([f"{of.counts.accepted}/{of.counts.asked} accepted", *_others(of)])
-    if of.state in ("rolling", "reverting"):
+    if of.state in (ROLLING, REVERTING):
         return ", ".join([*_rings(of), f"{of.counts.active}/{of.counts.touched} nodes run it", *_others(of)])
     return of.why
 
@@ -120,6 +123,7 @@ _OF_A_CHANGE: Mapping[str, str] = {
     "superseded": "superseded",
     "reverting": "is taken back",
     "reverted": "was taken back",
+    "left_out": "was done without those that are switched off, and they get it when they return",
     "more": "more than is kept here",
 }
 _OF_A_NODE: Mapping[str, str] = {"silent": "was not heard of", "reverted": "went back"}

@@ -25,6 +25,7 @@ class Lab:
     folder: Path
     process: Process | None = None
     ports: dict[str, int] = field(default_factory=dict)
+    program: str = "holdfast-coordinator"
 
     @property
     def configuration(self) -> Path:
@@ -69,7 +70,7 @@ class Lab:
     def start(self) -> None:
         log = self.folder / "log"
         log.write_bytes(b"")
-        self.process = programs.start("holdfast-coordinator", self.configuration, folder=self.folder, log=log)
+        self.process = programs.start(self.program, self.configuration, folder=self.folder, log=log)
         found = self._until(lambda text: re.search(r'.*"event": "serving".*\n', text))
         ports = re.findall(r'"(fleet|join|operators|probes)": (\d+)', found[0])
         self.ports = {name: int(number) for name, number in ports}
@@ -107,8 +108,8 @@ class Lab:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *init: object) -> Iterator[Lab]:
-    lab = Lab(folder)
+def running(folder: Path, *init: object, program: str = "holdfast-coordinator") -> Iterator[Lab]:
+    lab = Lab(folder, program=program)
     lab.init(*init)
     lab.start()
     try:

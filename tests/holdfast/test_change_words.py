@@ -107,3 +107,13 @@ def test_a_halted_change_is_waited_for_no_longer() -> None:
     assert change_words.course_words(COURSE) == (
         "all are asked before, 3 rings, each bakes 30 s, 99 % have to take it, else halt; baking, ring 2"
     )
+
+
+def test_how_a_vote_begins() -> None:
+    """Nobody is told that none of none have accepted."""
+    assert sentence(replace(NEWS, counts=ChangeCounts(touched=40))) == "c-41 preparing: 40 nodes to ask"
+
+
+def test_whom_it_was_done_without() -> None:
+    said = moment_words(ChangeMoment(1.0, "left_out", "", "2 nodes: n-1, n-2"))
+    assert said == "was done without those that are switched off, and they get it when they return: 2 nodes: n-1, n-2"

@@ -1,14 +1,8 @@
 """`holdfastctl changes` and `apply --wait` against a real coordinator: shown, watched, approved (docs/changes.md)."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,13 +14,10 @@ from coordinator.changes.states import ChangeState, Step
 from coordinator.database.database import Database
 from holdfast.ctl.change_watch import INTERRUPTED
 from holdfast.ctl.socket import NOT_DONE, NOT_FOUND, REFUSED, UNCONFIRMED
-from tests.citations import ROOT
 from tests.coordinator.begun_changes import PLAN_HASH, begin, save
 from tests.holdfast.operator_lab import Lab, running
-from tests.world import programs
-from tests.world.programs import Process
+from tests.holdfast.watching import BAR, Watching, on_a_screen
 
-WAIT_S = 60.0
 NO = CandidateVote("sha256:c", "refused", 12, "validator_refused", "web: \x1b[31mno upstream", 1.0)
 REFUSING = ChangeNode(0, "n-7", ("route_policy",), step=Step.OFFERED, votes={"route_policy": NO})
 SILENT = ChangeNode(0, "n-8", ("route_policy",))
@@ -82,33 +73,6 @@ def test_they_are_listed_and_shown(lab: Lab, beside: Database) -> None:
 def test_what_there_is_not(lab: Lab, command: str, change: str, status: int, said: str) -> None:
     ran = lab.ctl("changes", command, change)
     assert ran.status in (status, NOT_FOUND) and said in ran.err and not ran.out and "Traceback" not in ran.err
-
-
-class Watching:
-    """A command that waits, and what it has said so far."""
-
-    def __init__(self, lab: Lab, log: Path, *arguments: object) -> None:
-        environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(lab.socket)}
-        self.log = log
-        log.write_bytes(b"")
-        words = ("holdfastctl", *arguments)
-        self.process: Process = programs.start(*words, folder=lab.folder, log=log, environment=environment)
-
-    def until(self, words: str, count: int = 1) -> str:
-        end = time.monotonic() + WAIT_S
-        while (said := self.log.read_text()).count(words) < count:
-            assert self.process.poll() is None and time.monotonic() < end, said
-            self._rest()
-        return said
-
-    def ended(self) -> tuple[int, str]:
-        return self.process.wait(WAIT_S), self.log.read_text()
-
-    def _rest(self) -> None:
-        try:
-            self.process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            return
 
 
 @pytest.fixture
@@ -187,37 +151,12 @@ def test_a_place_that_never_answered_is_told_at_once(lab: Lab, tmp_path: Path) -
 def test_a_bar_where_somebody_looks(lab: Lab, beside: Database) -> None:
     """It says how far it is, and is gone at the end: what it came to stands there."""
     record = begin(beside, REFUSING, SILENT, approvals=1)
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "HOLDFAST_ADMIN_SOCKET": str(lab.socket), "TERM": "xterm", "COLUMNS": "120"}
-    command = [
-        sys.executable,
-        "-c",
-        "from holdfast.ctl.operator import main; main()",
-        "changes",
-        "wait",
-        name_of(record),
-    ]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=theirs, stderr=theirs, stdin=theirs)
-    os.close(theirs)
-    seen = bytearray()
-
-    def until(words: bytes) -> None:
-        end = time.monotonic() + WAIT_S
-        while words not in seen:
-            assert time.monotonic() < end, bytes(seen)
-            if select.select([ours], [], [], 1.0)[0]:
-                seen.extend(os.read(ours, 65_536))
-
-    try:
-        until(b"proposed: 0 of 1 approvals")
-        assert b"\xe2\x94\x81" in seen  # a bar
+    with on_a_screen(lab, "changes", "wait", name_of(record)) as screen:
+        screen.until("proposed: 0 of 1 approvals")
+        assert BAR in screen.text
         save(beside, record, state=ChangeState.HALTED, why="because")
-        until(b"halted: because")
-        assert process.wait(WAIT_S) == NOT_DONE
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+        screen.until("halted: because")
+        assert screen.ended() == NOT_DONE
 
 
 def test_a_plan_is_shown_and_approved_or_not(lab: Lab, beside: Database) -> None:
