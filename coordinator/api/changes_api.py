@@ -20,6 +20,7 @@ from coordinator.changes.states import ChangeState
 from coordinator.database.database import Database
 from coordinator.fleet import change_view
 from coordinator.rollout import approvals, commands
+from coordinator.rollout.rollout import BY_OPERATOR
 from coordinator.runtime.context import Coordinator
 from wire import forms
 from wire.operators.change_answers import ChangeDetail, ChangeDiff, ChangeList, ChangeNews, ChangeSummary
@@ -128,6 +129,7 @@ class ChangesApi:
         made = await in_database(by, self._at.database, change_id)
         if made.change is None:
             raise Refused(Code.CONFLICT, "there is nothing that it has changed")
+        self._at.rollouts.health.reverts[BY_OPERATOR] += 1
         return await self._summary_of(made.change.record)
 
     async def _summary_of(self, record: ChangeRecord) -> ChangeSummary:

@@ -38,7 +38,9 @@ class CoordinatorSettings:
     heartbeat_history_slots: int = _number(48, 1, 1_000, "past states kept for each node")
     heartbeat_history_slot_s: int = _number(300, 30, DAY, "the time that one past state stands for")
     event_history_s: int = _number(30 * DAY, DAY, 365 * DAY, "how long reported events are kept")
-    audit_history_s: int = _number(365 * DAY, 30 * DAY, 3_650 * DAY, "how long audit rows are kept")
+    audit_history_s: int = _number(
+        365 * DAY, 30 * DAY, 3_650 * DAY, "how long audit rows are kept, and changes that are over"
+    )
     local_request_s: int = _number(15, 1, 300, "limit for an operator's request; `apply` and `publish` take longer")
     backup_age_s: int = _number(7 * DAY, 0, 365 * DAY, "how old the newest backup may be; 0 where others watch that")
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")

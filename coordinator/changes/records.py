@@ -207,17 +207,18 @@ def reverts_of(transaction: Transaction, change_id: int) -> list[ChangeRecord]:
     return [_record(row) for row in transaction.rows(chosen)]
 
 
-def count_states(transaction: Transaction) -> dict[str, int]:
+def count_ends(transaction: Transaction) -> dict[str, int]:
+    """By state, those that are over: by the index over their ends alone."""
     table = schema.changes
-    counted = select(table.c.state, func.count().label("times")).group_by(table.c.state)
-    return {row.state: row.times for row in transaction.rows(counted)}
+    counted = select(table.c.state, func.count().label("times")).where(table.c.settled_at.is_not(None))
+    return {row.state: row.times for row in transaction.rows(counted.group_by(table.c.state))}
 
 
 def standing_changes(transaction: Transaction) -> list[ChangeRecord]:
     """Those that are not settled, and those that another one superseded and that keep nodes back still."""
     table, nodes = schema.changes, schema.change_nodes
-    holds = select(nodes.c.node_id).where(nodes.c.change_id == table.c.change_id, nodes.c.step != Step.RELEASED.value)
-    chosen = _CHOSEN.where(table.c.settled_at.is_(None) | holds.exists())
+    holds = select(nodes.c.change_id).where(nodes.c.step != Step.RELEASED.value)
+    chosen = _CHOSEN.where(table.c.settled_at.is_(None) | table.c.change_id.in_(holds))
     return [_record(row) for row in transaction.rows(chosen.order_by(table.c.change_id))]
 
 

@@ -78,9 +78,13 @@ class SaidOfChanges:
 
 @dataclass(frozen=True)
 class VoteCount:
-    """What came of a batch. `foreign`: nodes with a vote on a document that was never made for them."""
+    """What came of a batch. `reasons`: of the refusals among the verdicts, as nodes say them; `taken_back`: nodes that
+    went back by themselves; `foreign`: nodes with a vote on a document that was never made for them.
+    """
 
     verdicts: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    taken_back: int = 0
     foreign: tuple[str, ...] = ()
     has_news: bool = False  # something that a decision may rest on
 
@@ -105,19 +109,32 @@ def take(
         return VoteCount()
     stand = {node_id: list(of_node) for node_id, of_node in rows.items()}
     listed = _read_listings(transaction, sorted(stand))
-    verdicts, ignored, changed = Counter[str](), list[tuple[str, str]](), dict[tuple[str, int], ChangeNode]()
+    counted, taken_back = Counter[tuple[str, str]](), 0
+    ignored, changed = list[tuple[str, str]](), dict[tuple[str, int], ChangeNode]()
     for report in reports:
         head = listed.get(report.node_id, _NOTHING)
         ignored += [(report.node_id, vote.snapshot_id) for vote in report.votes if not _is_asked_for(head, vote)]
         for place, row in enumerate(stand.get(report.node_id, ())):
             after = follow(row, report, head, transaction.now)
             if after != row:
-                verdicts.update(vote.verdict for scope, vote in after.votes.items() if row.votes.get(scope) != vote)
+                counted.update(_new_votes(row, after))
+                taken_back += after.outcome == Outcome.REVERTED != row.outcome
                 stand[report.node_id][place] = changed[row.node_id, row.change_id] = after
     _write(transaction, [changed[key] for key in sorted(changed)])
-    if ignored:
-        verdicts[IGNORED] += len(ignored)
-    return VoteCount(verdicts, tuple(_foreign(transaction, ignored)), bool(changed))
+    verdicts = Counter({IGNORED: len(ignored)} if ignored else {})
+    reasons = Counter[str]()
+    for (verdict, reason), times in counted.items():
+        verdicts[verdict] += times
+        if verdict == Verdict.REFUSED:
+            reasons[reason] += times
+    return VoteCount(verdicts, reasons, taken_back, tuple(_foreign(transaction, ignored)), bool(changed))
+
+
+def _new_votes(before: ChangeNode, after: ChangeNode) -> Iterator[tuple[str, str]]:
+    """(verdict, reason)"""
+    for scope, vote in after.votes.items():
+        if before.votes.get(scope) != vote:
+            yield vote.verdict, vote.reason
 
 
 def follow(row: ChangeNode, report: SaidOfChanges, head: ListedHead, now: float) -> ChangeNode:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 
 metadata = MetaData()
@@ -195,6 +196,13 @@ operators = Table(  # who may come in over TLS: protocol 2
 
 # --- changes: what was applied, and how far each node is with it -----------------------------------------------------
 
+
+def _index_of_few(name: str, column: str) -> Index:
+    """Where nearly every row has nothing there: those that have something."""
+    is_set = text(f"{column} IS NOT NULL")
+    return Index(name, column, sqlite_where=is_set, postgresql_where=is_set)
+
+
 changes = Table(
     "changes",
     metadata,
@@ -216,6 +224,10 @@ changes = Table(
     Column("superseded_by", BigInteger),
     Column("settled_at", Double),
     Column("revision", BigInteger, nullable=False),  # raised by every save: compare and swap
+    Index("changes_by_end", "settled_at", "state"),
+    Index("changes_by_state", "state", "change_id"),
+    _index_of_few("changes_by_reverted", "reverts"),
+    _index_of_few("changes_by_successor", "superseded_by"),
 )
 
 change_nodes = Table(  # who has no row, no change keeps from anything

@@ -27,19 +27,25 @@ from coordinator.base.threads import in_database, in_library
 from coordinator.changes import records
 from coordinator.changes.progress import NextMoves, NodeProgress, decide
 from coordinator.changes.records import ChangeNode, ChangeRecord
-from coordinator.changes.states import SETTLED, ChangeState, Outcome, Step, Verdict
-from coordinator.changes.votes import VoteCount
+from coordinator.changes.states import SETTLED, ChangeState, Outcome, Verdict
+from coordinator.changes.votes import IGNORED, VoteCount
 from coordinator.database.database import Database, Transaction
 from coordinator.database.database_fault import line_of
 from coordinator.rollout import commands, steps
 from coordinator.rollout.facts import RolloutFacts
 from coordinator.rollout.watch import AgeWatch
+from snapshot.codes import CATALOGUE, Area
 
 ACTOR = "coordinator"
 TICK_S = 1.0
 MOST_AT_ONCE = 200  # lines of a timeline in one transaction
 MOST_ROUNDS = 16  # in one look: whatever goes on for longer goes on with the next
 _SAID = (Outcome.REFUSED, Outcome.REVERTED)
+STATES = tuple(state.value for state in ChangeState)
+VERDICTS = (Verdict.ACCEPTED.value, Verdict.REFUSED.value, IGNORED)
+BY_OPERATOR, BY_COORDINATOR, BY_NODE = REVERTED_BY = ("operator", "coordinator", "node")
+OTHER = "other"
+_REASONS = CATALOGUE[Area.DOCUMENT].keys() | CATALOGUE[Area.NODES_OWN].keys()  # what else nodes say names no series
 
 Moment = tuple[str, str, str]
 """A line of a timeline: what, node, detail."""
@@ -49,14 +55,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class RolloutHealth:
-    """How changes stand, for metrics and people. `waits`: by change, what each group waits for. `votes`: by verdict,
-    since the start.
+    """How changes go, for metrics and people. `waits`: by change, what each group waits for. Counted since the start:
+    `votes` by verdict, `refusals` by reason, of the reasons that there are; `reverts` by who took something back.
     """
 
-    states: Mapping[str, int] = field(default_factory=dict)
-    held: int = 0
     waits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     votes: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    reverts: Counter[str] = field(default_factory=Counter)
     database_faults: int = 0
 
 
@@ -117,6 +123,9 @@ class Rollouts:
     def take_note(self, counted: VoteCount) -> None:
         """What a batch of reports has brought."""
         self.health.votes.update(counted.verdicts)
+        for reason, times in counted.reasons.items():
+            self.health.refusals[reason if reason in _REASONS else OTHER] += times
+        self.health.reverts[BY_NODE] += counted.taken_back
         for node_id in set(counted.foreign) - self._foreign:
             self._foreign.add(node_id)
             _log.warning("a vote on what was never made for this node is ignored", node=node_id)
@@ -151,8 +160,6 @@ class Rollouts:
             changes = records.open_changes(transaction)
             open_ids = {record.change_id for record in changes}
             seen = [self._look_at(transaction, record, open_ids) for record in changes]
-            self.health.states = records.count_states(transaction)
-        self.health.held = len({node.node_id for look in seen for node in look.nodes if node.step is not Step.RELEASED})
         self.health.waits = {look.record.name: tuple(look.decided.waits.values()) for look in seen}
         self._facts.forget({node.node_id for look in seen for node in look.nodes})
         self._noted = {line for line in self._noted if line[0] in open_ids}
@@ -216,6 +223,7 @@ class Rollouts:
         try:
             revert = partial(commands.revert, now_reason=record.why, is_automatic=True)
             revert(self._database, record.change_id, actor=ACTOR, now=now)
+            self.health.reverts[BY_COORDINATOR] += 1
         except Refused as refused:
             with self._database.change(actor=ACTOR, now=now) as transaction:
                 steps.give_up_revert(transaction, records.get(transaction, record.change_id), refused)

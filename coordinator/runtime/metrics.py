@@ -1,7 +1,8 @@
 """Probes and metrics on a listener of their own (rules J46, H19, H20; X13: liveness is the event loop, and no more)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -9,9 +10,12 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.threads import in_library
+from coordinator.database.database import Database
 from coordinator.reports import refusals
 from coordinator.reports.refusals import Figures
-from coordinator.runtime import expiries, fleet_metrics
+from coordinator.rollout import change_figures
+from coordinator.rollout.change_figures import ChangeFigures
+from coordinator.runtime import change_metrics, expiries, fleet_metrics
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.fleet_figures import FleetFigures, Lately
 from coordinator.runtime.reminder import Reminder
@@ -21,6 +25,7 @@ from wire.routes import HttpRoute, Routes
 from wire.server import Server
 
 _DUE = {Urgency.SOON: 1, Urgency.ENDED: 2}
+Read = TypeVar("Read")
 TEXT = ("content-type", "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -70,27 +75,29 @@ class ProbeRoutes:
         return Response.json({"ok": True, "due": [thing.sentence(now) for thing in self._reminder.due()]})
 
     async def metrics(self, _request: Request) -> Response:
-        self._collected.refusing = await self._refusing()
+        self._collected.refusing = await self._read(refusals.figures)
+        self._collected.changes = await self._read(change_figures.figures)
         self._collected.fleet = await self._lately.look()
         return Response(200, [TEXT], generate_latest(self._registry))
 
-    async def _refusing(self) -> Figures | None:
+    async def _read(self, figures: Callable[[Database], Read]) -> Read | None:
         """None where the database does not answer: that it does not is counted elsewhere."""
         try:
-            return await in_library(refusals.figures, self._coordinator.database)
+            return await in_library(figures, self._coordinator.database)
         except SQLAlchemyError:
             return None
 
 
 @dataclass(eq=False)
 class _Collected(Collector):
-    """Read when it is asked for: nothing counts twice. `refusing`: as the database said last."""
+    """Read when it is asked for: nothing counts twice. `refusing`, `changes`: as the database said last."""
 
     coordinator: Coordinator
     readiness: Readiness
     reminder: Reminder
     servers: dict[str, Server] = field(default_factory=dict)
     refusing: Figures | None = None
+    changes: ChangeFigures | None = None
     fleet: FleetFigures | None = None
 
     def collect(self) -> Iterator[Metric]:
@@ -98,6 +105,8 @@ class _Collected(Collector):
         yield from self._ends()
         yield from self._listeners()
         yield from self._refusals()
+        yield from change_metrics.families(self.changes) if self.changes is not None else ()
+        yield from change_metrics.counters(self.coordinator.rollouts.health)
         yield from fleet_metrics.families(self.fleet) if self.fleet is not None else ()
 
     def _refusals(self) -> Iterator[Metric]:

@@ -1,4 +1,5 @@
-"""What goes with time: spent nonces, expired tokens, old events, old audit rows, superseded documents (rules, Numbers).
+"""What goes with time: spent nonces, expired tokens, old events, audit rows, ended changes, and superseded documents
+(rules, Numbers).
 
 `trim` is one transaction and may run as often as one likes. It never touches what a head announces, what a node reports
 to have active (it may have to be signed for it again: standing_refusals.py), the last version of any scope, tombstones,
@@ -28,6 +29,7 @@ def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Ma
             "token_uses": _uses_of_none(transaction),
             "events": _events(transaction, now - settings.event_history_s),
             "audit": _older(transaction, "audit", "at", now - settings.audit_history_s),
+            "changes": _changes(transaction, now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
             "published": _prune_published(transaction, now, settings),
             "uploads": _uploads(transaction, now - UPLOADS_KEPT_S),
@@ -53,6 +55,27 @@ def _events(transaction: Transaction, limit: float) -> int:
     table, most = schema.events, journals.share(transaction)
     many = select(table.c.node_id).group_by(table.c.node_id).having(func.count() > most)
     return gone + journals.trim_events(transaction, [row.node_id for row in transaction.rows(many)])
+
+
+def _changes(transaction: Transaction, limit: float) -> int:
+    """Those that ended before, with their timelines and approvals, and are older than all that is not over or holds a
+    node: so no row that stands in the place of another is missed, and numbers do not come again.
+    """
+    changes, nodes = schema.changes, schema.change_nodes
+    is_open = changes.c.settled_at.is_(None)
+    first = select(func.min(changes.c.change_id)).where(is_open).scalar_subquery()
+    holds = select(func.min(nodes.c.change_id)).scalar_subquery()
+    last = select(func.max(changes.c.change_id)).scalar_subquery()
+    taken_back = select(changes.c.reverts).where(is_open, changes.c.reverts.is_not(None))
+    ended = select(changes.c.change_id).where(changes.c.settled_at < limit, changes.c.change_id < last)
+    before = ended.where(
+        changes.c.change_id < func.coalesce(first, last), changes.c.change_id < func.coalesce(holds, last)
+    )
+    old = [row.change_id for row in transaction.rows(before.where(changes.c.change_id.not_in(taken_back)))]
+    for chunk in documents.chunks(old):
+        for table in (schema.change_events, schema.change_approvals, changes):
+            transaction.run(delete(table).where(table.c.change_id.in_(chunk)))
+    return len(old)
 
 
 def _documents(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:

@@ -1,14 +1,21 @@
 """What goes with time, and what never goes (rules, Numbers; K39, D-52)."""
 
+from dataclasses import replace
+
 import pytest
+from sqlalchemy import insert
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import DAY, CoordinatorSettings
-from coordinator.database import documents, journals
+from coordinator.changes import records
+from coordinator.changes.records import ChangeNode
+from coordinator.changes.states import ChangeState
+from coordinator.database import documents, journals, schema
 from coordinator.database.database import Database
 from coordinator.membership import admission, revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import retention
+from tests.coordinator.begun_changes import PLAN_HASH, begin
 from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat, mark, scope
@@ -117,6 +124,53 @@ def test_a_share_that_has_become_smaller(cluster: Database, monkeypatch: pytest.
     monkeypatch.setattr(journals, "LEAST_EVENTS", 1)
     assert trim(cluster, NOW + DAY)["events"] == 25
     assert trim(cluster, NOW + DAY)["events"] == 0
+
+
+LATER = NOW + 366 * DAY
+
+
+def kept_changes(database: Database, now: float) -> list[int]:
+    trim(database, now)
+    with database.read() as transaction:
+        return sorted(change.change_id for change in records.list_changes(transaction))
+
+
+def test_changes_are_kept_as_long_as_the_audit_log(cluster: Database) -> None:
+    """With their timelines and approvals; the last one stays, so that its number does not come again."""
+    for _ in range(3):
+        begin(cluster, state=ChangeState.DONE, settled_at=NOW)
+    approved = {"operator": "operator:bob", "at": NOW, "plan_hash": PLAN_HASH}
+    with cluster.change(actor="coordinator", now=NOW) as transaction:
+        for change_id in (1, 3):
+            records.note(transaction, change_id, "done")
+            transaction.run(insert(schema.change_approvals).values(change_id=change_id, **approved))
+        transaction.audit("test", "changes")
+    assert kept_changes(cluster, NOW + 365 * DAY) == [1, 2, 3]
+    assert kept_changes(cluster, LATER) == [3]
+    left = contents(cluster, "change_events", "change_approvals")
+    assert [len(rows) for rows in left.values()] == [1, 1]
+    assert begin(cluster).name == "c-4"
+
+
+def test_nothing_goes_that_came_after_what_is_not_over(cluster: Database) -> None:
+    """Or holds a node still: what stands in the place of what must be found by whoever releases it."""
+    begin(cluster, state=ChangeState.DONE, settled_at=NOW)
+    held = ChangeNode(0, "node-a", ("route_policy",))
+    begin(cluster, held, state=ChangeState.SUPERSEDED, settled_at=NOW, superseded_by=3)
+    begin(cluster, state=ChangeState.SUPERSEDED, settled_at=NOW, superseded_by=4)
+    standing = begin(cluster, held, state=ChangeState.HALTED)
+    assert kept_changes(cluster, LATER) == [2, 3, 4]
+    with cluster.change(actor="coordinator", now=LATER) as transaction:
+        records.let_go(transaction, records.save(transaction, replace(standing, settled_at=LATER)), ["node-a"])
+        transaction.audit("test", "changes")
+    assert kept_changes(cluster, LATER) == [4]
+
+
+def test_what_is_about_to_be_taken_back_stays(cluster: Database) -> None:
+    begin(cluster, state=ChangeState.DONE, settled_at=NOW)
+    begin(cluster, state=ChangeState.DONE, settled_at=NOW)
+    begin(cluster, approvals=1, reverts=1)
+    assert kept_changes(cluster, LATER) == [1, 3]
 
 
 def test_trimming_an_empty_database(database: Database) -> None:

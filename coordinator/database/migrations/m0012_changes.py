@@ -61,6 +61,11 @@ def _create_changes() -> None:
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("change_id"),
     )
+    op.create_index("changes_by_end", "changes", ["settled_at", "state"])
+    op.create_index("changes_by_state", "changes", ["state", "change_id"])
+    for name, column in (("changes_by_reverted", "reverts"), ("changes_by_successor", "superseded_by")):
+        is_set = sa.text(f"{column} IS NOT NULL")
+        op.create_index(name, "changes", [column], sqlite_where=is_set, postgresql_where=is_set)
 
 
 def _create_change_nodes() -> None:
