@@ -46,7 +46,7 @@ def figures(database: Database) -> ChangeFigures:
             oldest=_oldest(changes),
             due_at=min((_due_at(group) for change in moving for group in _under_way(change)), default=None),
             held_nodes=_count_nodes(transaction, {change.change_id for change in changes}),
-            nodes_behind_halted=_count_nodes(transaction, _behind_halted(changes)),
+            nodes_behind_halted=_count_nodes(transaction, _standstill(changes)),
         )
 
 
