@@ -30,7 +30,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
-from coordinator.changes.states import SETTLED, ChangeState, Step
+from coordinator.changes.states import SETTLED, ChangeState, GroupPhase, Step
 from coordinator.database import cluster_state, object_store, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import chunks
@@ -113,6 +113,11 @@ class ChangeRecord:
     @property
     def name(self) -> str:
         return change_name(self.change_id)
+
+    @property
+    def has_begun(self) -> bool:
+        """A node was asked about it, or given it."""
+        return any(group.ring or group.phase is not GroupPhase.PENDING for group in self.groups)
 
 
 @dataclass(frozen=True)

@@ -507,7 +507,9 @@ class RolloutPolicy(Resource):
         OneOf(ON_FAILURES), "`halt`: it waits for a person; `revert`: what was before is given back", ON_FAILURE_HALT
     )
     approvals: int = member(
-        integer(0, 16), "how many operators beside its author have to approve it before anything begins", 0
+        integer(0, 16),
+        "how many operators beside its author have to approve it before anything begins; not more than there are",
+        0,
     )
 
     def spec(self) -> dict[str, object]:

@@ -14,8 +14,11 @@ from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
+from coordinator.changes import records
+from coordinator.changes.states import ChangeState
 from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import chunks
 from coordinator.keys import certificates
 from coordinator.keys.certificates import Unusable
 from snapshot.identifiers import format_time, is_id
@@ -126,10 +129,14 @@ def fingerprints(transaction: Transaction) -> frozenset[str]:
 
 
 def _take_back_approvals(transaction: Transaction, name: str) -> None:
-    """Of changes that wait for more: who comes back under the name is somebody else."""
-    given, changes = schema.change_approvals, schema.changes
-    waiting = select(changes.c.change_id).where(changes.c.state == "proposed")
-    transaction.run(delete(given).where(given.c.operator == f"operator:{name}", given.c.change_id.in_(waiting)))
+    """Of changes that have not begun, also halted ones: who comes back under the name is somebody else."""
+    given = schema.change_approvals
+    waits = (ChangeState.PROPOSED, ChangeState.HALTED)
+    changes = (change for change in records.open_changes(transaction) if change.state in waits)
+    waiting = [change.change_id for change in changes if not change.has_begun]
+    for chunk in chunks(waiting):
+        of_operator = given.c.operator == f"operator:{name}"
+        transaction.run(delete(given).where(of_operator, given.c.change_id.in_(chunk)))
 
 
 def _entry(row: Row[Any]) -> Operator:

@@ -98,8 +98,12 @@ def apply(
     )
 
 
-class OutdatedProposal(Exception):
+class OutdatedProposal(Refused):
     """What it was made from is over. Nothing was changed: propose again."""
+
+    def __init__(self) -> None:
+        message = "another apply has changed the state since this plan was made"
+        super().__init__(Code.CONCURRENT_UPDATE, message, remedy="look at the plan again, and apply once more")
 
 
 def carry_out(
@@ -152,7 +156,7 @@ def _make(
 ) -> ApplyPlan:
     before, made = proposal.before, proposal.changes
     _check_catalog(transaction, proposal.declared)
-    if left := list(sites.problems(transaction, made)):
+    if left := [*sites.problems(transaction, made), *four_eyes.problems(transaction, proposal.declared, made)]:
         raise InvalidResources(left)
     if not drop_endpoints:
         endpoints.check(transaction, before.cluster, proposal.after.cluster)

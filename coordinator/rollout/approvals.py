@@ -26,10 +26,8 @@ from coordinator.changes.states import ChangeState
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from wire.operators.change_answers import ChangeApproval
-from wire.operators.operator_roles import OperatorRole
 
 APPROVED = "approved"
-_BY_SOCKET = "uid:"
 
 
 def needed_count(record: ChangeRecord) -> int:
@@ -68,29 +66,29 @@ def approve(database: Database, change_id: int, plan_hash: str, *, actor: str, n
 def _check(transaction: Transaction, record: ChangeRecord, plan_hash: str, actor: str) -> None:
     """What is wrong with the change first: that is so for everybody."""
     name = record.name
+    if record.superseded_by is not None:
+        later = records.get(transaction, record.superseded_by)
+        detail = f"{name} is outdated: {later.actor} has applied {later.name} in its place, which is {later.state}"
+        remedy = f"look at that: holdfastctl changes diff {later.name}; approve it where it waits for approvals"
+        raise Refused(Code.CONFLICT, detail, remedy=remedy)
     if record.state is not ChangeState.PROPOSED:
         detail = f"{name} is {record.state} and waits for no approval"
         raise Refused(Code.CONFLICT, detail, remedy=f"see holdfastctl changes show {name}")
     if plan_hash != record.plan_hash:
         detail = f"the plan of {name} is {record.plan_hash}, and this approval is for {plan_hash}"
         raise Refused(Code.CONFLICT, detail, remedy=f"look at it: holdfastctl changes diff {name}; then approve that")
-    if _person(actor) == _person(record.actor):
+    if four_eyes.person_of(actor) == four_eyes.person_of(record.actor):
         detail = f"{actor} has made {name}, and nobody approves what is their own"
         raise Refused(Code.PERMISSION_DENIED, detail, remedy="ask another operator who may approve")
     if not _may_approve(transaction, actor):
         detail = f"{actor} may not approve"
         raise Refused(Code.PERMISSION_DENIED, detail, remedy="it takes an approver, or an admin")
-    if _person(actor) in {_person(approval.operator) for approval in list_approvals(transaction, record.change_id)}:
+    given = {four_eyes.person_of(approval.operator) for approval in list_approvals(transaction, record.change_id)}
+    if four_eyes.person_of(actor) in given:
         detail = f"{actor} has approved {name} already, and counts once"
         raise Refused(Code.CONFLICT, detail, remedy="ask another operator who may approve")
 
 
-def _person(actor: str) -> str:
-    """Who counts as one: all of the machine's admin socket do."""
-    return _BY_SOCKET if actor.startswith(_BY_SOCKET) else actor
-
-
 def _may_approve(transaction: Transaction, actor: str) -> bool:
     """Now: roles change, and operators go."""
-    role = four_eyes.role_of(transaction, actor)
-    return role is not None and role.covers(OperatorRole.APPROVER)
+    return four_eyes.is_approver(four_eyes.role_of(transaction, actor))

@@ -16,7 +16,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.changes import progress, records
 from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, ChangeRequest, change_name
-from coordinator.changes.states import ChangeState, GroupPhase, Outcome
+from coordinator.changes.states import ChangeState, Outcome
 from coordinator.changes.undoing import read_before, undo
 from coordinator.database import catalog, cluster_state
 from coordinator.database.database import Database, Transaction
@@ -96,9 +96,8 @@ def _state_again(transaction: Transaction, record: ChangeRecord) -> ChangeState:
     """What nobody has approved, a halt has not approved either."""
     if any(group.ring for group in record.groups):
         return ChangeState.ROLLING
-    has_begun = any(group.phase is not GroupPhase.PENDING for group in record.groups)
     is_asked = approvals.count(transaction, record.change_id) < approvals.needed_count(record)
-    return ChangeState.PREPARING if has_begun or not is_asked else ChangeState.PROPOSED
+    return ChangeState.PREPARING if record.has_begun or not is_asked else ChangeState.PROPOSED
 
 
 def _as_progress(node: ChangeNode) -> NodeProgress:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from coordinator.base.refusal import Code, Refused
 from coordinator.changes import records
 from coordinator.changes.groups import ChangeGroup
+from coordinator.changes.records import ChangeNode
 from coordinator.changes.rollout_policy import DEFAULT
-from coordinator.changes.states import ChangeState
+from coordinator.changes.states import ChangeState, GroupPhase
 from coordinator.database.database import Database
 from coordinator.membership import operators
-from coordinator.rollout import approvals
+from coordinator.rollout import approvals, commands
 from tests.coordinator.begun_changes import PLAN_HASH, begin, save
 from tests.coordinator.candidates import NOW, contents
 from tests.coordinator.refusals import refused
@@ -110,6 +111,31 @@ def test_what_was_approved_with_a_stolen_key_goes_with_it(four: Database) -> Non
     with four.read() as transaction:
         assert [each.operator for each in approvals.list_approvals(transaction, 1)] == ["operator:bob"]
     assert approve(four, change, "bob") is ChangeState.PREPARING
+
+
+def test_what_was_approved_with_a_stolen_key_is_gone_where_it_was_halted_meanwhile(four: Database) -> None:
+    """threats M08: who halts it and lets it go on brings nothing back."""
+    change = begin(four, ChangeNode(0, "n-1", ("route_policy",)), approvals=2)
+    approve(four, change, "bob")
+    commands.halt(four, 1, "look first", actor="operator:cleo", now=NOW)
+    operators.remove(four, "bob", actor="uid:0", now=NOW)
+    operators.add(four, "bob", make_identity("bob", NOW).der, role=OperatorRole.APPROVER, actor="uid:0", now=NOW)
+    assert commands.resume(four, 1, "go", actor="operator:cleo", now=NOW).state is ChangeState.PROPOSED
+    assert approve(four, change, "cleo") is ChangeState.PROPOSED
+    assert approve(four, change, "bob") is ChangeState.PREPARING
+
+
+def test_who_goes_while_it_is_halted_takes_nothing_from_what_has_begun(four: Database) -> None:
+    change = begin(four, ChangeNode(0, "n-1", ("route_policy",)), approvals=1)
+    approve(four, change, "bob")
+    asked = replace(commands.halt(four, 1, "", actor="uid:0", now=NOW).groups[0], phase=GroupPhase.VOTING)
+    with four.read() as transaction:
+        halted = records.get(transaction, 1)
+    save(four, halted, groups=(asked,))
+    operators.remove(four, "bob", actor="uid:0", now=NOW)
+    with four.read() as transaction:
+        assert [each.operator for each in approvals.list_approvals(transaction, 1)] == ["operator:bob"]
+    assert commands.resume(four, 1, "go", actor="uid:0", now=NOW).state is ChangeState.PREPARING
 
 
 def test_who_may_approve_no_more_counts_no_more(four: Database) -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio
 from sqlalchemy import update
 
-from coordinator.api import changes_api
+from coordinator.api import admin_api, changes_api
 from coordinator.changes import records
 from coordinator.changes.groups import ChangeGroup
 from coordinator.changes.records import CandidateVote, ChangeNode
@@ -289,3 +289,75 @@ async def test_four_eyes_over_tls(founded: Founded, beside: Database) -> None:
         assert await refusal(at.ask("POST", "/v1/changes/c-1/approve", {"plan_hash": PLAN_HASH})) == "conflict"
         with beside.read() as transaction:
             assert records.get(transaction, 1).state is not ChangeState.PROPOSED
+
+
+STATE = """
+{kind: Cluster, id: prod, spec: {coordinators: ['https://localhost:7443']}}
+---
+{kind: Organization, id: acme}
+---
+{kind: RolloutPolicy, id: strict, spec: {approvals: 1}}
+---
+{kind: Node, id: n-1, spec: {roles: [egress_service], organizations: [acme]}}
+---
+{kind: Service, id: web, spec: {organization: acme, runs_on: {roles: [egress_service]}, settings: {workers: WORKERS}}}
+"""
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_api, "CHANGES_ARE_GUARDED", True, raising=False)
+
+
+async def test_who_approves_what_another_apply_has_replaced_is_told_so(founded: Founded, guarded: None) -> None:
+    """By the name of what stands in its place, and what to do with that; that one can be approved."""
+    async with running(founded) as at:
+        bob = await Afar(at, "bob").added(role="approver")
+        await at.admit("n-1")
+        await at.apply(STATE.replace("WORKERS", "1"))
+        shown = await at.apply(STATE.replace("WORKERS", "2"))
+        seen = await bob.ask("GET", f"/v1/changes/{shown['change']}")
+        assert (seen["state"], seen["approvals_needed"]) == ("proposed", 1)
+        await at.ask("POST", f"/v1/changes/{seen['change']}/halt", {"reason": "another one is better"})
+        later = await at.apply(STATE.replace("WORKERS", "3"))
+        with pytest.raises(ClientError) as found:
+            await bob.ask("POST", f"/v1/changes/{seen['change']}/approve", {"plan_hash": seen["plan_hash"]})
+        assert found.value.code == "conflict"
+        assert f"{seen['change']} is outdated" in str(found.value) and f"changes diff {later['change']}" in str(
+            found.value
+        )
+        stands = await bob.ask("GET", f"/v1/changes/{later['change']}")
+        assert (stands["state"], stands["approvals"]) == ("proposed", 0)
+        given = {"plan_hash": stands["plan_hash"]}
+        assert (await bob.ask("POST", f"/v1/changes/{later['change']}/approve", given))["state"] == "preparing"
+
+
+async def test_a_plan_that_another_apply_has_made_outdated_is_not_carried_out(founded: Founded, guarded: None) -> None:
+    """Whoever has looked at it is told, with what to do; of the other one nothing is undone."""
+    async with running(founded) as at:
+        await Afar(at, "bob").added(role="approver")
+        await at.admit("n-1")
+        await at.apply(STATE.replace("WORKERS", "1"))
+        seen = await at.apply(STATE.replace("WORKERS", "2"), dry_run=True)
+        other = await at.apply(STATE.replace("WORKERS", "3"))
+        with pytest.raises(ClientError) as found:
+            await at.apply(STATE.replace("WORKERS", "2"), based_on=seen["based_on"])
+        assert found.value.code == "concurrent_update" and "diff again" in str(found.value)
+        assert (await at.ask("GET", "/v1/changes"))["changes"][0]["change"] == other["change"]
+        again = await at.apply(STATE.replace("WORKERS", "2"), dry_run=True)
+        made = await at.apply(STATE.replace("WORKERS", "2"), based_on=again["based_on"])
+        assert (await at.ask("GET", f"/v1/changes/{made['change']}"))["waits_for"] == other["change"]
+
+
+async def test_more_approvals_than_operators_are_refused_with_file_and_line(founded: Founded, guarded: None) -> None:
+    async with running(founded) as at:
+        await Afar(at, "bob").added(role="approver")
+        await at.admit("n-1")
+        asking = STATE.replace("WORKERS", "1").replace("approvals: 1", "approvals: 2")
+        with pytest.raises(ClientError) as found:
+            await at.apply(asking)
+        assert found.value.code == "invalid_resources"
+        assert "RolloutPolicy strict asks for 2 approvals, and beside you 1 may approve" in str(found.value)
+        assert (await at.ask("GET", "/v1/resources"))["resources"] == []
+        await Afar(at, "cleo").added(role="approver")
+        assert (await at.apply(asking))["change"] == "c-1"

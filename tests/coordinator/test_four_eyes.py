@@ -9,6 +9,7 @@ from coordinator.base.refusal import Code
 from coordinator.changes import four_eyes
 from coordinator.changes.states import ChangeState, Step
 from coordinator.database.database import Database
+from coordinator.declared.resources import InvalidResources
 from coordinator.membership import operators
 from coordinator.rollout import approvals, commands
 from tests.coordinator import reports
@@ -115,6 +116,52 @@ STRICTER = {
 @pytest.mark.parametrize("text", STRICTER.values(), ids=STRICTER)
 def test_anybody_who_declares_may_ask_for_more(fleet: RolloutFleet, text: str) -> None:
     fleet.press.change(text, actor="operator:ann")
+
+
+# ---- more than there are people
+
+
+@pytest.mark.parametrize(
+    ("actor", "count"),
+    [("operator:ann", 3), ("operator:bob", 2), ("operator:adam", 2), ("uid:0", 2)],
+    ids=["an author", "an approver", "an admin", "the machine"],
+)
+def test_more_approvals_than_there_are_people_are_refused(fleet: RolloutFleet, actor: str, count: int) -> None:
+    """bob, adam and the machine may approve, nobody what is their own. It names the policy, both numbers, the line."""
+    before = contents(fleet.database, *TABLES)
+    refusal = refused(fleet.press.change, policy(approvals=count + 1), actor=actor)
+    assert isinstance(refusal, InvalidResources) and refusal.code is Code.INVALID_RESOURCES
+    (problem,) = refusal.problems
+    assert problem.message == f"RolloutPolicy strict asks for {count + 1} approvals, and beside you {count} may approve"
+    assert (problem.file, problem.line, problem.field) == ("state.yaml", 4, "spec.approvals")
+    assert "operators add" in problem.remedy and str(count) in problem.remedy
+    assert contents(fleet.database, *TABLES) == before
+    fleet.press.change(policy(approvals=count), actor=actor)
+
+
+def test_a_plan_of_it_is_refused_as_well(fleet: RolloutFleet) -> None:
+    assert isinstance(refused(fleet.press.apply, policy(approvals=4), dry_run=True), InvalidResources)
+
+
+def test_whose_certificate_has_ended_approves_nothing(fleet: RolloutFleet) -> None:
+    for now, count in ((NOW, 3), (NOW + 100 * 365 * 86_400, 1)):
+        with fleet.database.rehearse(actor="operator:ann", now=now) as transaction:
+            assert four_eyes.count_approvers(transaction, "operator:ann") == count
+
+
+def test_who_goes_later_stops_no_other_apply(fleet: RolloutFleet) -> None:
+    """A stolen key is taken away at once; the policy stays what it is until it is written anew."""
+    fleet.press.change(policy(approvals=3), actor="operator:ann")
+    operators.remove(fleet.database, "bob", actor="uid:0", now=NOW)
+    assert fleet.change(2, actor="operator:ann").record.state is ChangeState.PROPOSED
+    fleet.press.change(policy(approvals=3) + "\n---\n" + SERVICE.format(workers=3), actor="operator:ann")
+    assert isinstance(refused(fleet.press.change, policy(approvals=3, priority=1), actor="uid:0"), InvalidResources)
+
+
+def test_a_policy_without_approvals_counts_nobody(fleet: RolloutFleet) -> None:
+    for name in ("bob", "adam"):
+        operators.remove(fleet.database, name, actor="uid:0", now=NOW)
+    fleet.press.change(policy(approvals=0), actor="uid:0")
 
 
 def test_what_is_taken_back_by_hand_needs_them_too(fleet: RolloutFleet) -> None:
