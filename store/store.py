@@ -34,7 +34,7 @@ from store.base.errors import StoreError, StoreFault
 from store.base.floors import FloorRecord, Floors
 from store.base.journal import Happened, Journal, append
 from store.base.layout import ClusterPaths, Root
-from store.base.pending import HeldCandidates, Pending, SlotContent, Waiting
+from store.base.pending import HeldCandidate, HeldCandidates, Pending, SlotContent, Waiting
 from store.base.probation import after_start, probations, put_probation, start_fault
 from store.base.records import (
     FailedContent,
@@ -215,6 +215,10 @@ class Store:
     def candidates(self) -> HeldCandidates:
         """What the head lists as coming and lies here."""
         return pending.candidates(self._environment)
+
+    def candidate(self, scope: str) -> HeldCandidate | None:
+        """Likewise, of one scope."""
+        return pending.candidate(self._environment, scope)
 
     def drop_candidates(self, scopes: Collection[str]) -> None:
         """What nobody lists any more, neither to come nor to run."""

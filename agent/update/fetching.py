@@ -89,7 +89,7 @@ class Fetching:
 
     async def _take_prepared(self, wanted: WantedScope, holder: VerifierState) -> Candidate | FetchOutcome | None:
         """What came as a candidate and is listed to be run now; it is verified again, whole. None: it is fetched."""
-        held = (await self.node.threads.read(self.node.store.candidates)).by_scope.get(wanted.scope)
+        held = await self.node.threads.read(self.node.store.candidate, wanted.scope)
         document = held.document if held is not None else None
         if held is None or document is None or not wanted.is_met_by(document):
             return None

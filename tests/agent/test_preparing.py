@@ -10,8 +10,10 @@ from agent.base.byte_source import Chunks
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.manifest import Revocations, ScopeVersion
 from snapshot.reasons import Rejected
+from store.base.environment import LmdbTransaction
 from tests.agent.bench import Bench, bench
 from tests.fakes.cluster import DAY, HOUR, key, listing
+from tests.fakes.config_document import FileContent, config_sections
 from tests.fakes.damage import flipped, with_signature
 from tests.journeys.lab import POLICY, ROUTES, lab, settings_for
 from wire.request import HttpError
@@ -128,6 +130,29 @@ async def test_a_release_needs_no_download_and_no_second_judgement(made, mock_cl
     await made.preparation.look()
     assert made.preparation.votes() == ()
     assert made.made.outside.update.activating.origins[ROUTES].source == "pending"
+
+
+async def test_what_a_release_reads_of_the_store_grows_with_its_scopes_alone(made, mock_clock, monkeypatch):
+    """each is looked up by its name: with all of them for each, forty would be read sixteen hundred times"""
+    rows, get = [], LmdbTransaction.get
+    monkeypatch.setattr(LmdbTransaction, "get", lambda self, table, key: (rows.append(table), get(self, table, key))[1])
+    a_scope, files = [], config_sections({"a": FileContent(b"a")})
+    for wide in (10, 40):
+        scopes = [f"config/of-{wide}-{number}" for number in range(wide)]
+        for scope in scopes:
+            made.server.propose(files.sections, scope, raw=files.raw, subject_node_id="*")
+        await made.hear()
+        assert set(made.votes().values()) == {("accepted",)}
+        made.server.release(*scopes)
+        made.server.announce()
+        await made.made.outside.refresh.ask(made.made.coordinator)
+        fetched = made.fetched()
+        rows.clear()
+        await made.made.outside.update.bring_up()
+        assert set(scopes) <= made.node.holdings.kept.active.keys()
+        assert made.fetched() == fetched
+        a_scope.append(rows.count("pending") / wide)
+    assert a_scope[1] <= a_scope[0]
 
 
 async def test_a_release_with_another_state_beside_it_is_judged_anew(made, mock_clock):
