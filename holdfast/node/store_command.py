@@ -1,7 +1,7 @@
 """`holdfast store`: look at a node's durable store, of a stopped or a running agent. Nothing is written to it.
 
     check           every fault, not the first; exit 1 when there is one
-    list            scopes with mark, active version, expiry
+    list            scopes with mark, active version, expiry; what is pending, and what of it is a candidate
     show            one scope: pointers, signers, sections, last refusal; or the journal
     export          a scope's document as a file, or its sections as files
     reset-identity  the one that changes something, in a file of its own
@@ -10,7 +10,7 @@ Which root and which cluster is meant: store_root.py.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from snapshot.identifiers import format_time, is_section_name
 from snapshot.reasons import safe_text
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError, StoreFault
+from store.base.pending import SlotContent
 from store.base.records import ScopeRecord
 from store.fsck.check import check
 from store.fsck.lookup import StoreLook, look
@@ -60,9 +61,10 @@ def check_command(root: str, cluster: str, as_json: bool) -> None:
 @options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def list_command(root: str, cluster: str, as_json: bool) -> None:
-    """The scopes: what is active, the mark, when it expires, what is pending."""
+    """The scopes: what is active, the mark, when it expires, what is pending, what is a candidate."""
     with _look(root, cluster) as view:
-        rows = [_row(view, record) for _, record in sorted(view.reading.scopes().items())]
+        back = view.reading.reverted_scopes()
+        rows = [_row(view, record, back) for _, record in sorted(view.reading.scopes().items())]
         if as_json:
             waiting = [vars(held) for held in view.pending()]
             known = {"generation": view.reading.generation, "incarnation": view.reading.incarnation}
@@ -75,7 +77,8 @@ def list_command(root: str, cluster: str, as_json: bool) -> None:
                 f"expires {row['expires_at'] or '-'}  for {row['made_for'] or '-'}{row['note']}"
             )
         for held in view.pending():
-            say(f"{held.scope}  pending {held.envelope_hash[:23]}  {_state_of(held.sealed, held.waiting_until)}")
+            kind = "candidate" if held.candidate else "pending"
+            say(f"{held.scope}  {kind} {held.envelope_hash[:23]}  {_state_of(held)}")
 
 
 @command.command("show")
@@ -129,13 +132,16 @@ def export_command(root: str, cluster: str, scope: str, target: Path, as_json: b
 # ---- what is printed
 
 
-def _row(view: StoreLook, record: ScopeRecord) -> dict[str, str]:
+def _row(view: StoreLook, record: ScopeRecord, back: Collection[str]) -> dict[str, str]:
+    """`back`: the scopes where what serves is what they went back to."""
     active = view.reading.active(record.scope)
     notes = [
         text
         for holds, text in (
             (record.withdrawn, "withdrawn"),
             (record.on_previous, "running on previous"),
+            (view.reading.trial(record.scope).until is not None, "on probation"),
+            (record.scope in back, "went back to what was good"),
             (active is None and not record.withdrawn, "lost"),
         )
         if holds
@@ -239,10 +245,12 @@ def _whom(held: StoredDocument) -> str:
     return describe_audience(said.scope, said.subject_node_id, said.roles, said.organization_ids)
 
 
-def _state_of(sealed: bool, waiting_until: int) -> str:
-    if waiting_until:
-        return f"waits until {format_time(waiting_until)}"
-    return "received" if sealed else "being received"
+def _state_of(held: SlotContent) -> str:
+    if held.waiting_until:
+        return f"waits until {format_time(held.waiting_until)}"
+    if not held.sealed:
+        return "being received"
+    return "judged, waits for a head that lists it to be run" if held.candidate else "received"
 
 
 def _json(value: object) -> str:

@@ -58,6 +58,7 @@ class SlotContent:
     sealed: bool
     waiting_until: int
     received_at: float
+    candidate: bool
 
 
 class Blob(NamedTuple):
@@ -442,6 +443,7 @@ def slot_contents(transaction: LmdbTransaction) -> list[SlotContent]:
             record.sealed,
             record.waiting_until,
             record.received_at,
+            record.candidate,
         )
         for _, record in headers(transaction)
     ]

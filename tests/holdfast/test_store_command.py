@@ -12,9 +12,11 @@ from snapshot.verify import AlreadyApplied, verify
 from store.base.disk import Disk
 from store.base.environment import Environment
 from store.base.layout import Root
+from store.base.records import ProbationTerms
 from tests.fakes.config_document import FileContent, config_sections
-from tests.store.cluster import NOW, SCOPE, Cluster, Node
+from tests.store.cluster import BOOT, NOW, SCOPE, Cluster, Node
 from tests.store.dying import in_a_child
+from tests.store.filling import receive
 from tests.world import programs
 
 
@@ -95,6 +97,31 @@ def test_list(either):
 def test_list_shows_what_is_pending(node):
     node.download(node.cluster.snapshot(2, {"a": 2}))
     assert "pending" in ran(node, "list").out
+
+
+def test_list_tells_a_candidate_from_what_is_to_run(node):
+    """It lies there beside what was received to be run, and only one of the two may be."""
+    node.download(node.cluster.snapshot(2, {"a": 2}))
+    coming = node.cluster.snapshot(3, {"a": 3})
+    slot = receive(node.store.receive_candidate(SCOPE, room=1 << 20), coming)
+    found = ran(node, "list").out
+    assert f"{SCOPE}  candidate {slot.envelope_hash[:23]}  judged, waits for a head that lists it to be run" in found
+    assert f"{SCOPE}  pending " in found
+    told = json.loads(ran(node, "list", "--json").out)["pending"]
+    assert {held["envelope_hash"]: held["candidate"] for held in told}[slot.envelope_hash] is True
+    assert sorted(held["candidate"] for held in told) == [False, True]
+
+
+def test_list_says_what_is_on_probation_and_what_went_back(node):
+    terms = {SCOPE: ProbationTerms(60.0)}
+    verdict = node.verified(node.cluster.snapshot(2, {"a": 2}))
+    node.store.activate(verdict, now=NOW, boot=BOOT, probations=terms)
+    assert "active 1.2  mark 1.2" in (found := ran(node, "list").out)
+    assert "(on probation)" in found
+    node.store.revert(SCOPE, check="web", detail="exit 1", now=NOW)
+    assert "active 1.1  mark 1.2" in (found := ran(node, "list").out)
+    assert "(went back to what was good)" in found
+    assert "(on probation)" not in found
 
 
 def test_show(either):
