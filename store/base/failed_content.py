@@ -41,10 +41,12 @@ def is_quarantined(transaction: LmdbTransaction, scope: str, content_hash: str) 
 
 
 def put_in_quarantine(transaction: LmdbTransaction, failed: FailedContent) -> None:
-    transaction.put(_TABLE, _key(failed.scope, failed.content_hash), pack(failed))
+    """The oldest make room for it, and never it for them: a clock may have gone back since."""
+    transaction.delete(_TABLE, _key(failed.scope, failed.content_hash))
     held = sorted(in_quarantine(transaction, failed.scope), key=lambda entry: entry.at)
-    for oldest in held[: max(0, len(held) - MOST_OF_A_SCOPE)]:
+    for oldest in held[: max(0, len(held) + 1 - MOST_OF_A_SCOPE)]:
         transaction.delete(_TABLE, _key(oldest.scope, oldest.content_hash))
+    transaction.put(_TABLE, _key(failed.scope, failed.content_hash), pack(failed))
 
 
 def clear_quarantine(transaction: LmdbTransaction, scope: str) -> list[FailedContent]:

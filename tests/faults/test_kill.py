@@ -24,7 +24,7 @@ def last(text, word):
     return max([int(number) for number in re.findall(rf"^{word} (\d+)$", text, re.MULTILINE)] or [0])
 
 
-def killed(root, cluster, after_s):
+def killed(root, cluster, after_s, work=work):
     """A forked worker, killed so long after it began; what it said until then."""
     read_end, write_end = os.pipe()
     pid = os.fork()

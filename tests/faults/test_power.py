@@ -1,107 +1,26 @@
-"""Power loss: what was not synced is really lost (rules S84, L1, L27; threats C01, I22).
+"""Power loss: what was not synced is really lost (rules S84, L1, L27; threats C01, I22)."""
 
-ext4 on a loop device, shut down without a flush of its log (FS_IOC_SHUTDOWN); needs root.
-"""
-
-import fcntl
 import os
-import random
 import re
-import shutil
-import struct
-import subprocess
-import sys
-import threading
-import time
-from contextlib import contextmanager
 
 import pytest
 
 from store.base.errors import StoreError, StoreFault
 from store.fsck.check import check
+from tests.faults.power import loop, needs_root, run_and_cut
 from tests.faults.worker import judge
 from tests.store.cluster import CLUSTER
 
 CUTS = int(os.environ.get("HOLDFAST_CUTS", "50"))
-DICE = random.Random(3)
-SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
-
-root_only = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="NOT RUN: a loop device needs root and mkfs.ext4"
-)
-pytestmark = [pytest.mark.slow, pytest.mark.root, root_only]
-
-
-class LoopFileSystem:
-    """A small ext4 of its own."""
-
-    def __init__(self, directory, megabytes=96):
-        self.image, self.mount = directory / "disk", directory / "mnt"
-        self.mount.mkdir()
-        with self.image.open("wb") as file:
-            file.truncate(megabytes << 20)
-        self._run("mkfs.ext4", "-q", "-F", str(self.image))
-        self.attach()
-
-    def attach(self):
-        self._run("mount", "-o", "loop", str(self.image), str(self.mount))
-        self.mount.chmod(0o700)
-
-    def detach(self):
-        self._run("umount", str(self.mount))
-
-    def cut(self):
-        """Everything that is not on the disk is gone, and no call works any more."""
-        descriptor = os.open(self.mount, os.O_RDONLY)
-        try:
-            fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
-        finally:
-            os.close(descriptor)
-
-    @staticmethod
-    def _run(*command):
-        subprocess.run(command, check=True, capture_output=True)
-
-
-@contextmanager
-def loop(directory, **size):
-    disk = LoopFileSystem(directory, **size)
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk.mount)], check=False, capture_output=True)
+pytestmark = [pytest.mark.slow, pytest.mark.root, needs_root]
 
 
 def numbers(text, word):
     return max([int(number) for number in re.findall(rf"^{word} (\d+)$", text, re.MULTILINE)] or [0])
 
 
-def run_and_cut(disk, keys, mode, activations):
-    """A worker until it has acknowledged so many; then the power goes. Returns tried and acknowledged."""
-    command = [sys.executable, "-m", "tests.faults.worker", str(disk.mount / "root"), str(keys), mode]
-    said, enough = [], threading.Event()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as worker:
-
-        def listen():
-            first = None
-            for line in worker.stdout:
-                said.append(line)
-                if line.startswith("done"):
-                    number = int(line.split()[1])
-                    first = number if first is None else first
-                    if number - first >= activations:
-                        enough.set()
-            enough.set()
-
-        listener = threading.Thread(target=listen)
-        listener.start()
-        assert enough.wait(60)
-        time.sleep(DICE.uniform(0, 0.02))  # somewhere in the next activations
-        disk.cut()
-        listener.join(60)
-        worker.wait(60)
-    text = "".join(said)
-    return numbers(text, "try"), numbers(text, "done")
+def tried_and_done(said):
+    return numbers(said, "try"), numbers(said, "done")
 
 
 def test_nothing_acknowledged_is_lost(tmp_path, cluster, keys):
@@ -109,7 +28,7 @@ def test_nothing_acknowledged_is_lost(tmp_path, cluster, keys):
     forward = tried = done = 0
     with loop(tmp_path) as disk:
         for cut in range(CUTS):
-            now_tried, now_done = run_and_cut(disk, keys, "safe", 1 + cut % 7)
+            now_tried, now_done = tried_and_done(run_and_cut(disk, keys, "safe", 1 + cut % 7))
             tried, done = max(now_tried, done), max(now_done, done)
             disk.detach()
             disk.attach()
@@ -123,7 +42,7 @@ def test_nothing_acknowledged_is_lost(tmp_path, cluster, keys):
 def test_the_same_without_sync_loses(tmp_path, cluster, keys):
     """The test can fail: with every sync left out, what was acknowledged is gone."""
     with loop(tmp_path) as disk:
-        tried, done = run_and_cut(disk, keys, "unsafe", 20)
+        tried, done = tried_and_done(run_and_cut(disk, keys, "unsafe", 20))
         disk.detach()
         disk.attach()
         assert done >= 20

@@ -458,6 +458,15 @@ def test_the_quarantine_is_bounded(node, cluster):
     assert min(entry.config_version for entry in held) == 5, "the oldest have gone"
 
 
+def test_what_has_just_failed_is_in_quarantine_whatever_the_clock_says(node, cluster):
+    """It would be tried again and again, by a clock that went back since the quarantine was filled"""
+    node.apply(cluster.snapshot(1, A))
+    for number in range(failed_content.MOST_OF_A_SCOPE + 2):
+        try_out(node, 2 + number, {"a": number}, now=NOW - number)
+        failing(node, now=NOW - number)
+        assert content(node, {"a": number}) in node.store.standing().quarantine[SCOPE]
+
+
 @pytest.mark.parametrize("row", [b"good/", b"probation/", b"reverted/", b"quarantine/"])
 def test_a_damaged_row_is_taken_out(tried, cluster, row):
     """rules L33, L34: the rest goes on"""

@@ -1,0 +1,87 @@
+"""A disk that loses its power: ext4 on a loop device, shut down without a flush of its log (FS_IOC_SHUTDOWN)."""
+
+import fcntl
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+DICE = random.Random(3)
+SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="NOT RUN: a loop device needs root and mkfs.ext4"
+)
+
+
+class LoopFileSystem:
+    """A small ext4 of its own."""
+
+    def __init__(self, directory, megabytes=96):
+        self.image, self.mount = directory / "disk", directory / "mnt"
+        self.mount.mkdir()
+        with self.image.open("wb") as file:
+            file.truncate(megabytes << 20)
+        self._run("mkfs.ext4", "-q", "-F", str(self.image))
+        self.attach()
+
+    def attach(self):
+        self._run("mount", "-o", "loop", str(self.image), str(self.mount))
+        self.mount.chmod(0o700)
+
+    def detach(self):
+        self._run("umount", str(self.mount))
+
+    def cut(self):
+        """Everything that is not on the disk is gone, and no call works any more."""
+        descriptor = os.open(self.mount, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def _run(*command):
+        subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def loop(directory, **size):
+    disk = LoopFileSystem(directory, **size)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk.mount)], check=False, capture_output=True)
+
+
+def run_and_cut(disk, keys, mode, activations, worker="tests.faults.worker"):
+    """A worker until it has acknowledged so many; then the power goes. Returns what it has said."""
+    command = [sys.executable, "-m", worker, str(disk.mount / "root"), str(keys), mode]
+    said, enough = [], threading.Event()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+
+        def listen():
+            first = None
+            for line in process.stdout:
+                said.append(line)
+                if line.startswith("done"):
+                    number = int(line.split()[1])
+                    first = number if first is None else first
+                    if number - first >= activations:
+                        enough.set()
+            enough.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert enough.wait(60)
+        time.sleep(DICE.uniform(0, 0.02))  # somewhere in the next activations
+        disk.cut()
+        listener.join(60)
+        process.wait(60)
+    return "".join(said)
