@@ -354,18 +354,18 @@ def candidates(environment: Environment) -> HeldCandidates:
     """Those that are whole."""
     with environment.read() as transaction:
         records = [record for _, record in _headers(transaction, _CANDIDATE)]
-    held = {record.scope: _held(record) for record in records if record.sealed}
+    held = {record.scope: _candidate_of(record) for record in records if record.sealed}
     return HeldCandidates(held, environment.map_bytes // CANDIDATES_SHARE - sum(record.size for record in records))
 
 
 def candidate(environment: Environment, scope: str) -> HeldCandidate | None:
     """The whole one of that scope. No other slot is looked at: a head may release a thousand scopes, one by one."""
     with environment.read() as transaction:
-        found = _slot_named(transaction, _CANDIDATE, scope)
-    return _held(found[1]) if found is not None and found[1].sealed else None
+        found = _slot_by_name(transaction, _CANDIDATE, scope)
+    return _candidate_of(found[1]) if found is not None and found[1].sealed else None
 
 
-def _held(record: PendingRecord) -> HeldCandidate:
+def _candidate_of(record: PendingRecord) -> HeldCandidate:
     return HeldCandidate(record.scope, name_of(blobs.digest_of(record.envelope)), record.envelope)
 
 
@@ -490,12 +490,12 @@ def _holding(transaction: LmdbTransaction, scope: str, envelope: bytes) -> Itera
 def _slots_of(transaction: LmdbTransaction, scope: str) -> Iterator[tuple[int, PendingRecord]]:
     """By their names: with a thousand scopes in slots nobody goes through all of them for each."""
     for name in _NAMES:
-        found = _slot_named(transaction, name, scope)
+        found = _slot_by_name(transaction, name, scope)
         if found is not None:
             yield found
 
 
-def _slot_named(transaction: LmdbTransaction, name: bytes, scope: str) -> tuple[int, PendingRecord] | None:
+def _slot_by_name(transaction: LmdbTransaction, name: bytes, scope: str) -> tuple[int, PendingRecord] | None:
     slot = transaction.get(_TABLE, name + scope_key(scope))
     data = transaction.get(_TABLE, slot + _HEADER) if slot is not None else None
     return None if slot is None or data is None else (_SLOT.unpack(slot)[0], unpack(PendingRecord, data))
