@@ -85,7 +85,7 @@ def watch(lab: Lab, tmp_path: Path) -> Iterator[Callable[..., Watching]]:
 
     yield start
     for each in started:
-        each.process.kill()
+        each.end()
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ class Watching:
     def ended(self) -> tuple[int, str]:
         return self.process.wait(WAIT_S), self.log.read_text()
 
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(WAIT_S)
+
 
 class Screen:
     """A terminal of 120 columns."""

@@ -42,6 +42,7 @@ spec:
 EDGE = "{{kind: Node, id: {name}, spec: {{roles: [ingress], organizations: [acme]}}}}\n"
 ROUTE = "{{kind: Route, id: front, spec: {{organization: acme, service: web, match: {{hosts: [{host}]}}}}}}\n"
 POLICY = "{{kind: RolloutPolicy, id: standard, spec: {{{spec}}}}}\n"
+Way = Callable[[int], int]
 THREE_RINGS = "bake_s: 1, rings: [{nodes: 1}, {percent: 50}, {percent: 100}]"
 PROXY = """
 [[service]]
@@ -55,24 +56,30 @@ check_interval_s = 1
 
 @dataclass
 class Edges:
-    """`more`: of each agent.toml, with {folder}."""
+    """`more`: of each agent.toml, with {folder}. `by_way_of`: the port behind which the coordinator is, if another."""
 
     folder: Path
     lab: Lab
     names: Sequence[str]
     more: str = PROXY
+    by_way_of: int = 0
     nodes: dict[str, Gateway] = field(default_factory=dict)
 
     @property
     def declared(self) -> Path:
         return self.lab.folder / "declared"
 
-    def declare(self, host: str, *, policy: str = THREE_RINGS, more: str = "") -> None:
+    def declare(self, host: str, *, policy: str = THREE_RINGS) -> None:
         """The files; nothing is applied."""
-        documents = [STATE, *(EDGE.format(name=name) for name in self.names)]
-        documents += [ROUTE.format(host=host), POLICY.format(spec=policy)] + ([more] if more else [])
+        state = STATE.replace("7443", str(self.by_way_of)) if self.by_way_of else STATE
+        documents = [state, *(EDGE.format(name=name) for name in self.names)]
+        documents += [ROUTE.format(host=host), POLICY.format(spec=policy)]
         self.declared.mkdir(exist_ok=True)
         (self.declared / "fabric.yaml").write_text("---\n".join(documents))
+
+    def declare_more(self, name: str, text: str) -> None:
+        """Beside the fabric; nothing is applied, and nothing is taken away."""
+        (self.declared / f"{name}.yaml").write_text(text)
 
     def apply(self, *options: object) -> str:
         """The change that it began."""
@@ -83,7 +90,7 @@ class Edges:
         return self.lab.good("changes", "show", name, "--json").json
 
     def enrol(self, name: str) -> Gateway:
-        node = Gateway(self.folder / name, self.lab, node_id=name)
+        node = Gateway(self.folder / name, self.lab, node_id=name, by_way_of=self.by_way_of)
         with (node.folder / "agent.toml").open("a") as file:
             file.write(self.more.format(folder=node.folder))
         self.nodes[name] = node
@@ -98,6 +105,15 @@ class Edges:
     def run(self, host: str) -> list[str]:
         """The nodes whose proxies go by it."""
         return [name for name in self.nodes if self.hosts(name) == [host]]
+
+    def file(self, name: str, path: str) -> str:
+        """Of a node, as a program there reads it; nothing where it is not."""
+        place = self.nodes[name].folder / "run" / "active" / path
+        return place.read_text() if place.exists() else ""
+
+    def having(self, path: str, words: str) -> list[str]:
+        """The nodes of which the file has these words."""
+        return [name for name in self.nodes if words in self.file(name, path)]
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Several programs do something about it; looking is a file or a question to each."""
@@ -122,13 +138,18 @@ class Edges:
 
 
 @contextmanager
-def running(folder: Path, count: int, *, more: str = PROXY, state: str = "") -> Iterator[Edges]:
-    """All of them members, with `first.example`; `state`: more that is declared from the beginning."""
+def running(folder: Path, count: int, *, more: str = PROXY, state: str = "", way: Way | None = None) -> Iterator[Edges]:
+    """All of them members, with `first.example`; `state`: more that is declared from the beginning; `way`: what leads
+    nodes to the coordinator's port, and gives its own.
+    """
     (folder / "coordinator").mkdir()
     with ExitStack() as stack:
         lab = stack.enter_context(operator_lab.running(folder / "coordinator", program="guarded-coordinator"))
-        fleet = Edges(folder, lab, [f"edge-{number}" for number in range(1, count + 1)], more)
-        fleet.declare("first.example", more=state)
+        port = way(lab.ports["fleet"]) if way is not None else 0
+        fleet = Edges(folder, lab, [f"edge-{number}" for number in range(1, count + 1)], more, port)
+        fleet.declare("first.example")
+        if state:
+            fleet.declare_more("more", state)
         fleet.apply("-m", "the first routes")
         for name in fleet.names:
             fleet.enrol(name)

@@ -80,12 +80,14 @@ class Gateway:
     lab: Lab
     process: Process | subprocess.Popen | None = None
     node_id: str = "gateway"
+    by_way_of: int = 0  # the port behind which the coordinator's is
 
     def __post_init__(self) -> None:
         (self.folder / "run").mkdir(parents=True)
         (self.folder / "state").mkdir(mode=0o700)
         ca = self.lab.folder / "state" / "tls" / "ca.pem"
-        text = AGENT.format(folder=self.folder, ca=ca, node=self.node_id, **self.lab.ports)
+        ports = self.lab.ports | ({"fleet": self.by_way_of} if self.by_way_of else {})
+        text = AGENT.format(folder=self.folder, ca=ca, node=self.node_id, **ports)
         (self.folder / "agent.toml").write_text(text)
 
     def start(self) -> None:

@@ -42,7 +42,7 @@ def watch(fleet: Edges, tmp_path) -> Iterator[Callable[..., Watching]]:
 
     yield start
     for each in begun:
-        each.process.kill()
+        each.end()
 
 
 def applying(fleet: Edges, message: str, *options: object) -> tuple[object, ...]:
