@@ -377,6 +377,11 @@ class Store:
             self._announce(generation, back)
         return happened
 
+    def is_good(self, scope: str, content_hash: str) -> bool:
+        """Whether that content is among what of the scope has proved itself here."""
+        with self.read() as reading:
+            return any(name_of(entry.content) == content_hash for entry in reading.good(scope))
+
     def clear_quarantine(self, scope: str, *, now: float, by: str) -> tuple[FailedContent, ...]:
         """A person says that what is in it may be tried again, which the journal keeps. What was in it."""
 

@@ -5,7 +5,8 @@
 
 Judged in place of step 12, after secrets, of snapshots and of increments, by the whole state before and after it. What
 has the content that runs already is not judged: a renewal must not end because a limit was set lower meanwhile. An
-operator who lets a plan pass lifts `removed_percent` alone: how much a service has room for is nobody else's to say.
+operator who lets a plan pass lifts `removed_percent` alone: how much a service has room for is nobody else's to say. It
+is lifted too for content that was good on this node: the way back must not be refused for what it takes away.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -181,3 +181,24 @@ async def test_a_renewal_of_what_runs_is_beyond_no_limit(tmp_path, mock_clock):
             made.server.propose(routes(31))
             await made.hear()
             assert made.votes() == {ROUTES: ("refused", 12, BLAST_RADIUS)}
+
+
+@pytest.mark.parametrize("coming", [False, True], ids=["to be run", "as a candidate"])
+async def test_the_way_back_to_what_was_good_here_is_never_too_far(made, mock_clock, coming):
+    """a change is taken back by old content under a new version, and may take much away; what never ran here may not"""
+    for count in (10, 5, 20):
+        made.server.snapshot(routes(count), ROUTES)
+        await made.run()
+    assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 5
+    made.server.snapshot(routes(4), ROUTES)
+    await made.run()
+    assert "16 of 20 entries removed" in made.node.store.rejections.last(ROUTES).detail
+    if coming:
+        made.server.propose(routes(5))
+        await made.hear()
+        assert made.votes() == {ROUTES: ("accepted",)}
+        made.server.release(ROUTES)
+    else:
+        made.server.snapshot(routes(5), ROUTES)
+    await made.run()
+    assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 7
