@@ -125,9 +125,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "coordinator.keys",
             "coordinator.database",
         ),
-        *("coordinator.reports", "coordinator.publishing", "coordinator.trust", "coordinator.membership"),
-        "coordinator.rollout",
-        "coordinator.fleet",
+        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
+        *("coordinator.membership", "coordinator.rollout", "coordinator.fleet"),
     ),
     "coordinator.api": (
         *("snapshot", "wire", "wire.operators"),

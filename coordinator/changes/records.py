@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, literal, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused, bound_text
@@ -221,10 +221,21 @@ def count_ends(transaction: Transaction) -> dict[str, int]:
 
 def standing_changes(transaction: Transaction) -> list[ChangeRecord]:
     """Those that are not settled, and those that another one superseded and that keep nodes back still."""
+    chosen = _CHOSEN.where(_is_standing()).order_by(schema.changes.c.change_id)
+    return [_record(row) for row in transaction.rows(chosen)]
+
+
+def undoable_changes(transaction: Transaction, since: float) -> list[int]:
+    """Those that stand, and those that are settled since this time, in Unix seconds; the oldest first."""
+    table = schema.changes
+    chosen = select(table.c.change_id).where(_is_standing() | (table.c.settled_at >= since))
+    return [row.change_id for row in transaction.rows(chosen.order_by(table.c.change_id))]
+
+
+def _is_standing() -> ColumnElement[bool]:
     table, nodes = schema.changes, schema.change_nodes
     holds = select(nodes.c.change_id).where(nodes.c.step != Step.RELEASED.value)
-    chosen = _CHOSEN.where(table.c.settled_at.is_(None) | table.c.change_id.in_(holds))
-    return [_record(row) for row in transaction.rows(chosen.order_by(table.c.change_id))]
+    return table.c.settled_at.is_(None) | table.c.change_id.in_(holds)
 
 
 def plan_of(transaction: Transaction, change_id: int) -> tuple[ChangedResource, ...]:

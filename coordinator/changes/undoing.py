@@ -3,6 +3,7 @@
     undo(model, plan)              each resource of one change as it was before it
     with_followers(held, follows)  what has to be undone with them, so that what is left holds together
     UndoneModels                   the same of changes by their numbers, each model made once
+    parts_before(transaction, ...) the contents of files that what is undone names, so that they are kept
 
 What is undone is undone the newest first. Changes that share a resource, or of which one would not hold together
 without the other, never go side by side: the later follows the earlier (ChangeRecord.follows) and is held as a whole
@@ -19,7 +20,7 @@ from coordinator.changes import records
 from coordinator.changes.records import ChangedResource
 from coordinator.database.database import Transaction
 from coordinator.declared import kinds
-from coordinator.declared.kinds import Resource
+from coordinator.declared.kinds import Config, Resource
 from coordinator.declared.model import Key, Model
 
 MOST_MODELS = 8
@@ -43,6 +44,17 @@ def undo(model: Model, before: Before) -> Model:
         else:
             resources[key] = resource
     return replace(model, resources=resources)
+
+
+def parts_before(transaction: Transaction, since: float) -> set[str]:
+    """Parts of files, by their SHA-256, that were declared before changes that keep somebody back still, or that may be
+    taken back: those that are over since this time, in Unix seconds. Nodes that wait are told what these hold, and it
+    is compiled for them: no document has the text of a template.
+    """
+    changes = records.undoable_changes(transaction, since)
+    before = (read_before(records.plan_of(transaction, change_id)) for change_id in changes)
+    configs = (resource for plan in before for _, resource in plan if isinstance(resource, Config))
+    return {part for config in configs for part in config.parts}
 
 
 def with_followers(held: Iterable[int], follows: Mapping[int, Sequence[int]]) -> frozenset[int]:

@@ -18,10 +18,10 @@ from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, ChangeRequest, change_name
 from coordinator.changes.states import ChangeState, Outcome
 from coordinator.changes.undoing import read_before, undo
-from coordinator.database import catalog, cluster_state
+from coordinator.database import catalog, cluster_state, uploads
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.change_impact import affected_scopes
-from coordinator.declared.kinds import Resource
+from coordinator.declared.kinds import Config, Resource
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.references import faults_of
@@ -120,6 +120,7 @@ def _put_back(transaction: Transaction, record: ChangeRecord) -> Proposal:
     _check_untouched(transaction, record, plan, before)
     after = undo(before, read_before(plan))
     _check_together(record, after)
+    _check_contents(transaction, record, before, after)
     return _proposal(before, after, {change.key for change in plan}, cluster_state.standing(transaction).state_id)
 
 
@@ -164,6 +165,14 @@ def _check_together(record: ChangeRecord, after: Model) -> None:
         return
     detail = f"without {record.name}, {' '.join(resource.key)}: {fault.message}"
     raise Refused(Code.CONFLICT, detail, remedy="what was built on it goes first: revert that, or apply without it")
+
+
+def _check_contents(transaction: Transaction, record: ChangeRecord, before: Model, after: Model) -> None:
+    """What files held is kept for a while (retention.py)."""
+    named = {part for config in after.of(Config) if before.resources.get(config.key) != config for part in config.parts}
+    if gone := named - uploads.existing_parts(transaction, named):
+        detail = f"{len(gone)} parts of files that {record.name} has replaced are not kept any more"
+        raise Refused(Code.CONFLICT, detail, remedy="apply the files as they were: they are uploaded again")
 
 
 def _proposal(before: Model, after: Model, keys: "set[Key]", state_id: str) -> Proposal:

@@ -3,7 +3,9 @@
 
 `trim` is one transaction and may run as often as one likes. It never touches what a head announces, what a node reports
 to have active (it may have to be signed for it again: standing_refusals.py), the last version of any scope, tombstones,
-trust bundles or recoveries.
+trust bundles or recoveries; nor the contents of files that a node goes by still, whatever is declared by now: what was
+replaced stays as long as a change keeps anybody back from what replaced it, and as long as increments do after that, so
+that a change can be taken back.
 """
 
 import json
@@ -13,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlalchemy import delete, func, select
 
 from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
+from coordinator.changes import undoing
 from coordinator.database import catalog, documents, journals, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.kinds import Config
@@ -32,7 +35,7 @@ def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Ma
             "changes": _changes(transaction, now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
             "published": _prune_published(transaction, now, settings),
-            "uploads": _uploads(transaction, now - UPLOADS_KEPT_S),
+            "uploads": _uploads(transaction, now - UPLOADS_KEPT_S, now - settings.increment_history_s),
             "objects": _objects(transaction),
         }
         transaction.audit("trim", "database", None, dict(gone))
@@ -132,11 +135,13 @@ def _reports(transaction: Transaction, node_ids: Sequence[str], *, everybody: bo
 
 
 def _prune_published(transaction: Transaction, now: float, settings: CoordinatorSettings) -> int:
-    """Old rows whose document is gone, but never a scope's last version: numbers do not come again."""
+    """Old rows whose document is gone, but never a scope's last version: numbers do not come again. Nor the last that
+    was listed, where a candidate has a greater number: it is what a node may come back with.
+    """
     table = schema.published
     last = (
         select(table.c.node_id, table.c.scope, func.max(table.c.config_version).label("version"))
-        .group_by(table.c.node_id, table.c.scope, table.c.authority_epoch)
+        .group_by(table.c.node_id, table.c.scope, table.c.authority_epoch, table.c.is_candidate)
         .subquery()
     )
     is_last = (
@@ -152,12 +157,15 @@ def _prune_published(transaction: Transaction, now: float, settings: Coordinator
     return transaction.run(delete(table).where(old, ~is_last, ~is_kept))
 
 
-def _uploads(transaction: Transaction, limit: float) -> int:
-    """Those that no Config names, and nobody has asked for of late: who is about to apply has just asked."""
+def _uploads(transaction: Transaction, limit: float, settled_since: float) -> int:
+    """Those that no Config names, nor did one before a change that stands or is over since then, and that nobody has
+    asked for of late: who is about to apply has just asked.
+    """
     table = schema.uploads
     old = {row.object_key for row in transaction.rows(select(table.c.object_key).where(table.c.asked_at < limit))}
     if old:
-        old -= {documents.section_key(part) for config in catalog.load(transaction).of(Config) for part in config.parts}
+        named = {part for config in catalog.load(transaction).of(Config) for part in config.parts}
+        old -= set(map(documents.section_key, named | undoing.parts_before(transaction, settled_since)))
     gone = 0
     for chunk in documents.chunks(sorted(old)):
         gone += transaction.run(delete(table).where(table.c.object_key.in_(chunk), table.c.asked_at < limit))

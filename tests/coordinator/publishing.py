@@ -16,7 +16,7 @@ from coordinator.declared import resources, value_shapes
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, declarations, file_contents, heads, proposals
 from coordinator.publishing.backlog import Backlog, Batch
-from coordinator.publishing.proposals import Proposal
+from coordinator.publishing.proposals import PlanVerdict, Proposal
 from coordinator.publishing.publisher import container_of
 from coordinator.trust import trust_import
 from snapshot import canonical
@@ -100,9 +100,10 @@ class Press:
         return proposals.propose(self.database, settled.declared, prune=prune)
 
     def change(self, text: str, *, prune: bool = False, actor: str = "alice", **asked: object) -> StartedChange:
-        """Apply it as a change."""
+        """Apply it as a change. With `allow` it is one that the guard would not have let pass."""
         ask = ChangeRequest(**asked)
         proposal = proposals.weigh(self.database, self.propose(text, prune=prune), reverts=ask.reverts)
+        proposal = replace(proposal, verdict=PlanVerdict(is_allowed=bool(ask.allow)))
         plan = declarations.carry_out(self.database, proposal, actor=actor, now=self.now, ask=ask)
         assert plan.change is not None
         return plan.change

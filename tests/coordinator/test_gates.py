@@ -611,6 +611,88 @@ def test_what_is_announced_as_coming_is_kept(press: Press) -> None:
     assert documents.document(press.database, "node-a", coming.snapshot_id).scope == WEB
 
 
+FILE = "kind: Config\nid: edge\nspec: {{to: {{nodes: [{nodes}]}}, files: {{motd: {{text: '{text}', {more}}}}}}}"
+TEMPLATE = "template: true"
+ONE, TWO, THREE = (f"${{node.id}} {word}" for word in ("one", "two", "three"))
+
+
+def trim_after(press: Press, seconds: float) -> None:
+    """Heads go on, once."""
+    press.now += seconds
+    press.publish()
+    retention.trim(press.database, now=press.now, settings=press.settings)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_a_config_held_stays_while_a_node_waits_with_it(press: Press, is_removed: bool) -> None:
+    """A template stands in no document: what is renewed is made from the text that nothing declared names any more."""
+    press.apply(FILE.format(nodes="node-a", text=ONE, more=TEMPLATE))
+    press.publish()
+    after = STATE if is_removed else FILE.format(nodes="node-a", text=TWO, more=TEMPLATE)
+    press.change(after, prune=is_removed)
+    reader = press.reader().follow()
+    for _ in range(4):
+        trim_after(press, 5 * DAY)
+        reader.follow()
+        assert reader.text("config/edge").endswith(b"one")
+        assert reader.holder.active["config/edge"].envelope.expires_at > press.now
+    press.move(1, Step.RELEASED, ring=1)
+    press.publish()
+    reader.follow()
+    assert is_removed or reader.text("config/edge").endswith(b"two")
+    assert is_removed is ("config/edge" not in press.listing())
+
+
+def test_what_lies_between_two_changes_stays_until_it_is_told(press: Press) -> None:
+    """c-2 waits for c-1, and what c-1 brings is declared no more."""
+    for text in (ONE, TWO, THREE):
+        press.change(FILE.format(nodes="node-a, node-b", text=text, more=TEMPLATE))
+        press.publish()
+    reader = press.reader().follow()
+    trim_after(press, 10 * DAY)
+    press.move(2, Step.OFFERED)
+    press.publish()
+    assert reader.follow().judge()["config/edge"].endswith(b"two")
+    press.move(2, Step.RELEASED, ring=1)
+    press.publish()
+    assert reader.follow().text("config/edge").endswith(b"two")
+    press.become(2, ChangeState.DONE)
+    trim_after(press, 10 * DAY)
+    press.move(3, Step.RELEASED, ring=1)
+    press.publish()
+    assert reader.follow().text("config/edge").endswith(b"three")
+
+
+def test_what_a_superseded_change_held_back_stays(press: Press) -> None:
+    """c-1 is over, and node-a has what was before it."""
+    press.apply(FILE.format(nodes="node-a", text=ONE, more=TEMPLATE))
+    press.publish()
+    press.change(FILE.format(nodes="node-a", text=TWO, more=TEMPLATE))
+    press.become(1, ChangeState.HALTED)
+    press.change(FILE.format(nodes="node-a", text=THREE, more=TEMPLATE))
+    reader = press.reader().follow()
+    trim_after(press, 20 * DAY)
+    assert reader.follow().text("config/edge").endswith(b"one")
+
+
+def test_what_no_change_needs_any_more_goes(press: Press) -> None:
+    press.apply(FILE.format(nodes="node-a", text=ONE, more=TEMPLATE))
+    press.change(FILE.format(nodes="node-a", text=TWO, more=TEMPLATE))
+    press.move(1, Step.RELEASED, ring=1)
+    press.become(1, ChangeState.DONE)
+    assert kept_parts(press, ONE, TWO) == {ONE, TWO}
+    trim_after(press, press.settings.increment_history_s - DAY)
+    assert kept_parts(press, ONE, TWO) == {ONE, TWO}, "it can be taken back still"
+    trim_after(press, 2 * DAY)
+    assert kept_parts(press, ONE, TWO) == {TWO}
+
+
+def kept_parts(press: Press, *texts: str) -> set[str]:
+    with press.database.read() as transaction:
+        hashes = {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
+        return {hashes[part] for part in uploads.existing_parts(transaction, hashes)}
+
+
 def test_a_claim_to_run_what_was_never_listed_is_doubted(press: Press) -> None:
     """A candidate is handed out, so a node can know it; to have it active is another thing."""
     picky = Picky(press).follow()
@@ -625,6 +707,25 @@ def test_a_claim_to_run_what_was_never_listed_is_doubted(press: Press) -> None:
     press.publish()
     assert picky.follow().report().comparisons == {}
     assert picky.active[WEB] == press.listing()[WEB]
+
+
+def test_what_it_had_last_is_known_beside_a_greater_number_that_was_a_candidate_alone(press: Press) -> None:
+    """Cut off before it could report it, and the scope is taken from it: it comes back, and nobody doubts it."""
+    picky = Picky(press).follow()
+    press.apply(WEB_10)
+    press.publish()
+    picky.active[WEB] = press.listing()[WEB]
+    press.change(WEB_9)
+    press.move(1, Step.OFFERED)
+    press.publish()
+    press.become(1, ChangeState.SUPERSEDED)
+    press.move(1, Step.RELEASED)
+    press.apply(WEB_9.replace("{nodes: [node-a]}", "{labels: {a: b}}"))
+    press.publish()
+    assert WEB not in press.listing()
+    for _ in range(2):
+        trim_after(press, 10 * DAY)
+    assert picky.report().comparisons == {}
 
 
 def test_a_candidate_number_stays_its_own(press: Press) -> None:
