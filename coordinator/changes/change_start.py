@@ -85,6 +85,7 @@ def begin(transaction: Transaction, after: Model, draft: ChangeDraft) -> Started
     ]
     records.begin(transaction, record, draft.plan, nodes)
     superseded = tuple(_supersede(transaction, earlier, record, draft) for earlier in sorted(draft.supersedes))
+    _lead(transaction, record, superseded)
     records.note(transaction, change_id, record.state.value, detail=f"{len(nodes)} nodes held back")
     transaction.audit(BEGUN, record.name, None, _for_audit(record, draft))
     return StartedChange(record, draft.held, superseded)
@@ -120,6 +121,14 @@ def _supersede(transaction: Transaction, earlier: int, record: ChangeRecord, dra
     after = records.supersede(transaction, before, record.change_id, draft.held.keys(), state)
     records.note(transaction, earlier, state.value, detail=f"by {record.name}")
     return after
+
+
+def _lead(transaction: Transaction, record: ChangeRecord, superseded: Sequence[ChangeRecord]) -> None:
+    """Whoever followed what it stands in the place of, and goes on, follows it."""
+    over = {earlier.change_id for earlier in superseded if earlier.state is ChangeState.SUPERSEDED}
+    for later in records.open_changes(transaction):
+        if later.change_id != record.change_id and not over.isdisjoint(later.follows):
+            records.save(transaction, replace(later, follows=(*later.follows, record.change_id)))
 
 
 def _for_audit(record: ChangeRecord, draft: ChangeDraft) -> dict[str, object]:

@@ -23,7 +23,9 @@ The rules:
 4. Who has failed within the tolerance is left aside: it is given nothing before the change is done, and is counted no
    more. A resumed change goes on the same way: what failed before a person said so is aside.
 5. Where it halts, nothing is offered any more, and nothing given; who has it keeps it.
-6. Offline nodes hold nothing up: they are given the change when it is done. But while nobody at all is reachable, or
+6. A node that an earlier change keeps back in one of the same scopes is not asked, and not done without: it is waited
+   for, unless it is offline.
+7. Offline nodes hold nothing up: they are given the change when it is done. But while nobody at all is reachable, or
    before it is known who is, nothing goes on: then it is us who are cut off.
 
 No clock is read here: how long something has lasted is told by who has watched it (coordinator/rollout/watch.py), so a
@@ -66,6 +68,7 @@ class NodeProgress:
     proves: bool = False  # its agent asks its services, and reports the content good or taken back
     is_telling: bool = True  # rings.py
     cohorts: frozenset[int] = frozenset()
+    is_behind: bool = False  # an earlier change keeps one of the same scopes from it still (order.py)
     words: str = ""  # why it refused or went back
 
 
@@ -224,7 +227,7 @@ def _look_at(look: _Look, *, may_release: bool) -> _Said:
 
 def _newcomers(look: _Look) -> tuple[str, ...]:
     """First all of the group; later those that have joined, or all once more where a person has let it go on."""
-    return tuple(node.node_id for node in look.nodes if node.step is Step.HELD)
+    return tuple(node.node_id for node in look.nodes if node.step is Step.HELD and not node.is_behind)
 
 
 def _begin(look: _Look) -> _Said:
@@ -258,7 +261,7 @@ def _tally_of_votes(look: _Look) -> _Tally:
 
 
 def _is_asked(node: NodeProgress) -> bool:
-    return node.step is Step.OFFERED and node.can_vote and not node.outcome
+    return node.step is Step.OFFERED and node.can_vote and not node.outcome and not node.is_behind
 
 
 def _no_of(look: _Look, node: NodeProgress) -> Outcome | None:
@@ -303,11 +306,12 @@ def _let_go(look: _Look) -> _Said:
 
 
 def _may_be_asked(node: NodeProgress) -> bool:
-    return node.step is Step.HELD and not node.outcome and node.presence is Presence.REACHABLE
+    is_free = node.step is Step.HELD and not node.outcome and not node.is_behind
+    return is_free and node.presence is Presence.REACHABLE
 
 
 def _may_have_it(look: _Look, node: NodeProgress) -> bool:
-    if node.presence is not Presence.REACHABLE:
+    if node.presence is not Presence.REACHABLE or node.is_behind:
         return False
     if look.rollout.prepare == PREPARE_NONE:
         return True
@@ -334,6 +338,9 @@ def _end(look: _Look) -> _Said:
     """No ring takes a node any more: passed, if it was tried at all, and if it is not us who are cut off."""
     if not look.is_anybody_there:
         return _Said(waits="no node is reachable")
+    behind = [node for node in look.nodes if node.is_behind and node.presence is not Presence.OFFLINE]
+    if waiting := [node for node in behind if node.step is not Step.RELEASED and not node.outcome]:
+        return _Said(waits=f"{len(waiting)} nodes wait for an earlier change: {_first_of(waiting)}")
     if not look.has_released:
         return _Said(waits="no reachable node is left that has accepted it")
     return look.turn(GroupPhase.PASSED)

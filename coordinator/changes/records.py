@@ -233,7 +233,7 @@ def undoable_changes(transaction: Transaction, since: float) -> list[int]:
 
 
 def _is_standing() -> ColumnElement[bool]:
-    table, nodes = schema.changes, schema.change_nodes
+    table, nodes = schema.changes, schema.change_nodes.alias("holders")
     holds = select(nodes.c.change_id).where(nodes.c.step != Step.RELEASED.value)
     return table.c.settled_at.is_(None) | table.c.change_id.in_(holds)
 
@@ -273,15 +273,14 @@ def nodes_of(transaction: Transaction, change_id: int) -> list[ChangeNode]:
 
 
 def holding(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, list[ChangeNode]]:
-    """By node, the rows of changes that are not settled, and those that hold it still, the oldest change first; without
-    what nodes have said.
+    """By node, its rows of changes that are not settled or hold nodes still, the oldest change first. What nodes have
+    said is left out.
     """
     table, changes = schema.change_nodes, schema.changes
     joined = table.join(changes, table.c.change_id == changes.c.change_id)
-    counts = changes.c.settled_at.is_(None) | (table.c.step != Step.RELEASED.value)
     said = literal("{}").label("votes")
     columns = [said if column.name == "votes" else column for column in table.c]
-    chosen = select(*columns).select_from(joined).where(counts).order_by(table.c.change_id)
+    chosen = select(*columns).select_from(joined).where(_is_standing()).order_by(table.c.change_id)
     found: dict[str, list[ChangeNode]] = defaultdict(list)
     for chunk in chunks(node_ids):
         for row in transaction.rows(chosen.where(table.c.node_id.in_(chunk))):

@@ -58,11 +58,10 @@ def parts_before(transaction: Transaction, since: float) -> set[str]:
 
 
 def with_followers(held: Iterable[int], follows: Mapping[int, Sequence[int]]) -> frozenset[int]:
-    """`follows`: of each change that is not settled, those that it comes after."""
+    """`follows`: of each change that is not settled, those that it comes after; newer ones, too (order.py)."""
     found = set(held)
-    for change_id in sorted(follows):
-        if not found.isdisjoint(follows[change_id]):
-            found.add(change_id)
+    while behind := {id_ for id_, earlier in follows.items() if id_ not in found and not found.isdisjoint(earlier)}:
+        found |= behind
     return frozenset(found)
 
 

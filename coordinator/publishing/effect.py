@@ -145,9 +145,11 @@ class _Weighing:
         return frozenset(change_id for change_id in self.open if self._builds_on(change_id))
 
     def _builds_on(self, change_id: int) -> bool:
-        if not self.changed.isdisjoint(self.open[change_id].keys):
+        """Or on what it stands in the place of."""
+        both = self._with_predecessors({change_id})
+        if any(not self.changed.isdisjoint(self.standing[id_].keys) for id_ in both):
             return True
-        without = self._model(1, {change_id})
+        without = self._model(1, both)
         return next(iter(faults_of(without.resources, without.cluster_id)), None) is not None
 
     def superseded_changes(self, related: Set[int], reverts: int | None) -> frozenset[int]:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from coordinator.changes import records
+from coordinator.changes.order import changes_before, is_behind
 from coordinator.changes.records import ChangeNode, ChangeRecord
 from coordinator.changes.rollout_policy import rollouts
 from coordinator.changes.states import Step
@@ -104,23 +105,28 @@ class Gates:
             return NodeGate(self.declared)
         rows = self._rows.get(node_id, ())
         held = frozenset(row.change_id for row in rows if row.step is not Step.RELEASED)
-        new = tuple(self._rows_of_newcomer(node_id, {row.change_id for row in rows}, held, listed))
+        new = tuple(self._rows_of_newcomer(node_id, self._known(rows), held, listed))
         undone = self._with_followers(held | {row.change_id for row in new})
         return NodeGate(
             self._model(undone),
             self._differing(frozenset(), undone).get(node_id, frozenset()),
-            tuple(self._offers(node_id, rows, held)),
+            tuple(self._offers(node_id, rows, held, listed)),
             self._marks(rows),
             new,
         )
 
-    def _offers(self, node_id: str, rows: Sequence[ChangeNode], held: Set[int]) -> Iterator[CandidateOffer]:
+    def _offers(
+        self, node_id: str, rows: Sequence[ChangeNode], held: Set[int], listed: Collection[str]
+    ) -> Iterator[CandidateOffer]:
+        """What comes new with a change is offered as it will be given: without what is not proven of it."""
         for row in rows:
             record = self._standing[row.change_id]
-            if row.step is not Step.OFFERED or record.settled_at is not None:
+            if row.step is not Step.OFFERED or record.settled_at is not None or self._is_behind(row, rows):
                 continue
             given = {record.change_id, *self._predecessors(record.change_id)}
-            model = self._model(self._with_followers(held - given) - given)
+            left = held - given
+            new = {row.change_id for row in self._rows_of_newcomer(node_id, self._known(rows), left, listed)}
+            model = self._model(self._with_followers(left | new) - given)
             scopes = views.scopes(model, model.subjects[node_id])
             yield CandidateOffer(
                 _mark(record, row), model, tuple(scope for scope in scopes if scope.name in set(row.scopes))
@@ -128,12 +134,12 @@ class Gates:
 
     def _marks(self, rows: Sequence[ChangeNode]) -> dict[str, ChangeMark]:
         """By scope, of the newest that the node was given and that is not over."""
-        return {
-            scope: _mark(self._standing[row.change_id], row)
-            for row in rows
-            if row.step is Step.RELEASED
-            for scope in row.scopes
-        }
+        given = [(self._standing[row.change_id], row) for row in rows if row.step is Step.RELEASED]
+        return {scope: _mark(record, row) for record, row in given if record.settled_at is None for scope in row.scopes}
+
+    def _known(self, rows: Sequence[ChangeNode]) -> set[int]:
+        """The changes of which it is a node, or was one until it was given what stands in their place."""
+        return {id_ for row in rows for id_ in (row.change_id, *self._predecessors(row.change_id))}
 
     def _rows_of_newcomer(
         self, node_id: str, known: Set[int], held: Set[int], listed: Collection[str]
@@ -179,6 +185,10 @@ class Gates:
                 found[node_id].add(scope)
             self._otherwise[pair] = {node_id: frozenset(scopes) for node_id, scopes in found.items()}
         return self._otherwise[pair]
+
+    def _is_behind(self, row: ChangeNode, rows: Sequence[ChangeNode]) -> bool:
+        open_ = [record for record in self._standing.values() if record.settled_at is None]
+        return len(open_) > 1 and is_behind(row, rows, changes_before(row.change_id, open_))
 
     def _model(self, undone: Set[int]) -> Model:
         return self.models.model(self.transaction, self.declared, undone)

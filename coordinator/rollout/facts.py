@@ -7,16 +7,17 @@ of its own intervals. What reports say beside their columns is read once a minut
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.engine import Row
 
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.changes import votes
+from coordinator.changes import records, votes
 from coordinator.changes.groups import ChangeGroup
+from coordinator.changes.order import is_behind
 from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangeNode, ChangeRecord
 from coordinator.changes.states import Outcome, Presence, Step, Verdict
@@ -67,14 +68,25 @@ class RolloutFacts:
     told: dict[str, AgentWords] = field(default_factory=dict)
 
     def read(
-        self, transaction: Transaction, record: ChangeRecord, nodes: Sequence[ChangeNode], *, is_waiting: bool
+        self,
+        transaction: Transaction,
+        record: ChangeRecord,
+        nodes: Sequence[ChangeNode],
+        before: Set[int],
+        *,
+        is_waiting: bool,
     ) -> tuple[ChangeProgress, list[NodeProgress]]:
+        """`before`: the changes that go first where they meet it (order.py)."""
         rows = {node.node_id: node for node in nodes}
         self._read_told(transaction, sorted(rows))
         cohorts = _cohorts(transaction, record.groups, nodes)
         members = _members(transaction, sorted(rows))
+        behind = _behind(transaction, nodes, before)
         read = [
-            self.progress_of(record, rows[node_id], member, cohorts.get(node_id, frozenset()))
+            replace(
+                self.progress_of(record, rows[node_id], member, cohorts.get(node_id, frozenset())),
+                is_behind=node_id in behind,
+            )
             for node_id, member in sorted(members.items())
         ]
         change = ChangeProgress(record.change_id, record.state, record.groups, bool(record.immediately), is_waiting)
@@ -166,6 +178,15 @@ def _read_line(row: "Row[Any]") -> MemberLine:
     seen = [at for at in (row.last_seen, row.asked) if at is not None]
     is_well = (row.state, row.head_grade) == ("active", "fresh")
     return MemberLine(row.generation, row.published or 0, row.candidates or "{}", max(seen, default=None), is_well)
+
+
+def _behind(transaction: Transaction, nodes: Sequence[ChangeNode], before: Set[int]) -> set[str]:
+    """Nearly always there is one change alone, and then nothing is read."""
+    if not before:
+        return set()
+    left = [node for node in nodes if node.step is not Step.RELEASED]
+    holding = records.holding(transaction, [node.node_id for node in left])
+    return {node.node_id for node in left if is_behind(node, holding[node.node_id], before)}
 
 
 def _cohorts(

@@ -25,8 +25,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
 from coordinator.changes import records
+from coordinator.changes.order import changes_before, in_order
 from coordinator.changes.progress import NextMoves, NodeProgress, decide
-from coordinator.changes.records import ChangeNode, ChangeRecord
+from coordinator.changes.records import ChangeNode, ChangeRecord, change_name
 from coordinator.changes.states import SETTLED, ChangeState, Outcome, Verdict
 from coordinator.changes.votes import IGNORED, VoteCount
 from coordinator.database.database import Database, Transaction
@@ -159,18 +160,19 @@ class Rollouts:
         with self._database.read() as transaction:
             changes = records.open_changes(transaction)
             open_ids = {record.change_id for record in changes}
-            seen = [self._look_at(transaction, record, open_ids) for record in changes]
+            seen = [self._look_at(transaction, record, changes) for record in changes]
         self.health.waits = {look.record.name: tuple(look.decided.waits.values()) for look in seen}
         self._facts.forget({node.node_id for look in seen for node in look.nodes})
         self._noted = {line for line in self._noted if line[0] in open_ids}
         return seen
 
-    def _look_at(self, transaction: Transaction, record: ChangeRecord, open_ids: set[int]) -> _Look:
+    def _look_at(self, transaction: Transaction, record: ChangeRecord, changes: Sequence[ChangeRecord]) -> _Look:
         nodes = records.nodes_of(transaction, record.change_id)
         if record.state is ChangeState.REVERTING:
             return _Look(record, nodes, reverting=commands.reverting(transaction, record.change_id))
-        waits_for = max(open_ids.intersection(record.follows), default=None)
-        change, read = self._facts.read(transaction, record, nodes, is_waiting=waits_for is not None)
+        waits_for = next((change_id for change_id in reversed(in_order(changes)) if change_id in record.follows), None)
+        before = changes_before(record.change_id, changes)
+        change, read = self._facts.read(transaction, record, nodes, before, is_waiting=waits_for is not None)
         news = tuple(self._news(transaction, record, read))
         return _Look(record, nodes, decide(change, read), waits_for, news)
 
@@ -204,8 +206,11 @@ class Rollouts:
     def _go_on(self, change_id: int) -> None:
         """Read and decided once more, where nobody else decides."""
         with self._database.change(actor=ACTOR, now=self._now()) as transaction:
-            open_ids = {record.change_id for record in records.open_changes(transaction)}
-            look = self._look_at(transaction, records.get(transaction, change_id), open_ids)
+            changes = records.open_changes(transaction)
+            record = next((record for record in changes if record.change_id == change_id), None)
+            if record is None:
+                raise Refused(Code.CONFLICT, f"{change_name(change_id)} is over")
+            look = self._look_at(transaction, record, changes)
             records.note_all(transaction, change_id, look.news)
             if look.decided.moves or look.decided.state is not None:
                 steps.carry_out(transaction, look.record, look.nodes, look.decided)

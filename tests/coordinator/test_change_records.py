@@ -128,7 +128,7 @@ def test_a_change_holds_until_it_is_settled_and_a_superseded_one_until_the_next_
     move(cluster, third, ["node-a"], Step.RELEASED, 1)
     assert holding() == {"node-a": [3], "node-b": [1, 2, 3]}
     save(cluster, replace(third, state=ChangeState.DONE, settled_at=NOW))
-    assert holding() == {"node-b": [1, 2, 3]}
+    assert holding() == {"node-a": [3], "node-b": [1, 2, 3]}, "what node-a was given already is not new to it"
     with cluster.change(actor="x", now=NOW) as transaction:
         transaction.audit("x", "y")
         records.forget_node(transaction, "node-b")

@@ -1,0 +1,133 @@
+"""A fleet whose changes go their whole way: the product's publishing and its rollouts, over one database.
+
+fleet = GuardedFleet.founded(database, "node-a", "node-b")
+fleet.press.change(WEB_9)
+fleet.go_on(3)              heads, votes, reports and looks, as seconds pass
+fleet.nodes["node-a"]       what it has and refuses
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from coordinator.changes import records
+from coordinator.changes.records import ChangeNode, ChangeRecord
+from coordinator.database.database import Database
+from coordinator.database.documents import HeadEntry
+from coordinator.reports import heartbeat_form, heartbeats
+from coordinator.rollout.rollout import Rollouts
+from snapshot import canonical
+from tests.coordinator import reports
+from tests.coordinator.publishing import Press
+
+QUICK = """
+kind: RolloutPolicy
+id: standard
+spec: {rings: [{nodes: 1}, {percent: 100}], bake_s: 2, on_failure: halt}
+"""
+
+
+@dataclass
+class GuardedNode:
+    """It takes what its head lists, but for contents that it refuses, and votes on what comes."""
+
+    press: Press
+    node_id: str
+    refuses: set[str] = field(default_factory=set)  # content hashes
+    is_content: bool = True  # with whatever comes; else it refuses all that it does not have
+    active: dict[str, HeadEntry] = field(default_factory=dict)
+    marks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    sequence: int = 0
+    is_away: bool = False
+
+    def follow(self) -> None:
+        listed = self.press.listing(self.node_id)
+        for scope in self.active.keys() - listed.keys():
+            del self.active[scope]
+        for scope, entry in listed.items():
+            assert entry.pair >= self.marks.get(scope, (0, 0)), f"{self.node_id} {scope} falls to {entry.pair}"
+            self.marks[scope] = entry.pair
+            if self.takes(scope, entry):
+                self.active[scope] = entry
+
+    def takes(self, scope: str, entry: HeadEntry) -> bool:
+        if not self.is_content and entry.content_hash != self.active[scope].content_hash:
+            self.refuses.add(entry.content_hash)
+        return entry.content_hash not in self.refuses
+
+    def votes(self) -> list[dict[str, object]]:
+        return [
+            reports.vote(
+                scope,
+                "" if self.takes(scope, entry) else "validator",
+                snapshot_id=entry.snapshot_id,
+                content_hash=entry.content_hash,
+            )
+            for scope, entry in sorted(self.press.candidates(self.node_id).items())
+        ]
+
+    def heartbeat(self) -> heartbeat_form.ReceivedHeartbeat:
+        marks = {
+            scope: {**reports.mark(entry.config_version), **vars(entry)} for scope, entry in sorted(self.active.items())
+        }
+        scopes = {scope: reports.scope(mark) for scope, mark in marks.items()}
+        return heartbeat_form.parse(canonical.dumps(reports.value(self.node_id, scopes=scopes, votes=self.votes())))
+
+
+@dataclass
+class GuardedFleet:
+    press: Press
+    nodes: dict[str, GuardedNode]
+    elapsed: float = 1_000.0
+
+    def __post_init__(self) -> None:
+        self.engine = self.new_engine()
+
+    @classmethod
+    def founded(cls, database: Database, *node_ids: str) -> "GuardedFleet":
+        press = Press.founded(database, *node_ids)
+        press.apply(QUICK)
+        fleet = cls(press, {node_id: GuardedNode(press, node_id) for node_id in node_ids})
+        press.publish()
+        fleet.hear()
+        return fleet
+
+    def new_engine(self) -> Rollouts:
+        """As after a restart."""
+        return Rollouts(
+            self.press.database, self.press.settings, lambda: self.press.now, lambda: self.elapsed, lambda: None
+        )
+
+    def join(self, node_id: str) -> GuardedNode:
+        self.nodes[node_id] = GuardedNode(self.press, node_id)
+        return self.nodes[node_id]
+
+    def hear(self, *node_ids: str, also: Callable[[GuardedNode], None] | None = None) -> None:
+        """Nodes follow their heads, and report."""
+        present = [self.nodes[node_id] for node_id in node_ids or sorted(self.nodes)]
+        for node in present:
+            if node.is_away:
+                continue
+            node.follow()
+            if also is not None:
+                also(node)
+            heartbeats.record(self.press.database, [node.heartbeat()], now=self.press.now, count=self.engine.take_note)
+
+    def look(self) -> None:
+        trio.run(self.engine.look)
+
+    def go_on(self, seconds: int = 1) -> None:
+        for _ in range(seconds):
+            self.press.now, self.elapsed = self.press.now + 1, self.elapsed + 1
+            self.look()
+            self.press.publish()
+            self.hear()
+
+    def record(self, change_id: int = 1) -> ChangeRecord:
+        with self.press.database.read() as transaction:
+            return records.get(transaction, change_id)
+
+    def rows(self, change_id: int = 1) -> dict[str, ChangeNode]:
+        with self.press.database.read() as transaction:
+            return {row.node_id: row for row in records.nodes_of(transaction, change_id)}
