@@ -105,7 +105,7 @@ class Gates:
             return NodeGate(self.declared)
         rows = self._rows.get(node_id, ())
         held = frozenset(row.change_id for row in rows if row.step is not Step.RELEASED)
-        new = tuple(self._rows_of_newcomer(node_id, self._changes_met(rows), held, listed))
+        new = tuple(self._rows_of_newcomer(node_id, self._find_changes(rows), held, listed))
         undone = self._with_followers(held | {row.change_id for row in new})
         return NodeGate(
             self._model(undone),
@@ -125,7 +125,7 @@ class Gates:
                 continue
             given = {record.change_id, *self._predecessors(record.change_id)}
             left = held - given
-            new = {row.change_id for row in self._rows_of_newcomer(node_id, self._changes_met(rows), left, listed)}
+            new = {row.change_id for row in self._rows_of_newcomer(node_id, self._find_changes(rows), left, listed)}
             model = self._model(self._with_followers(left | new) - given)
             scopes = views.scopes(model, model.subjects[node_id])
             yield CandidateOffer(
@@ -137,7 +137,7 @@ class Gates:
         given = [(self._standing[row.change_id], row) for row in rows if row.step is Step.RELEASED]
         return {scope: _mark(record, row) for record, row in given if record.settled_at is None for scope in row.scopes}
 
-    def _changes_met(self, rows: Sequence[ChangeNode]) -> set[int]:
+    def _find_changes(self, rows: Sequence[ChangeNode]) -> set[int]:
         """The changes of which it is a node, or was one until it was given what stands in their place."""
         return {id_ for row in rows for id_ in (row.change_id, *self._predecessors(row.change_id))}
 
