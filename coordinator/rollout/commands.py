@@ -82,7 +82,7 @@ def revert(
         why = message or f"takes back {change_name(change_id)}"
         ask = ChangeRequest(why, now_reason, reverts=change_id, is_automatic=is_automatic)
         try:
-            return declarations.carry_out(database, weighed, actor=actor, now=now, based_on=proposal.state_id, ask=ask)
+            return declarations.carry_out(database, weighed, actor=actor, now=now, ask=ask)
         except OutdatedProposal:
             continue
     raise Refused(Code.CONCURRENT_UPDATE, "the state goes on changing meanwhile", remedy="revert again")
