@@ -4,9 +4,9 @@
     HttpCheck      an address of this machine; well is an answer of 200 to 299
     UnitCheck      systemd: it is active, and was not started again by itself
 
-Each has a deadline, and whatever it does, it gives an answer: one that does not end, that says gigabytes, or that
-leaves children behind is one that says no (agent/base/commands.py). What a check says is bounded, and goes without what
-looks like a secret into the journal, the status and the report.
+Each has a deadline, and whatever it does, it gives an answer: one that does not end in time, however much it says or
+starts meanwhile, is one that says no, and what it leaves behind is ended (agent/base/commands.py). What a check says is
+bounded, and goes without what looks like a secret into the journal, the status and the report.
 """
 
 import importlib

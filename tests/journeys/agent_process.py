@@ -1,8 +1,10 @@
 """The agent as a process: python -m tests.journeys.agent_process CONFIG AHEAD_S [MAP_BYTES].
 
-Its wall clock is so many seconds ahead; a store may be smaller than a configuration lets it be.
+Its wall clock is so many seconds ahead; a store may be smaller than a configuration lets it be. In the place of AHEAD_S
+may be a file that a test writes anew: `{"ahead_s": S, "boot_id": ID, "booted_at": S}`, on the clock CLOCK_BOOTTIME.
 """
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from agent import run
 from agent.base.clock import SystemClock
 from agent.base.guarded_clock import ClockReading
 from agent.config import configuration
+from store.base.timefloor import Boot
 
 
 class ShiftedClock:
@@ -26,11 +29,27 @@ class ShiftedClock:
         return ClockReading(reading.wall + self._offset_s, reading.boot, True)
 
 
+class WrittenClock:
+    """The machine's, as a file says at each reading: how far ahead it is, which boot this is, and when that began."""
+
+    def __init__(self, file: Path) -> None:
+        self._clock, self._file = SystemClock(), file
+
+    def read(self) -> ClockReading:
+        reading, said = self._clock.read(), json.loads(self._file.read_text())
+        boot = Boot(said["boot_id"], reading.boot.elapsed - said["booted_at"])
+        return ClockReading(reading.wall + said["ahead_s"], boot, False)
+
+
+def clock_of(said: str) -> ShiftedClock | WrittenClock:
+    return WrittenClock(Path(said)) if Path(said).is_absolute() else ShiftedClock(float(said))
+
+
 async def main() -> None:
     settings = configuration.load(Path(sys.argv[1]))
     if len(sys.argv) > 3:
         settings = replace(settings, limits=replace(settings.limits, map_bytes=int(sys.argv[3])))
-    await run.serve(settings, clock=ShiftedClock(float(sys.argv[2])))
+    await run.serve(settings, clock=clock_of(sys.argv[2]))
 
 
 if __name__ == "__main__":
