@@ -174,11 +174,15 @@ class AdminApi:
         """What is declared and not published yet, for one node or for all."""
         node_id = request.query_one("node")
         wanted = [node_id] if node_id is not None else [entry.node_id for entry in await self._entries()]
-        nodes = {}
+        nodes, held_back = {}, {}
         for member_id in wanted:
             explained = await in_library(explain.explain, self._at.database, member_id)
             nodes[member_id] = {scope.scope: scope.differs for scope in explained if scope.differs}
-        return UnpublishedChanges({node: scopes for node, scopes in nodes.items() if scopes})
+            held_back[member_id] = {scope.scope: scope.held_back for scope in explained if scope.held_back}
+        return UnpublishedChanges(
+            {node: scopes for node, scopes in nodes.items() if scopes},
+            {node: scopes for node, scopes in held_back.items() if scopes},
+        )
 
     async def drill_outage(self, request: Request) -> AnswerMessage:
         """What members do in an outage that begins now. Nothing is changed, and no node is asked."""

@@ -1,5 +1,7 @@
 """Why a node is told what it is told: by scope, who grants it, what is published, what is about to change."""
 
+from dataclasses import replace
+
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog
 from coordinator.database.database import Database
@@ -9,6 +11,7 @@ from coordinator.declared.contents import ReadPart
 from coordinator.declared.increments import changes
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.views import VIEWS
+from coordinator.fleet.held_scopes import held_scopes
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
 from coordinator.publishing.rollback_overlay import content_of, governing
@@ -29,8 +32,9 @@ def explain(database: Database, node_id: str) -> list[HoldingExplanation]:
         subject = subject_of(model, node_id)
         present = published_state.read_situations(transaction, [node_id])[node_id]
         found = [scope for scope_type in SCOPE_TYPES for scope in _of_type(model, subject, scope_type, present)]
-        read = published_state.reader(transaction)
-        return [_explain(model, subject, scope, present, read) for scope in found]
+        read, kept_back = published_state.reader(transaction), held_scopes(transaction, [node_id]).get(node_id, {})
+        told = (_explain(model, subject, scope, present, read) for scope in found)
+        return [replace(scope, held_back=scope.held_back or kept_back.get(scope.scope, "")) for scope in told]
 
 
 def scope_of(text: str) -> Scope:

@@ -23,6 +23,7 @@ from coordinator.declared.scope_view import ValueOrigin
 from coordinator.declared.tenant_scopes import SERVICES
 from coordinator.fleet import explain
 from coordinator.fleet.explain import TRUST_BUNDLE
+from coordinator.fleet.held_scopes import held_scopes
 from coordinator.fleet.holders import holders
 from coordinator.publishing import published_state as situation
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
@@ -163,11 +164,14 @@ def _rules(case: _Case) -> tuple[str, ...]:
 
 def _notes(case: _Case) -> Iterator[str]:
     held = case.published_document
-    if held is not None and not case.may_hold:
+    kept_back = held_scopes(case.transaction, [case.subject.node_id]).get(case.subject.node_id, {}).get(case.scope.name)
+    if kept_back is not None:
+        yield f"held back {kept_back}"
+    if held is not None and not case.may_hold and kept_back is None:
         yield "it is announced still: the next head does not list it"
     waiting = features.unreadable_scopes([case.scope], case.situation.features) if case.may_hold else {}
     yield from (f"held back: {feature.words}" for feature in waiting.values())
-    if held is None and case.may_hold and not waiting:
+    if held is None and case.may_hold and not waiting and kept_back is None:
         yield "nothing is published for this node yet: see `publishing` in `holdfastctl status`"
     if held is not None and case.now >= held.envelope.expires_at:
         yield "the published version has expired, and no node acts on it"

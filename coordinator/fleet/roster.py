@@ -21,6 +21,7 @@ from coordinator.database import catalog, documents, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.fleet import fleet
 from coordinator.fleet.fleet import FleetMember, MemberReport
+from coordinator.fleet.held_scopes import held_scopes
 from coordinator.fleet.selection import Selection
 from coordinator.reports.checkin import Pair
 from wire.certificate import BadCertificateError, Certificate
@@ -71,10 +72,11 @@ def show(database: Database, node_id: str, *, now: float, settings: CoordinatorS
         interval_s = said.get("interval_s") or settings.heartbeat_interval_s
         audiences = _audiences(transaction, node_id)
         history = _history(transaction, found[0], interval_s, now, settings)
+        held_back = {**held_scopes(transaction, [node_id]).get(node_id, {}), **member.held_back}
     head = f"{status.head_epoch}.{status.head_generation}" if status is not None and status.head_epoch else None
     boot_id = status.boot_id if status is not None else None
     details = _report_details(said, member, audiences)
-    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, **details)
+    return MemberDetail(**vars(found[0]), boot_id=boot_id, head=head, history=history, held_back=held_back, **details)
 
 
 def _audiences(transaction: Transaction, node_id: str) -> dict[str, DocumentAudience]:
@@ -155,7 +157,6 @@ def _report_details(
         "interval_s": said.get("interval_s"),
         "roots_confirmed": said.get("roots_confirmed"),
         "features": said.get("features"),
-        "held_back": member.held_back,
         "clock_synchronised": synchronised if isinstance(synchronised, bool) else None,
         "clock_offset_s": offset_s if isinstance(offset_s, (int, float)) else None,
         "scopes": tuple(

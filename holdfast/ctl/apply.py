@@ -164,9 +164,10 @@ def _render_with_refusals(plan: AppliedPlan) -> None:
 
 def _render_unpublished(answer: UnpublishedChanges) -> None:
     rows = [
-        (node, scope, section, change)
+        (node, scope, section, change, answer.held_back.get(node, {}).get(scope) or "-")
         for node, scopes in answer.nodes.items()
         for scope, sections in scopes.items()
         for section, change in sections.items()
     ]
-    output.table(("node", "scope", "section", "change"), rows, nothing="all that is declared is published")
+    columns = ("node", "scope", "section", "change", "held back")
+    output.table(columns, rows, nothing="all that is declared is published")

@@ -84,6 +84,20 @@ async def test_what_was_kept_of_one_that_is_over(founded: Founded, beside: Datab
         assert found["took"] == took and found["courses"][0]["phase"] == "passed"
 
 
+async def test_what_one_keeps_back_is_said_of_its_node(founded: Founded, beside: Database) -> None:
+    async with running(founded) as at:
+        await at.admit("node-a")
+        assert (await at.ask("GET", "/v1/diff"))["held_back"] == {}
+        begin(beside, ChangeNode(0, "node-a", ("node_runtime",)), state=ChangeState.HALTED, why="n-7 refused")
+        kept_back = {"node_runtime": "by c-1, which is halted: n-7 refused"}
+        assert (await at.ask("GET", "/v1/diff?node=node-a"))["held_back"] == {"node-a": kept_back}
+        assert (await at.ask("GET", "/v1/nodes/node-a"))["held_back"] == kept_back
+        told = (await at.ask("GET", "/v1/nodes/node-a/explain"))["scopes"]
+        assert {each["scope"]: each["held_back"] for each in told if each["held_back"]} == kept_back
+        (note,) = (await at.ask("GET", "/v1/nodes/node-a/explain/node_runtime"))["notes"][:1]
+        assert note == "held back by c-1, which is halted: n-7 refused"
+
+
 async def test_the_fleet_is_counted_by_change(founded: Founded, beside: Database) -> None:
     """Those that are not over."""
     async with running(founded) as at:

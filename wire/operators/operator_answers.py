@@ -91,11 +91,14 @@ class AppliedPlan(AnswerMessage):
 
 @message
 class UnpublishedChanges(AnswerMessage):
-    """Node -> scope -> section -> what the next publication does with it."""
+    """Node -> scope -> section -> what the next publication does with it. `held_back`: node -> scope -> why it is not
+    published yet.
+    """
 
     nodes: Mapping[str, Mapping[str, Mapping[str, str]]] = member(
         table(IDENTIFIER, table(text(4300), table(text(128), one_of(*CHANGES_OF_A_SECTION))))
     )
+    held_back: Mapping[str, Mapping[str, str]] = member(table(IDENTIFIER, table(text(4300), text(4096))))
 
 
 @message
