@@ -204,15 +204,13 @@ async def tried(folder: Path, script: str = WELL, probation_s: int = LONG_S, **m
 
 
 async def test_it_goes_back_by_itself_and_says_so(tmp_path):
-    """rules S67, L34: no coordinator is there, nor anybody else; "tried 2, went back to 1" """
+    """rules S67, L34: no coordinator is there, nor anybody else. How soon: benchmarks/revert.py"""
     async with tried(tmp_path, ILL) as (victim, stop, _):
         await victim.until_asked(2)
         stop()
         (tmp_path / "ill").touch()
         await until_there(tmp_path / "said")
         reverted = await victim.went_back()
-        took_s = time.time() - float((tmp_path / "said").read_text())
-        assert took_s < 5, "a second where the machine has nothing else to do (benchmarks/revert.py)"
         assert (reverted["config_version"], reverted["check"]) == (2, "web")
         assert reverted["detail"] == "exit 1: it is ill"
         said = programs.run("holdfast", "status", "--socket", victim.socket, folder=tmp_path)
