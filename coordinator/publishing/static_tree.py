@@ -1,7 +1,7 @@
 """All that is published as a tree of files, for a mirror or an object store (`holdfastctl publish --to`).
 
     trust/<version>.hfs                  the trust bundles
-    documents/<sha256 of the id>.hfs     each document that a head announces
+    documents/<sha256 of the id>.hfs     each document that a head announces, also as coming (format.md 5)
     heads/<sha256 of the node id>.hfs    each node's head
 
 The names are hashes of ids, so that a listing tells nobody who the nodes are. What a head announces is durable before
@@ -87,10 +87,11 @@ class _Tree:
         return Written(self._new, sum(map(len, self._wanted.values())) - self._new, removed)
 
     def _write_head(self, database: Database, node_id: str) -> Document | None:
-        """The node's head, after every document that it lists; None where a later head takes its place just now."""
+        """The node's head, after every document that it announces; None where a later head takes its place just now."""
         try:
             head = documents.head(database, node_id)
-            for scope, entry in parse_head(head.manifest).scopes.items():
+            said = parse_head(head.manifest)
+            for scope, entry in (*said.scopes.items(), *said.candidates.items()):
                 name = name_of(entry.snapshot_id)
                 if scope != TRUST_BUNDLE and name not in self._wanted[self._documents]:
                     self._put(self._documents, name, documents.document(database, node_id, entry.snapshot_id))

@@ -11,11 +11,15 @@ import pytest
 
 from agent.sources.source import bundle_file, document_place, head_place, increment_place
 from coordinator.base.refusal import Code, Refused
+from coordinator.changes.states import ChangeState, Step
+from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.publishing import static_tree
 from snapshot.container import ChunkParts
 from snapshot.manifest import parse_head
+from snapshot.verify import Verified, verify
 from tests.coordinator.publishing import Press
+from tests.fakes.node import accepted
 from wire.operators.operator_answers import Written
 
 
@@ -44,8 +48,6 @@ def test_a_node_takes_all_it_needs_from_the_tree(press: Press, tmp_path: Path) -
     static_tree.publish(press.database, tmp_path / "tree")
     found = files(tmp_path / "tree")
     reader = press.reader("node-b")
-    from snapshot.verify import verify
-    from tests.fakes.node import accepted
 
     def take(data: bytes, kind: str):
         kept: dict[str, bytes] = {}
@@ -59,6 +61,31 @@ def test_a_node_takes_all_it_needs_from_the_tree(press: Press, tmp_path: Path) -
         if scope not in reader.holder.active:
             take(found[f"documents/{named(head.scopes[scope].snapshot_id)}"], "snapshot")
     assert reader.holder.roles == {"ingress"}
+
+
+def test_what_is_coming_is_there_to_be_judged_and_is_what_is_listed_next(press: Press, tree: Path) -> None:
+    """The document of a candidate comes before the head that announces it, and goes with the last that does."""
+    press.change("kind: DegradedModePolicy\nid: standard\nspec: {allow: [preserve_routes]}")
+    press.move(1, Step.OFFERED)
+    press.publish()
+    static_tree.publish(press.database, tree)
+    found, reader = files(tree), press.reader("node-b").follow()
+    head = parse_head(documents.head(press.database, "node-b").manifest)
+    (coming,) = head.candidates.values()
+    kept: dict[str, bytes] = {}
+    data = found[f"documents/{named(coming.snapshot_id)}"]
+    verdict = verify(ChunkParts([data]), reader.holder, kind="snapshot", now=press.now, keep=kept.__setitem__)
+    assert isinstance(verdict, Verified) and verdict.content_hash == coming.content_hash
+    press.move(1, Step.RELEASED, ring=1)
+    press.publish()
+    static_tree.publish(press.database, tree)
+    assert press.listing("node-b")["degraded_mode_policy"].snapshot_id == coming.snapshot_id
+    assert files(tree)[f"documents/{named(coming.snapshot_id)}"] == data
+    press.become(1, ChangeState.DONE)
+    press.apply("kind: DegradedModePolicy\nid: standard\nspec: {allow: [continue_services]}")
+    press.publish()
+    static_tree.publish(press.database, tree)
+    assert f"documents/{named(coming.snapshot_id)}" not in files(tree)
 
 
 def test_names_tell_nobody_who_the_nodes_are(press: Press, tree: Path) -> None:
