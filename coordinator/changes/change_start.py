@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator.changes import records
+from coordinator.changes.ends import close_groups
 from coordinator.changes.groups import ChangeGroup
 from coordinator.changes.records import ChangeNode, ChangeRecord, ChangeRequest, change_name
 from coordinator.changes.rollout_policy import rollout_of, rollouts
@@ -113,8 +114,9 @@ def _first_state(draft: ChangeDraft, groups: Sequence[ChangeGroup]) -> ChangeSta
 
 
 def _supersede(transaction: Transaction, earlier: int, record: ChangeRecord, draft: ChangeDraft) -> ChangeRecord:
-    """One that is taken back is over once that is done."""
+    """One that is taken back is over once that is done. What its rows say is kept: they go from now on, node by node."""
     before = records.get(transaction, earlier)
+    before = replace(before, groups=close_groups(before, records.nodes_of(transaction, earlier)))
     is_reverted = earlier == record.reverts
     ends = ChangeState.REVERTED if is_reverted else ChangeState.SUPERSEDED
     state = ChangeState.REVERTING if is_reverted and draft.held else ends

@@ -11,7 +11,7 @@ offline is judged here by when it was last seen, for people; what a rollout wait
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import JSON, cast, func, select
@@ -19,9 +19,10 @@ from sqlalchemy import JSON, cast, func, select
 from coordinator.base.refusal import Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
-from coordinator.changes.groups import ChangeGroup
+from coordinator.changes.ends import outcome_of, refusals_of, steps_of
+from coordinator.changes.groups import ChangeGroup, KeptRefusal
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, change_name
-from coordinator.changes.states import FAILED, SETTLED, ChangeState, Outcome, Step, Verdict
+from coordinator.changes.states import SETTLED, ChangeState, Outcome
 from coordinator.database import catalog, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import kinds
@@ -129,15 +130,29 @@ def _resource_change(changed: ChangedResource) -> ResourceChange:
 
 def _news(transaction: Transaction, record: ChangeRecord, now: float, settings: CoordinatorSettings) -> ChangeNews:
     nodes = _nodes(transaction, record, now, settings)
-    refusals = [refusal for node in nodes.rows for refusal in _refusals(node)]
+    refusals, total = _refusals(record, nodes.rows)
     return ChangeNews(
         **vars(_summary(transaction, record, nodes)),
         mark=_mark(transaction, record),
-        refusals=tuple(refusals[:MOST_NAMED]),
-        refusals_total=len(refusals),
+        refusals=tuple(ChangeRefusal(**vars(refusal)) for refusal in refusals[:MOST_NAMED]),
+        refusals_total=total,
         offline=tuple(sorted(nodes.offline)[:MOST_NAMED]),
-        took=_took(record, nodes.rows),
+        took=_took(record, () if _is_closed(record, nodes.rows) else nodes.rows),
     )
+
+
+def _refusals(record: ChangeRecord, nodes: Sequence[ChangeNode]) -> tuple[list[KeptRefusal], int]:
+    """The first of them, and how many there are."""
+    if _is_closed(record, nodes):
+        kept = [refusal for group in record.groups for refusal in group.refusals]
+        return kept, sum(group.refusals_total for group in record.groups)
+    found = [refusal for node in nodes for refusal in refusals_of(node)]
+    return found, len(found)
+
+
+def _is_closed(record: ChangeRecord, nodes: Sequence[ChangeNode]) -> bool:
+    """Whether its rows are gone, or go with another change."""
+    return not nodes or (record.superseded_by is not None and any(group.counts for group in record.groups))
 
 
 def _summary(transaction: Transaction, record: ChangeRecord, nodes: "_Nodes") -> ChangeSummary:
@@ -151,7 +166,7 @@ def _summary(transaction: Transaction, record: ChangeRecord, nodes: "_Nodes") ->
         why=record.why,
         plan_hash=record.plan_hash,
         resources=_resource_count(transaction, record.change_id),
-        counts=counts(nodes.rows, nodes.offline) if nodes.rows else _kept_counts(record),
+        counts=_kept_counts(record) if _is_closed(record, nodes.rows) else counts(nodes.rows, nodes.offline),
         courses=tuple(map(_course, record.groups)),
         immediately=record.immediately,
         allowed=record.allowed,
@@ -217,13 +232,11 @@ def _nodes(transaction: Transaction, record: ChangeRecord, now: float, settings:
 
 def counts(nodes: Sequence[ChangeNode], offline: Collection[str] = ()) -> ChangeCounts:
     """Each node in as many of them as are true of it."""
-    outcomes = Counter(map(_outcome, nodes))
+    outcomes = Counter(map(outcome_of, nodes))
     return ChangeCounts(
         touched=len(nodes),
-        asked=sum(node.step is Step.OFFERED or bool(node.votes) for node in nodes),
-        accepted=sum(_verdict(node) is Verdict.ACCEPTED for node in nodes),
         offline=len(offline),
-        given=sum(node.step is Step.RELEASED for node in nodes),
+        **steps_of(nodes),
         **_counts_of(outcomes),
     )
 
@@ -235,8 +248,10 @@ def _kept_counts(record: ChangeRecord) -> ChangeCounts:
         outcomes.update({Outcome(name): count for name, count in group.counts.items()})
     found = _counts_of(outcomes)
     offline = outcomes[Outcome.NONE] if record.state is ChangeState.DONE else 0
-    given = found["active"] + found["reverted"]
-    return ChangeCounts(touched=outcomes.total(), offline=offline, given=given, **found)
+    steps = Counter[str]()
+    for group in record.groups:
+        steps.update(group.steps)
+    return ChangeCounts(touched=outcomes.total(), offline=offline, **steps, **found)
 
 
 def _counts_of(outcomes: Mapping[Outcome, int]) -> dict[str, int]:
@@ -247,31 +262,6 @@ def _counts_of(outcomes: Mapping[Outcome, int]) -> dict[str, int]:
         "good": outcomes.get(Outcome.GOOD, 0),
         "reverted": outcomes.get(Outcome.REVERTED, 0),
     }
-
-
-def _verdict(node: ChangeNode) -> Verdict:
-    """On all that it was asked about."""
-    said = {vote.verdict for vote in node.votes.values()}
-    if Verdict.REFUSED in said:
-        return Verdict.REFUSED
-    return Verdict.ACCEPTED if said else Verdict.NONE
-
-
-def _outcome(node: ChangeNode) -> Outcome:
-    """As it is known, or will be once somebody decides."""
-    known = Outcome(node.outcome)
-    return Outcome.REFUSED if not known and _verdict(node) is Verdict.REFUSED else known
-
-
-def _refusals(node: ChangeNode) -> Iterator[ChangeRefusal]:
-    outcome = _outcome(node)
-    if outcome not in FAILED:
-        return
-    said = {scope: vote for scope, vote in node.votes.items() if vote.verdict == Verdict.REFUSED}
-    for scope, vote in sorted(said.items()):
-        yield ChangeRefusal(node.node_id, str(outcome), scope, vote.step, vote.reason, vote.detail, vote.at)
-    if not said:
-        yield ChangeRefusal(node.node_id, str(outcome), "", None, "", node.detail, None)
 
 
 def _took(record: ChangeRecord, nodes: Sequence[ChangeNode]) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from coordinator.base.refusal import Refused
 from coordinator.changes import records
+from coordinator.changes.ends import close_groups
 from coordinator.changes.groups import ChangeGroup
 from coordinator.changes.progress import Move, NextMoves
 from coordinator.changes.records import ChangeNode, ChangeRecord
@@ -63,7 +64,7 @@ def settle(
     transaction: Transaction, record: ChangeRecord, nodes: Sequence[ChangeNode], state: ChangeState
 ) -> ChangeRecord:
     """What its rows said is kept as numbers. Who was left aside or away gets what is declared, as after any apply."""
-    groups = tuple(_close_group(record, place, nodes) for place in range(len(record.groups)))
+    groups = close_groups(record, nodes)
     after = records.save(
         transaction, replace(record, state=state, groups=groups, waits_for=None, settled_at=transaction.now)
     )
@@ -132,17 +133,6 @@ def _with_marks(nodes: Iterable[ChangeNode], moves: Iterable[Move]) -> list[Chan
     """As the rows are now."""
     marks = {node_id: outcome.value for move in moves for node_id, outcome in move.outcomes.items()}
     return [replace(node, outcome=marks.get(node.node_id, node.outcome)) for node in nodes]
-
-
-def _close_group(record: ChangeRecord, place: int, nodes: Sequence[ChangeNode]) -> ChangeGroup:
-    mine = [node for node in nodes if node.group == place]
-    took = sorted(node.active_at - record.at for node in mine if node.active_at is not None)
-    quantiles = {"p50": _quantile(took, 50), "p99": _quantile(took, 99)} if took else {}
-    return replace(record.groups[place], counts=dict(Counter(node.outcome for node in mine)), took=quantiles)
-
-
-def _quantile(ordered: Sequence[float], percent: int) -> float:
-    return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)], 3)
 
 
 def _in_numbers(record: ChangeRecord) -> str:
