@@ -114,7 +114,7 @@ def _first_state(draft: ChangeDraft, groups: Sequence[ChangeGroup]) -> ChangeSta
 
 
 def _supersede(transaction: Transaction, earlier: int, record: ChangeRecord, draft: ChangeDraft) -> ChangeRecord:
-    """One that is taken back is over once that is done. What its rows say is kept: they go from now on, node by node."""
+    """One that is taken back is over once that is done. What its rows say is kept: they go, node by node."""
     before = records.get(transaction, earlier)
     before = replace(before, groups=close_groups(before, records.nodes_of(transaction, earlier)))
     is_reverted = earlier == record.reverts

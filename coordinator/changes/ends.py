@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from coordinator.changes.groups import ChangeGroup, KeptRefusal
+from coordinator.changes.groups import ChangeGroup, NodeRefusal
 from coordinator.changes.records import ChangeNode, ChangeRecord
 from coordinator.changes.states import FAILED, Outcome, Step, Verdict
 
@@ -51,15 +51,15 @@ def steps_of(nodes: Sequence[ChangeNode]) -> Mapping[str, int]:
     }
 
 
-def refusals_of(node: ChangeNode) -> Iterator[KeptRefusal]:
+def refusals_of(node: ChangeNode) -> Iterator[NodeRefusal]:
     outcome = outcome_of(node)
     if outcome not in FAILED:
         return
     said = {scope: vote for scope, vote in node.votes.items() if vote.verdict == Verdict.REFUSED}
     for scope, vote in sorted(said.items()):
-        yield KeptRefusal(node.node_id, str(outcome), scope, vote.step, vote.reason, vote.detail, vote.at)
+        yield NodeRefusal(node.node_id, str(outcome), scope, vote.step, vote.reason, vote.detail, vote.at)
     if not said:
-        yield KeptRefusal(node.node_id, str(outcome), "", None, "", node.detail, None)
+        yield NodeRefusal(node.node_id, str(outcome), "", None, "", node.detail, None)
 
 
 def _close(record: ChangeRecord, place: int, nodes: Sequence[ChangeNode]) -> ChangeGroup:

@@ -8,7 +8,7 @@ from coordinator.changes.states import GroupPhase
 
 
 @dataclass(frozen=True)
-class KeptRefusal:
+class NodeRefusal:
     """A node that did not take a change, or did not keep it; `at` in Unix seconds, where it voted."""
 
     node_id: str
@@ -37,7 +37,7 @@ class ChangeGroup:
     counts: Mapping[str, int] = field(default_factory=dict)
     took: Mapping[str, float] = field(default_factory=dict)
     steps: Mapping[str, int] = field(default_factory=dict)
-    refusals: tuple[KeptRefusal, ...] = ()
+    refusals: tuple[NodeRefusal, ...] = ()
     refusals_total: int = 0
 
     def to_value(self) -> dict[str, object]:
@@ -64,5 +64,5 @@ def parse_group(value: "Mapping[str, object]") -> ChangeGroup:
     refusals = value.get("refusals", ())
     if not isinstance(refusals, Iterable):
         raise AssertionError("refusals are an array")
-    read = {"rollout": parse_rollout(rollout), "refusals": tuple(KeptRefusal(**refusal) for refusal in refusals)}
+    read = {"rollout": parse_rollout(rollout), "refusals": tuple(NodeRefusal(**refusal) for refusal in refusals)}
     return ChangeGroup(**{**value, **read, "phase": GroupPhase(str(phase))})  # type: ignore[arg-type]

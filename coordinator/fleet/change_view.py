@@ -20,7 +20,7 @@ from coordinator.base.refusal import Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
 from coordinator.changes.ends import outcome_of, refusals_of, steps_of
-from coordinator.changes.groups import ChangeGroup, KeptRefusal
+from coordinator.changes.groups import ChangeGroup, NodeRefusal
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, change_name
 from coordinator.changes.states import SETTLED, ChangeState, Outcome
 from coordinator.database import catalog, schema
@@ -141,7 +141,7 @@ def _news(transaction: Transaction, record: ChangeRecord, now: float, settings: 
     )
 
 
-def _refusals(record: ChangeRecord, nodes: Sequence[ChangeNode]) -> tuple[list[KeptRefusal], int]:
+def _refusals(record: ChangeRecord, nodes: Sequence[ChangeNode]) -> tuple[list[NodeRefusal], int]:
     """The first of them, and how many there are."""
     if _is_closed(record, nodes):
         kept = [refusal for group in record.groups for refusal in group.refusals]
