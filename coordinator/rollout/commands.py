@@ -5,8 +5,9 @@
     revert(database, change_id, ...)    a new change that puts back what it has changed
 
 A revert is a change like any other: it is voted on, goes in rings, or at once where a reason is given. It puts back
-whole resources, so where a later change has touched one of them, or could not stand without it, it does nothing and
-says which: to undo half of two changes is what nobody has asked for.
+whole resources, and what its change has superseded goes with it: that never went through, so it is no way back. Where a
+later change has touched one of them, or could not stand without it, it does nothing and says which: to undo half of two
+changes is what nobody has asked for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -115,13 +116,27 @@ def _put_back(transaction: Transaction, record: ChangeRecord) -> Proposal:
     if under_way is not None and under_way.settled_at is None:
         detail = f"{under_way.name} takes {record.name} back already, and is {under_way.state}"
         raise Refused(Code.CONFLICT, detail, remedy=_look(under_way))
-    before = catalog.load(transaction)
-    plan = records.plan_of(transaction, record.change_id)
-    _check_untouched(transaction, record, plan, before)
-    after = undo(before, read_before(plan))
+    before = after = catalog.load(transaction)
+    keys: set[Key] = set()
+    for undone in _list_replaced(transaction, record):
+        plan = records.plan_of(transaction, undone.change_id)
+        _check_untouched(transaction, undone, plan, after)
+        after = undo(after, read_before(plan))
+        keys |= {change.key for change in plan}
     _check_together(record, after)
     _check_contents(transaction, record, before, after)
-    return _proposal(before, after, {change.key for change in plan}, cluster_state.standing(transaction).state_id)
+    return _proposal(before, after, keys, cluster_state.standing(transaction).state_id)
+
+
+def _list_replaced(transaction: Transaction, record: ChangeRecord) -> list[ChangeRecord]:
+    """It, and those in whose place it came, the newest first: they never went through, and are no way back. What was
+    taken back is as it was.
+    """
+    found = {record.change_id: record}
+    for earlier in records.list_changes(transaction, [ChangeState.SUPERSEDED], most=records.MOST_LISTED):
+        if earlier.superseded_by in found:
+            found[earlier.change_id] = earlier
+    return list(found.values())
 
 
 def reverting(transaction: Transaction, change_id: int) -> ChangeRecord | None:

@@ -73,7 +73,9 @@ def settle(
     away = [node.node_id for node in left if node.outcome not in FAILED]
     if away and state is ChangeState.DONE:
         records.note(transaction, record.change_id, "left_out", detail=_names(away))
-    records.note(transaction, record.change_id, state.value, detail=_in_numbers(after))
+    records.note(
+        transaction, record.change_id, state.value, detail=_in_numbers(after) if state is ChangeState.DONE else ""
+    )
     return after
 
 

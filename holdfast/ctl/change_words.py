@@ -15,13 +15,31 @@ OVER = frozenset({DONE, HALTED, REVERTED, SUPERSEDED})
 NAMED = 10  # refusals at the end of a change
 
 
+_MEANINGS: Mapping[str, str] = {
+    "proposed": "it waits for approvals",
+    PREPARING: "its nodes judge it, and nobody runs it",
+    ROLLING: "it goes from ring to ring",
+    DONE: "all that could be reached run it",
+    HALTED: "it waits for a person; nobody is given it any more, who has it keeps it",
+    REVERTING: "another change takes it back",
+    REVERTED: "another change has taken it back",
+    SUPERSEDED: "a later change of the same has taken its place",
+}
+
+
+def standing(of: ChangeSummary) -> str:
+    """Its state, and what that means."""
+    return ": ".join(part for part in (of.state, _MEANINGS.get(of.state, "")) if part)
+
+
 def sentence(of: ChangeSummary) -> str:
     """How far it is."""
-    said = _stage(of)
+    said = how_far(of) or of.why
     return f"{of.change} {of.state}: {said}" if said else f"{of.change} {of.state}"
 
 
-def _stage(of: ChangeSummary) -> str:
+def how_far(of: ChangeSummary) -> str:
+    """Of one that is under way."""
     if of.state == "proposed":
         return f"{of.approvals} of {of.approvals_needed} approvals, holdfastctl changes approve {of.change}"
     if of.waits_for is not None:
@@ -32,7 +50,7 @@ def _stage(of: ChangeSummary) -> str:
         return ", ".join([f"{of.counts.accepted}/{of.counts.asked} accepted", *_others(of)])
     if of.state in (ROLLING, REVERTING):
         return ", ".join([*_rings(of), f"{of.counts.active}/{of.counts.touched} nodes run it", *_others(of)])
-    return of.why
+    return ""
 
 
 def _rings(of: ChangeSummary) -> Iterator[str]:

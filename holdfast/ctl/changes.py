@@ -153,8 +153,9 @@ def _render(answer: ChangeDetail) -> None:
         [
             ("change", answer.change),
             ("for", answer.message),
-            ("state", change_words.sentence(answer)),
+            ("state", change_words.standing(answer)),
             ("why", answer.why),
+            ("how far", change_words.how_far(answer)),
             ("now", answer.waits),
             ("applied", f"{output.time(answer.at)} by {answer.actor}, {answer.resources} resources"),
             ("plan", answer.plan_hash),

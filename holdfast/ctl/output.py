@@ -34,7 +34,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in pairs:
-        if value not in (None, "", [], {}):
+        if value not in (None, "", [], (), {}):
             made.add_row(name, text(value))
     console().print(made)
 

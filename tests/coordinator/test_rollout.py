@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator.changes import records
 from coordinator.changes.states import ChangeState, Outcome, Step
+from coordinator.database import catalog
 from coordinator.database.database import Database
 from tests.coordinator.rollouts import RolloutFleet
 
@@ -105,6 +107,39 @@ def test_a_failure_takes_it_back_where_the_policy_says_so(cluster: Database) -> 
     fleet.look()
     assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTED, ChangeState.DONE)
     assert fleet.rows(1) == {} == fleet.rows(2)
+
+
+def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(cluster: Database) -> None:
+    """Nobody has run what was refused: a state that every node would refuse again is no way back."""
+    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    fleet.change(2)
+    fleet.look()
+    fleet.tell()
+    fleet.report(*fleet.ids, vote="refused")
+    fleet.look()
+    assert fleet.record(1).state is ChangeState.HALTED
+    fleet.tell()
+    roll(fleet)
+    (canary,) = fleet.at(Step.RELEASED, 2)
+    assert fleet.record(1).superseded_by == 2
+    fleet.report(canary, scope={"last_rejected": {**_rejection(fleet, canary)}}, runs="sha256:" + "0" * 64)
+    fleet.look()
+    assert fleet.record(3).reverts == 2 and fleet.record(2).state is ChangeState.REVERTING
+    with cluster.read() as transaction:
+        (web,) = (found for key, found in catalog.load(transaction).resources.items() if key == ("Service", "web"))
+        (made,) = records.plan_of(transaction, 3)
+    assert web.spec()["settings"] == {"workers": 1} and made.before["settings"] == {"workers": 9}
+    fleet.tell()
+    fleet.report(canary, vote="accepted", runs="sha256:" + "0" * 64)
+    fleet.look()
+    fleet.tell()
+    fleet.report(*fleet.ids)
+    fleet.look()
+    assert [fleet.record(number).state for number in (1, 2, 3)] == [
+        ChangeState.SUPERSEDED,
+        ChangeState.REVERTED,
+        ChangeState.DONE,
+    ]
 
 
 def _rejection(fleet: RolloutFleet, node_id: str) -> dict[str, object]:

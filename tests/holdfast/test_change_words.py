@@ -65,6 +65,12 @@ def test_how_far_it_is_in_one_line(values: dict, said: str) -> None:
     assert sentence(replace(NEWS, **values)) == said
 
 
+def test_what_a_state_means() -> None:
+    assert change_words.standing(replace(NEWS, state="halted")).startswith("halted: it waits for a person")
+    assert change_words.standing(replace(NEWS, state="of a later version")) == "of a later version"
+    assert change_words.how_far(replace(NEWS, state="halted", why="by hand")) == ""
+
+
 def test_what_it_came_to() -> None:
     done = replace(NEWS, state="done", counts=replace(FULL, active=38, offline=2))
     assert ending(done, 94.4) == ["c-41 done in 1 min 34 s: 38 of 40 nodes run it, 2 offline and left out"]

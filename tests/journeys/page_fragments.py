@@ -36,6 +36,13 @@ def service_on_probation(text: str) -> None:
     assert (read.check_interval_s, read.probation_s) == (5, 60)
 
 
+def service_with_limits(text: str) -> None:
+    """Asked before and afterwards, and with room for so much."""
+    read = service(text)
+    assert read.validate and read.check and read.limits is not None
+    assert (read.limits.entries, read.limits.removed_percent) == (200, 50)
+
+
 def service(text: str) -> agents.ServiceTable:
     node = {"cluster_id": "raven", "node_id": "gw-1"}
     coordinator = {"urls": ["https://localhost:7443"], "ca_file": "/etc/holdfast/ca.pem"}

@@ -1,6 +1,7 @@
 """What has to be so before a block of a page can be typed: declared files, nodes that joined, requests, keys."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 
@@ -245,3 +246,89 @@ def plain_files(world: World) -> None:
     command = [programs.folder() / "holdfast", "dev", world.at / "app", *places]
     world.processes.start("dev", command, {**world.environment, "PYTHONUNBUFFERED": "1"})
     world.until("holdfast status --json", '"active"')
+
+
+EDGES = ("edge-1", "edge-2", "edge-3")
+EDGE_ROUTE = """\
+kind: Route
+id: {id}
+spec: {{organization: acme, service: web, match: {{hosts: [{host}]}}}}
+"""
+CHANGING = """\
+kind: Organization
+id: acme
+---
+kind: Node
+id: core
+spec: {roles: [egress_service], organizations: [acme]}
+---
+kind: Service
+id: web
+spec:
+  organization: acme
+  runs_on: {nodes: [core]}
+  endpoints: [{name: http, protocol: http, host: 127.0.0.1, port: 8080, exposed: true}]
+"""
+QUICK = "kind: RolloutPolicy\nid: quick\nspec: {rings: [{nodes: 1}, {percent: 50}, {percent: 100}], bake_s: 1}\n"
+EXPECTED = """\
+kind: Expectation
+id: edge-keeps-its-way-in
+spec: {of: {roles: [ingress]}, scope: route_policy, pointer: /routes/web-in/match/hosts, is: {at_least: 1}}
+"""
+EDGE_SERVICE = """
+[[service]]
+name = "proxy"
+scopes = ["route_policy"]
+validate = ["/bin/sh", "-c", "! grep -rqs forbidden.example . || {{ echo not one of our hosts; exit 1; }}"]
+check = ["/bin/sh", "-c", "! grep -rqs damaging.example {at}/active/ || {{ echo 502 all the way; exit 1; }}"]
+check_interval_s = 1
+"""
+
+
+def edges(world: World) -> None:
+    """Three nodes with a proxy each, which run what docs/changes.md begins with."""
+    world.good("holdfastctl init prod --url https://coordinator.example:7443 --root-keys-to /media/usb/roots")
+    shutil.move(world.at / "etc/holdfast/fabric", world.at / "fabric")
+    guarded = [programs.folder() / "guarded-coordinator", "--config", world.at / "etc/holdfast/coordinator.toml"]
+    world.processes.start("holdfast-coordinator", guarded, world.environment)
+    nodes = [f"kind: Node\nid: {name}\nspec: {{roles: [ingress], organizations: [acme]}}\n" for name in EDGES]
+    world.file("fabric/fabric.yaml", "---\n".join([CHANGING, *nodes]))
+    world.file("fabric/routes.yaml", EDGE_ROUTE.format(id="web-in", host="www.acme.example"))
+    world.file("fabric/rollout.yaml", QUICK)
+    campaign = [EDGE_ROUTE.format(id=f"offer-{number}", host=f"offer-{number}.example") for number in range(12)]
+    world.file("campaign/routes.yaml", "---\n".join(campaign))
+    world.good("holdfastctl apply -f fabric --yes")
+    for name in EDGES:
+        _enrol(world, name)
+
+
+def _enrol(world: World, name: str) -> None:
+    at = world.at / name
+    (at / "state").mkdir(parents=True, mode=0o700)
+    (at / "run").mkdir()
+    world.good(f"holdfastctl allow add {name}")
+    world.good(f"holdfastctl tokens create --node {name} --out {name}/join.token")
+    world.agent_toml("prod", name)
+    text = (world.at / "etc/holdfast/agent.toml").read_text()
+    for usual, here in (("var/lib/holdfast", "state"), ("etc/holdfast", ""), ("run/holdfast", "run")):
+        text = text.replace(f'"{world.at}/{usual}', f'"{at}/{here}')
+    ca = f'"{world.at}/var/lib/holdfast-coordinator/tls/ca.pem"'
+    text = re.sub(r"^ca_file = .*$", f"ca_file = {ca}", text, flags=re.MULTILINE)
+    file = world.file(f"{name}/agent.toml", text + EDGE_SERVICE.format(at=at / "run"))
+    world.processes.start(name, [programs.folder() / "holdfast-agent", "--config", file], world.environment)
+    world.until(f"holdfast status --json --socket {at}/run/agent.sock", '"state": "active"')
+
+
+def expected(world: World) -> None:
+    world.file("fabric/expected.yaml", EXPECTED)
+
+
+def mended(world: World) -> None:
+    """The files are right again, and without what was tried."""
+    world.file("fabric/routes.yaml", EDGE_ROUTE.format(id="web-in", host="new.acme.example"))
+    world.file("fabric/rollout.yaml", QUICK)
+
+
+def plan_hash(world: World) -> str:
+    """Of the plan that was just refused."""
+    return re.search(r"--allow (sha256:[0-9a-f]+)", world.run("holdfastctl apply -f fabric --prune --yes").err)[1]

@@ -33,6 +33,7 @@ from tests.journeys.page_fragments import (
     scraping,
     service_on_probation,
     service_table,
+    service_with_limits,
     targets,
     unit,
 )
@@ -50,18 +51,22 @@ from tests.journeys.page_scenes import (
     cluster,
     cluster_of_its_own,
     copied,
+    edges,
     examples_alone,
     examples_beside,
+    expected,
     fabric,
     first_config_key,
     joined_anew,
     joins_with_a_token,
     last_config_key,
     mail_revoked_by_a_bundle,
+    mended,
     n7_joined,
     no_request,
     no_token,
     plain_files,
+    plan_hash,
     second_root_file,
     second_root_key,
     token_brought,
@@ -78,6 +83,8 @@ KEY, LAST_KEY = {"61657dcd17cc": first_config_key}, {"61657dcd17cc": last_config
 ROOT_KEY, ROOTS = {"0ec87bb19787": second_root_key}, {"ROOTS": value("/media/usb/roots")}
 ANOTHER_CLUSTER = {"holdfast verify": 1}
 """The context is the vectors' own: none could be shown for a cluster that was made a minute ago."""
+HALTED = {"holdfastctl apply": 7}
+TOO_MUCH = {"holdfastctl apply -f fabric --prune": 6}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
@@ -117,6 +124,26 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
     "docs/admin-api.md": [
         ("holdfastctl operators key alice", Runs(before=cluster)),
         ("holdfastctl --url https://coord.example:7445", Runs(before=ca_beside)),
+    ],
+    "docs/changes.md": [
+        ("$ sed -i 's/www", Runs(before=edges)),
+        ("$ holdfastctl changes list", Runs()),
+        ("kind: RolloutPolicy", Reads(resources)),
+        ("kind: RolloutPolicy", Reads(resources)),
+        ("$ sed -i 's/shop", Runs()),
+        ("$ sed -i 's/new", Runs(statuses=HALTED)),
+        ("[[service]]", Reads(service_with_limits)),
+        ("$ sed -i 's/forbidden", Runs(statuses=HALTED)),
+        ("$ holdfastctl apply -f fabric -f campaign", Runs(before=mended, statuses=TOO_MUCH)),
+        ("$ holdfastctl apply -f fabric --prune", Runs(values={"PLAN_HASH": plan_hash})),
+        ("kind: Expectation", Reads(resources)),
+        ("$ holdfastctl test -f fabric", Runs(before=expected)),
+        ("$ holdfastctl changes revert", Runs()),
+        ("kind: RolloutPolicy", Reads(resources)),
+        (
+            "$ holdfastctl operators add alice",
+            Elsewhere("tests/journeys/test_apply_wait.py", '"operators", "add"', '"approve"', "--certificate"),
+        ),
     ],
     "docs/configuration.md": [("[node]", Reads(agent_toml))],
     "docs/format.md": [

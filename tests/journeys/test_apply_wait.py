@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.ctl.change_watch import INTERRUPTED
 from holdfast.ctl.socket import NOT_DONE, REFUSED
+from tests.holdfast.operator_lab import Lab
 from tests.holdfast.watching import BAR, Watching, on_a_screen
 from tests.journeys import edges
 from tests.journeys.edges import THREE_RINGS, Edges
@@ -195,3 +196,29 @@ def test_a_coordinator_that_is_killed_meanwhile_goes_on_and_so_does_who_watches(
     status, said = watching.ended()
     assert status == 0 and "4 of 4 nodes run it" in said, said
     fleet.until_all_run("outlived.example")
+
+
+def test_what_needs_a_second_pair_of_eyes_waits_for_it(fleet: Edges) -> None:
+    """threats M08: who has made it does not approve it; nobody is told of it before."""
+    lab, policy = fleet.lab, f"{THREE_RINGS}, approvals: 1"
+    for name, role in (("alice", "author"), ("bob", "approver")):
+        lab.good("operators", "key", name, "--out", lab.folder)
+        lab.good("operators", "add", name, "--certificate", f"{name}.crt", "--role", role, "--yes")
+    before = fleet.hosts("edge-1")
+    fleet.declare(before[0], policy=policy)
+    fleet.apply("-m", "two of us from now on")
+    fleet.declare("agreed.example", policy=policy)
+    change = lab.good(*by("alice", lab), "apply", "-f", fleet.declared, "--yes", "--json").json["change"]
+    own = lab.ctl(*by("alice", lab), "changes", "approve", change, "--yes")
+    assert own.status == REFUSED and "permission_denied" in own.err
+    assert fleet.change(change)["state"] == "proposed" and fleet.hosts("edge-1") == before
+    lab.good(*by("bob", lab), "changes", "approve", change, "--yes")
+    lab.good("changes", "wait", change)
+    fleet.until_all_run("agreed.example")
+    assert re.search(r"approved by +operator:bob: 1 of 1", lab.good("changes", "show", change).out)
+
+
+def by(name: str, lab: Lab) -> tuple[object, ...]:
+    """As an operator has it on another machine."""
+    url, ca = f"https://localhost:{lab.ports['operators']}", lab.folder / "state/tls/ca.pem"
+    return ("--url", url, "--ca", ca, "--certificate", f"{name}.crt", "--key", f"{name}.key")

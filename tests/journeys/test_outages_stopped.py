@@ -1,7 +1,7 @@
 """Seven outages of others, as they would have come to a fleet of ours: each ends with no node touched, or with one, and
 with the fleet serving; and the next valid change goes through (docs/changes.md, "Outages that would have ended here").
 
-None of them was an attack: what was delivered was authentic, and wrong. The programs are the shipped ones, as processes.
+None was an attack: what was delivered was authentic, and wrong. The programs are the shipped ones, as processes.
 """
 
 import json
