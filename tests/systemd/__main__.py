@@ -11,14 +11,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.systemd import arrival, change, consumers, faults, reading
+from tests.systemd import arrival, change, consumers, faults, probation, reading
 from tests.systemd.debs import Packages
 from tests.systemd.lab import Lab, laboratory
 from tests.systemd.machines import Machine, unmount_below
 from tests.systemd.step import Step, StepFailed, name_of
 from tests.systemd.trees import TreeError
 
-STEPS: tuple[Step, ...] = (*arrival.STEPS, *consumers.STEPS, *reading.STEPS, *faults.STEPS, *change.STEPS)
+STEPS: tuple[Step, ...] = (
+    *arrival.STEPS,
+    *probation.STEPS,
+    *consumers.STEPS,
+    *reading.STEPS,
+    *faults.STEPS,
+    *change.STEPS,
+)
 WORK = Path("/run/holdfast-systemd-test")
 UNITS = "holdfast*"
 
