@@ -12,6 +12,7 @@ LOOKS = (
     "status", "fleet", "due --all", "audit", "nodes show n1", "allow list", "tokens list",
     "coordinators list", "rotate status", "trust show", "resources list",
     "resources get Node n1", "resources export", "explain n1", "drill outage 1h n1",
+    "changes list", "changes show c-1", "changes diff c-1",
 )  # fmt: skip
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 DECLARED = """kind: Organization
@@ -26,7 +27,7 @@ spec: {roles: [core_mesh]}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with running(tmp_path_factory.mktemp("shown")) as started:
+    with running(tmp_path_factory.mktemp("shown"), program="guarded-coordinator") as started:
         (started.folder / "declared").mkdir()
         (started.folder / "declared" / "all.yaml").write_text(DECLARED)
         started.good("apply", "-f", "declared", "--yes")

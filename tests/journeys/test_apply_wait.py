@@ -199,7 +199,7 @@ def test_a_coordinator_that_is_killed_meanwhile_goes_on_and_so_does_who_watches(
 
 
 def test_what_needs_a_second_pair_of_eyes_waits_for_it(fleet: Edges) -> None:
-    """threats M08: who has made it does not approve it; nobody is told of it before."""
+    """Who has made it does not approve it; nobody is told of it before."""
     lab, policy = fleet.lab, f"{THREE_RINGS}, approvals: 1"
     for name, role in (("alice", "author"), ("bob", "approver")):
         lab.good("operators", "key", name, "--out", lab.folder)

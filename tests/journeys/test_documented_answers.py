@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from coordinator.configs import part_bodies
 from tests.citations import ROOT
-from tests.holdfast.operator_lab import Lab
+from tests.holdfast.operator_lab import Lab, running
 from tests.journeys.gateway import Gateway, declare
 from wire.certificate import make_identity
 
@@ -77,6 +78,14 @@ class Documented:
     def _resolved(self, described: dict) -> dict:
         name = described.get("$ref", "").rpartition("/")[2]
         return self.document["components"]["responses"][name] if name else described
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    with running(folder, program="guarded-coordinator") as started:
+        yield started
 
 
 @pytest.fixture
@@ -164,7 +173,20 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     certificate = base64.b64encode(make_identity("alice", time.time()).der).decode()
     api.ask("POST", "/v1/operators/{name}", {"certificate": certificate}, name="alice")
     assert len(api.ask("GET", "/v1/operators")["operators"]) == 1
+    assert api.ask("POST", "/v1/operators/{name}/role", {"role": "viewer"}, name="alice")["role"] == "viewer"
+    assert api.ask("POST", "/v1/operators/{name}/role", {"role": "king"}, name="alice")["code"] == "bad_request"
+    assert api.ask("POST", "/v1/operators/{name}/role", {"role": "viewer"}, name="nobody")["code"] == "not_found"
     api.ask("DELETE", "/v1/operators/{name}", name="alice")
+    changes = api.ask("GET", "/v1/changes")["changes"]
+    assert [each["change"] for each in changes] == ["c-1"] and changes[0]["state"] == "done"
+    assert api.ask("GET", "/v1/changes/{change}", change="c-1")["timeline"]
+    assert api.ask("GET", "/v1/changes/{change}", change="c-9")["code"] == "not_found"
+    assert api.ask("GET", "/v1/changes/{change}/diff", change="c-1")["changes"]
+    assert api.ask("GET", "/v1/changes/{change}/wait", change="c-1")["mark"]
+    said = {"halt": {"reason": "x"}, "resume": {"reason": "x"}, "approve": {"plan_hash": changes[0]["plan_hash"]}}
+    for verb, body in said.items():
+        assert api.ask("POST", f"/v1/changes/{{change}}/{verb}", body, change="c-1")["code"] == "conflict"
+    assert api.ask("POST", "/v1/changes/{change}/revert", {}, change="c-9")["code"] == "not_found"
     answering = api.ask("GET", "/v1/coordinators")["answering"]
     assert api.ask("DELETE", "/v1/coordinators/{coordinator_id}", coordinator_id=answering)["code"] == "in_use"
     assert api.ask("DELETE", "/v1/coordinators/{coordinator_id}", coordinator_id="gone")["code"] == "not_found"
