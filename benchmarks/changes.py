@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import re
 import resource
 import ssl
@@ -57,6 +58,7 @@ id: web
 spec: {{organization: acme, runs_on: {{roles: [egress_service]}}, settings: {{workers: {workers}}}}}
 """
 PROGRAM = "from tests.world.guarded_coordinator import main; main()"
+AGAIN_S = 0.5, 1.5  # after "too much to do at the moment"
 SETTINGS = "joins_per_minute = 10000"
 
 
@@ -95,6 +97,8 @@ class Simulated:
             if status == 200:
                 await self.follow(parse_head(_manifest(body)))
                 said()
+            elif status != 204:
+                await asyncio.sleep(random.uniform(*AGAIN_S))
 
     async def follow(self, head: Head) -> None:
         self.generation = head.generation
@@ -108,8 +112,10 @@ class Simulated:
             for scope, listed in head.candidates.items()
         ]
         said = {"sent_at": format_time(int(self.now)), "votes": votes}
-        status, body = await self.ask("POST", "/v1/heartbeat", reports.body(self.node_id, scopes=scopes, **said))
-        assert status == 200, body
+        report = reports.body(self.node_id, scopes=scopes, **said)
+        while (status := (await self.ask("POST", "/v1/heartbeat", report))[0]) != 200:
+            assert status == 503, status
+            await asyncio.sleep(random.uniform(*AGAIN_S))
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         self.writer.write(request(method, path, body))
@@ -159,8 +165,8 @@ async def nodes(folder: Path, port: int, count: int) -> None:
 
 
 @contextmanager
-def processes(folder: Path, founded: Founded, count: int) -> Iterator[None]:
-    """A coordinator, and as many nodes that have reported to it."""
+def processes(folder: Path, founded: Founded, count: int) -> Iterator[int]:
+    """The process id of a coordinator, and as many nodes that have reported to it."""
     (folder / "coordinator.toml").write_text(founded.text())
     log = folder / "log"
     with log.open("wb") as file:
@@ -174,7 +180,7 @@ def processes(folder: Path, founded: Founded, count: int) -> Iterator[None]:
         command = [sys.executable, "-m", "benchmarks.changes", *map(str, asked)]
         simulated = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert simulated.stdout.readline() == "ready\n"
-        yield
+        yield daemon.pid
     finally:
         for each in (simulated, daemon):
             if each is not None:
@@ -192,7 +198,37 @@ class Operator:
         return json.loads(answer.body)
 
 
-async def measured(operator: Operator, count: int, workers: int, bake: int) -> None:
+class Used:
+    """How much processor the coordinator has had, looked at while it runs: on a machine that has other work, the wall
+    clock says little.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.stat = Path(f"/proc/{pid}/stat")
+        self.seen: list[tuple[float, float]] = []
+
+    async def watch(self) -> None:
+        tick, stat = os.sysconf("SC_CLK_TCK"), self.stat
+        while True:
+            fields = stat.read_text().rpartition(")")[2].split()
+            self.seen.append((time.time(), (int(fields[11]) + int(fields[12])) / tick))
+            await trio.sleep(0.05)
+
+    def until(self, moment: float) -> float:
+        """Seconds since the first look."""
+        return max((used for at, used in self.seen if at <= moment), default=0.0) - self.seen[0][1]
+
+
+async def measured(operator: Operator, pid: int, count: int, workers: int, bake: int) -> None:
+    async with trio.open_nursery() as nursery:
+        used = Used(pid)
+        nursery.start_soon(used.watch)
+        await trio.sleep(1)
+        await carried_out(operator, used, count, workers, bake)
+        nursery.cancel_scope.cancel()
+
+
+async def carried_out(operator: Operator, used: Used, count: int, workers: int, bake: int) -> None:
     begun = time.time()
     files = {"fleet.yaml": state(count, workers, bake)}
     change = (await operator.ask("POST", "/v1/apply", {"files": files, "message": "measured"}))["change"]
@@ -210,6 +246,9 @@ async def measured(operator: Operator, count: int, workers: int, bake: int) -> N
         f" {at[-1][1] - begun - 3 * bake:.2f} s beside three bakes of {bake} s; from apply to active"
         f" p50 {found['took']['p50']:.2f} s, p99 {found['took']['p99']:.2f} s"
     )
+    idle = used.until(begun)
+    vote, whole = used.until(left) - idle, used.until(at[-1][1]) - idle
+    print(f"  of a processor the coordinator had {vote:.2f} s until then, {whole:.2f} s in all; {load()}")
     print("  " + ", ".join(f"{what} {moment - begun:.2f}" for what, moment in at))
 
 
@@ -221,8 +260,8 @@ def rollout(count: int, bake: int) -> None:
         database = Database(founded.url)
         declarations.apply(database, {"fleet.yaml": state(count, 1, bake)}, actor="benchmark", now=founded.now)
         database.close()
-        with processes(folder, founded, count):
-            trio.run(measured, Operator(founded.socket), count, 2, bake)
+        with processes(folder, founded, count) as pid:
+            trio.run(measured, Operator(founded.socket), pid, count, 2, bake)
 
 
 # ---- publishing

@@ -31,6 +31,7 @@ from wire.routes import HttpRoute
 MOST = 1_000  # changes in one answer
 LISTED = 50
 LOOKS, LOOK_S = 50, 0.5
+NEWS_S = 1.0  # between two answers: each reads all nodes of the change, and while they vote there is always something
 DEADLINE_S = 90.0
 WAITING = 8  # at a time
 _MARK = forms.text(128)
@@ -95,6 +96,9 @@ class ChangesApi:
         return tuple(self._at.rollouts.health.waits.get(change.change, ()))
 
     async def _wait_for_another(self, change_id: int, seen: str | None) -> None:
+        """Who has seen something waits for a while in any case."""
+        if seen is not None:
+            await trio.sleep(NEWS_S)
         for _ in range(LOOKS):
             if seen != await in_library(change_view.mark, self._at.database, change_id):
                 return

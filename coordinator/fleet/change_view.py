@@ -23,7 +23,7 @@ from coordinator.changes.ends import outcome_of, refusals_of, steps_of
 from coordinator.changes.groups import ChangeGroup, NodeRefusal
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, change_name
 from coordinator.changes.states import SETTLED, ChangeState, Outcome
-from coordinator.database import catalog, schema
+from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import kinds
 from coordinator.declared.plans import ResourceChange, differences
@@ -226,8 +226,14 @@ def _nodes(transaction: Transaction, record: ChangeRecord, now: float, settings:
     if not left:
         return _Nodes(rows, frozenset())
     since = now - max(OFFLINE_AFTER * settings.heartbeat_interval_s, LEAST_OFFLINE_S)
-    seen = {entry.node_id for entry in catalog.entries(transaction) if (entry.last_seen or 0.0) >= since}
-    return _Nodes(rows, frozenset(left) - seen)
+    return _Nodes(rows, frozenset(left) - _seen_nodes(transaction, since))
+
+
+def _seen_nodes(transaction: Transaction, since: float) -> set[str]:
+    """Nodes that have reported, or asked for a head. Who waits for a change asks again and again."""
+    tables = (schema.node_status, schema.head_requests)
+    chosen = (select(table.c.node_id).where(table.c.last_seen >= since) for table in tables)
+    return {row.node_id for statement in chosen for row in transaction.rows(statement)}
 
 
 def counts(nodes: Sequence[ChangeNode], offline: Collection[str] = ()) -> ChangeCounts:

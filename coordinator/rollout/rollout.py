@@ -6,6 +6,10 @@ memory but how long things have lasted (watch.py). A coordinator that is killed 
 two of them look at the same changes: each decision is saved against the revision that it was made from, and who comes
 second has changed nothing and looks again.
 
+While nodes vote, reports come by the hundred a second, and a look reads all nodes of a change: one for each batch of
+them would cost the square of the fleet. So what they say is looked at for a quarter of the time at most, and a person's
+word at once.
+
 Looking is reading alone. Only where there is something to do is a transaction begun for it, in which all is read and
 decided once more: what a node has said in between counts.
 
@@ -39,6 +43,7 @@ from snapshot.codes import CATALOGUE, Area
 
 ACTOR = "coordinator"
 TICK_S = 1.0
+REST, MOST_REST_S = 3, 2.0  # times as long as a look took, reports are gathered before the next one
 MOST_AT_ONCE = 200  # lines of a timeline in one transaction
 MOST_ROUNDS = 16  # in one look: whatever goes on for longer goes on with the next
 _SAID = (Outcome.REFUSED, Outcome.REVERTED)
@@ -114,12 +119,13 @@ class Rollouts:
         self._facts = RolloutFacts(settings, self._watch, elapsed)
         self._noted: set[tuple[int, str, str]] = set()
         self._foreign: set[str] = set()
-        self._woken = trio.Event()
+        self._woken, self._told = trio.Event(), trio.Event()
         self.health = RolloutHealth()
 
     def wake(self) -> None:
-        """Something has changed: look now."""
+        """Somebody has decided something: look now."""
         self._woken.set()
+        self._told.set()
 
     def take_note(self, counted: VoteCount) -> None:
         """What a batch of reports has brought."""
@@ -131,20 +137,27 @@ class Rollouts:
             self._foreign.add(node_id)
             _log.warning("a vote on what was never made for this node is ignored", node=node_id)
         if counted.has_news:
-            self.wake()
+            self._told.set()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self._woken = trio.Event()
+            self._woken, self._told = trio.Event(), trio.Event()
+            begun = trio.current_time()
             try:
                 await self.look()
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
                 _log.error("changes not looked at", reason=line_of(error))
                 await trio.sleep(TICK_S)
-            with trio.move_on_after(TICK_S):
-                await self._woken.wait()
+            await self._rest(trio.current_time() - begun)
+
+    async def _rest(self, taken_s: float) -> None:
+        """Until there is something to look at; after a look that took so long."""
+        with trio.move_on_after(min(REST * taken_s, MOST_REST_S)):
+            await self._woken.wait()
+        with trio.move_on_after(TICK_S):
+            await self._told.wait()
 
     async def look(self) -> None:
         """Until nothing is left to do now."""

@@ -164,6 +164,7 @@ async def test_what_it_changes_is_shown_as_its_plan_was(founded: Founded) -> Non
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is answered because of the time."""
     monkeypatch.setattr(changes_api, "LOOKS", 1_000_000)
+    monkeypatch.setattr(changes_api, "NEWS_S", 0.0)
     monkeypatch.setattr(changes_api, "LOOK_S", 0.01)
 
 
@@ -212,6 +213,7 @@ def vote(database: Database, node_id: str) -> None:
 async def test_nobody_waits_for_ever(founded: Founded, beside: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """And of many only some are held: the others are answered at once."""
     monkeypatch.setattr(changes_api, "LOOK_S", 0.001)
+    monkeypatch.setattr(changes_api, "NEWS_S", 0.0)
     begin(beside, approvals=1)
     async with running(founded) as at:
         seen = (await at.ask("GET", "/v1/changes/c-1/wait"))["mark"]
