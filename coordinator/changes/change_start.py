@@ -17,6 +17,7 @@ from coordinator.changes.records import ChangeNode, ChangeRecord, ChangeRequest,
 from coordinator.changes.rollout_policy import rollout_of, rollouts
 from coordinator.changes.states import ChangeState
 from coordinator.database.database import Transaction
+from coordinator.declared.kinds import ON_FAILURE_HALT
 from coordinator.declared.model import Model
 
 BEGUN = "change.begin"
@@ -101,6 +102,8 @@ def _groups(after: Model, draft: ChangeDraft, now: float) -> tuple[tuple[ChangeG
         rollout = rollout_of(after, policy, len(node_ids))
         rollout = rollout.at_once if draft.ask.now_reason else rollout
         rollout = replace(rollout, approvals=0) if draft.ask.is_automatic else rollout
+        if draft.ask.reverts is not None:  # else a failure would send it to and fro for ever
+            rollout = replace(rollout, on_failure=ON_FAILURE_HALT)
         made.append(ChangeGroup(policy, rollout, since=now))
     places = {node_id: place for place, (_, node_ids) in enumerate(by_policy) for node_id in node_ids}
     return tuple(made), places

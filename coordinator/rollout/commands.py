@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.changes import progress, records
+from coordinator.changes import order, progress, records
 from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, ChangeRequest, change_name
 from coordinator.changes.states import ChangeState, Outcome
@@ -49,11 +49,13 @@ def halt(database: Database, change_id: int, reason: str, *, actor: str, now: fl
 
 
 def resume(database: Database, change_id: int, reason: str, *, actor: str, now: float) -> ChangeRecord:
-    """`conflict` for one that was not halted."""
+    """`conflict` for one that was not halted. Of one that waits for a halted one it says which, and what leads on: that is
+    what a person has to decide about, and what waits has not begun.
+    """
     with database.change(actor=actor, now=now) as transaction:
         record = records.get(transaction, change_id)
         if record.state is not ChangeState.HALTED:
-            raise Refused(Code.CONFLICT, f"{record.name} is {record.state}, and was not halted", remedy=_look(record))
+            raise _not_halted(transaction, record)
         nodes = records.nodes_of(transaction, change_id)
         stands = ChangeProgress(change_id, record.state, record.groups)
         resumed = progress.resume(stands, [_as_progress(node) for node in nodes])
@@ -87,6 +89,30 @@ def revert(
         except OutdatedProposal:
             continue
     raise Refused(Code.CONCURRENT_UPDATE, "the state goes on changing meanwhile", remedy="revert again")
+
+
+def _not_halted(transaction: Transaction, record: ChangeRecord) -> Refused:
+    ahead = _changes_ahead(transaction, record)
+    halted = next((change for change in ahead if change.state is ChangeState.HALTED), None)
+    if record.state not in UNDER_WAY or not ahead:
+        return Refused(Code.CONFLICT, f"{record.name} is {record.state}, and was not halted", remedy=_look(record))
+    if halted is None:
+        detail = f"{record.name} was not halted: it waits for {ahead[-1].name}, which is {ahead[-1].state}"
+        return Refused(Code.CONFLICT, detail, remedy=f"wait for that: holdfastctl changes wait {ahead[-1].name}")
+    detail = f"{record.name} waits for {halted.name}, which is halted: {halted.why}"
+    either = f"holdfastctl changes resume {halted.name}, or holdfastctl changes revert {halted.name}"
+    remedy = f"let {record.name} go on by deciding that: {either}; or apply something else, which supersedes both"
+    return Refused(Code.CONFLICT, detail, remedy=remedy)
+
+
+def _changes_ahead(transaction: Transaction, record: ChangeRecord) -> list[ChangeRecord]:
+    """Those that are open and that it waits for, also through others; what goes first, first."""
+    left = {change.change_id: change for change in records.open_changes(transaction)}
+    ordered, wanted = order.in_order(left.values()), set(record.follows)
+    for change_id in reversed(ordered):
+        if change_id in wanted:
+            wanted.update(left[change_id].follows)
+    return [left[change_id] for change_id in ordered if change_id in wanted]
 
 
 def _look(record: ChangeRecord) -> str:

@@ -6,6 +6,7 @@ from coordinator.changes import records
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.database import catalog
 from coordinator.database.database import Database
+from coordinator.rollout import commands
 from tests.coordinator.rollouts import RolloutFleet
 
 POLICY = """
@@ -140,6 +141,32 @@ def test_what_failed_in_the_place_of_what_was_refused_goes_back_behind_both(clus
         ChangeState.REVERTED,
         ChangeState.DONE,
     ]
+
+
+def test_what_takes_a_change_back_is_not_taken_back_itself(cluster: Database) -> None:
+    """It would go to and fro for ever: where the way back fails, too, a person looks."""
+    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    (canary,) = roll(fleet)
+    wrong = {"runs": "sha256:" + "0" * 64}
+    fleet.report(canary, scope={"last_rejected": _rejection(fleet, canary)}, **wrong)
+    fleet.look()
+    fleet.tell()
+    fleet.report(canary, vote="accepted", **wrong)
+    fleet.look()
+    fleet.tell()
+    assert fleet.at(Step.RELEASED, 2) == {canary}
+    fleet.report(canary, scope={"last_rejected": _rejection(fleet, canary)}, **wrong)
+    fleet.wait(5)
+    assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTING, ChangeState.HALTED)
+    assert [group.rollout.on_failure for group in fleet.record(2).groups] == ["halt"]
+    with fleet.database.read() as transaction:
+        assert len(records.list_changes(transaction)) == 2
+    commands.resume(fleet.database, 2, "looked", actor="operator:ann", now=fleet.now)
+    fleet.look()
+    fleet.tell()
+    fleet.report(canary)
+    fleet.wait(3, *fleet.ids)
+    assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTED, ChangeState.DONE)
 
 
 def _rejection(fleet: RolloutFleet, node_id: str) -> dict[str, object]:
