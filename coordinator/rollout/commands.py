@@ -49,13 +49,13 @@ def halt(database: Database, change_id: int, reason: str, *, actor: str, now: fl
 
 
 def resume(database: Database, change_id: int, reason: str, *, actor: str, now: float) -> ChangeRecord:
-    """`conflict` for one that was not halted. Of one that waits for a halted one it says which, and what leads on: that is
-    what a person has to decide about, and what waits has not begun.
+    """`conflict` for one that was not halted. Of one that waits for a halted one it says which, and what leads on:
+    that is what a person has to decide about, and what waits has not begun.
     """
     with database.change(actor=actor, now=now) as transaction:
         record = records.get(transaction, change_id)
         if record.state is not ChangeState.HALTED:
-            raise _not_halted(transaction, record)
+            raise _refuse_to_resume(transaction, record)
         nodes = records.nodes_of(transaction, change_id)
         stands = ChangeProgress(change_id, record.state, record.groups)
         resumed = progress.resume(stands, [_as_progress(node) for node in nodes])
@@ -91,7 +91,7 @@ def revert(
     raise Refused(Code.CONCURRENT_UPDATE, "the state goes on changing meanwhile", remedy="revert again")
 
 
-def _not_halted(transaction: Transaction, record: ChangeRecord) -> Refused:
+def _refuse_to_resume(transaction: Transaction, record: ChangeRecord) -> Refused:
     ahead = _changes_ahead(transaction, record)
     halted = next((change for change in ahead if change.state is ChangeState.HALTED), None)
     if record.state not in UNDER_WAY or not ahead:
