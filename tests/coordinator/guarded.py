@@ -35,6 +35,7 @@ class GuardedNode:
     press: Press
     node_id: str
     refuses: set[str] = field(default_factory=set)  # content hashes
+    refused: set[str] = field(default_factory=set)  # contents that it has said no to
     is_content: bool = True  # with whatever comes; else it refuses all that it does not have
     active: dict[str, HeadEntry] = field(default_factory=dict)
     marks: dict[str, tuple[int, int]] = field(default_factory=dict)

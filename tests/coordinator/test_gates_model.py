@@ -1,0 +1,275 @@
+"""A model of what nodes are told: the product's publishing and rollouts on a real database, and five nodes.
+
+Each change marks what it changes with a word of its own, so what a node is told names the changes that it has. Held,
+whatever is applied, halted, resumed, taken back, refused, trimmed, or joins:
+
+- No head lists anything of a change that its node waits for still.
+- What a node has refused is not listed for it, unless a person went on over it.
+- Versions never fall, and no candidate is at or below what is listed beside it.
+- What a head lists or announces can be read, with all that it is made of.
+- In the end every node can be brought to what is declared.
+"""
+
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from coordinator.base.refusal import Code, Refused
+from coordinator.changes import records
+from coordinator.changes.states import ChangeState, Step
+from coordinator.database import documents
+from coordinator.database.database import Database
+from coordinator.database.documents import HeadEntry
+from coordinator.rollout import commands
+from coordinator.runtime import retention
+from tests.coordinator import candidates, migrated
+from tests.coordinator.bundles import Bundles
+from tests.coordinator.guarded import QUICK, GuardedFleet, GuardedNode
+from tests.coordinator.publishing import DAY, Press
+from tests.examples import examples
+
+NODES = ("n1", "n2", "n3", "n4")
+LATE = "n5"
+ALL = ", ".join((*NODES, LATE))
+CLUSTER = "{kind: Cluster, id: prod, spec: {coordinators: ['https://localhost:7443']}}"
+NODE = "kind: Node\nid: {}\nspec: {{roles: [core_mesh, egress_service], organizations: [acme]}}"
+RESOURCES = {
+    "motd": (
+        f"kind: Config\nid: motd\nspec: {{{{to: {{{{nodes: [{ALL}]}}}}, "
+        "files: {{motd: {{text: '${{node.id}} {}', template: true}}}}}}"
+    ),
+    "tool": "kind: Config\nid: tool\nspec: {{to: {{nodes: [n1, n2]}}, files: {{motd: {{text: '{}'}}}}}}",
+    "web": (
+        "kind: Service\nid: web\nspec: {{organization: acme, runs_on: {{nodes: [n2, n3]}}, settings: {{mark: '{}'}}}}"
+    ),
+    "front": ("kind: Route\nid: front\nspec: {{organization: acme, service: web, match: {{hosts: ['{}.example']}}}}"),
+    "back": "kind: Route\nid: back\nspec: {{organization: acme, service: web, match: {{hosts: ['{}.example']}}}}",
+}
+FIRST = "m0m"
+ENDS_WITHIN = 80  # seconds, once all are there and content
+
+names = st.sets(st.sampled_from(sorted(RESOURCES)), min_size=1, max_size=2)
+node_ids = st.sampled_from(NODES)
+numbers = st.integers(0, 20)
+
+
+def text_of(marks: dict[str, str]) -> str:
+    return "\n---\n".join(RESOURCES[name].format(mark) for name, mark in sorted(marks.items()))
+
+
+@cache
+def founded() -> tuple[Path, Bundles]:
+    """Published to once; each example has a copy."""
+    place = Path(tempfile.mkdtemp(prefix="gates-")) / "state.db"
+    database = Database(migrated.at(place))
+    candidates.found(database)
+    press = Press(database)
+    press.add_bundle()
+    for node_id in NODES:
+        candidates.admit(database, node_id)
+    nodes = "\n---\n".join(map(NODE.format, (*NODES, LATE)))
+    start = text_of(dict.fromkeys(RESOURCES, FIRST))
+    press.apply(f"{CLUSTER}\n---\n{{kind: Organization, id: acme}}\n---\n{nodes}\n---\n{QUICK}\n---\n{start}")
+    press.publish()
+    database.close()
+    return place, press.bundles
+
+
+class Judge(GuardedNode):
+    """Refuses what says one of these words."""
+
+    def takes(self, scope: str, entry: HeadEntry) -> bool:
+        if self.active.get(scope) == entry:
+            return True
+        is_good = not any(word in told(self.press, self.node_id, entry) for word in self.refuses)
+        if not is_good:
+            self.refused.add(entry.content_hash)
+        return is_good
+
+
+def told(press: Press, node_id: str, entry: HeadEntry) -> str:
+    found = documents.document(press.database, node_id, entry.snapshot_id)
+    return b"\n".join(found.section_bytes).decode(errors="replace")
+
+
+class GuardedHeads(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="gates-"))
+        place, bundles = founded()
+        for part in place.parent.glob("state.db*"):
+            shutil.copy(part, self.folder / part.name)
+        self.database = Database(f"sqlite:///{self.folder}/state.db")
+        press = Press(self.database, bundles=bundles)
+        self.fleet = GuardedFleet(press, {node_id: Judge(press, node_id) for node_id in NODES})
+        self.press = press
+        self.marks: dict[int, str] = {}  # by change, the word that it brings
+        self.insisted: set[str] = set()  # contents that were refused before a person went on
+        self.fleet.hear()
+
+    def teardown(self) -> None:
+        try:
+            self.come_to_an_end()
+        finally:
+            self.database.close()
+            shutil.rmtree(self.folder)
+
+    # ---- what people do
+
+    @rule(changed=names)
+    def apply(self, changed: set[str]) -> None:
+        word = f"m{len(self.marks) + 1}m"
+        self.marks[self.press.change(text_of(dict.fromkeys(changed, word))).record.change_id] = word
+
+    @rule(number=numbers)
+    def halt(self, number: int) -> None:
+        self.ask(number, commands.halt)
+
+    @rule(number=numbers)
+    def resume(self, number: int) -> None:
+        self.insisted |= {content for node in self.fleet.nodes.values() for content in node.refused}
+        self.ask(number, commands.resume)
+
+    def ask(self, number: int, command: object) -> None:
+        changes = self.open_changes()
+        if changes:
+            try:
+                command(self.database, changes[number % len(changes)].change_id, "", actor="ann", now=self.press.now)
+            except Refused as refused:
+                assert refused.code is Code.CONFLICT and refused.remedy
+
+    @rule(number=numbers)
+    def revert(self, number: int) -> None:
+        with self.database.read() as transaction:
+            changes = records.list_changes(transaction)
+        if not changes:
+            return
+        wanted = changes[number % len(changes)].change_id
+        try:
+            plan = commands.revert(self.database, wanted, actor="ann", now=self.press.now)
+        except Refused as refused:
+            assert refused.code is Code.CONFLICT and refused.remedy
+        else:
+            if plan.change is not None:
+                self.marks.setdefault(plan.change.record.change_id, "nothing new")
+
+    # ---- what nodes do
+
+    @rule(node_id=node_ids)
+    def refuse_the_next(self, node_id: str) -> None:
+        self.fleet.nodes[node_id].refuses.add(f"m{len(self.marks) + 1}m")
+
+    @rule(node_id=node_ids)
+    def go_away_or_come_back(self, node_id: str) -> None:
+        node = self.fleet.nodes[node_id]
+        node.is_away = not node.is_away
+
+    @precondition(lambda self: LATE not in self.fleet.nodes)
+    @rule()
+    def join(self) -> None:
+        candidates.admit(self.database, LATE)
+        self.press.publish()
+        self.fleet.nodes[LATE] = Judge(self.press, LATE)
+
+    # ---- what time does
+
+    @rule(seconds=st.integers(1, 4))
+    def go_on(self, seconds: int) -> None:
+        self.fleet.go_on(seconds)
+
+    @rule(days=st.integers(1, 9))
+    def trim(self, days: int) -> None:
+        self.press.now, self.fleet.elapsed = self.press.now + days * DAY, self.fleet.elapsed + days * DAY
+        self.press.publish()
+        retention.trim(self.database, now=self.press.now, settings=self.press.settings)
+        self.fleet.hear()
+
+    @rule()
+    def restart(self) -> None:
+        self.fleet.engine = self.fleet.new_engine()
+        self.press.kept = type(self.press.kept)()
+
+    # ---- what holds
+
+    @invariant()
+    def nobody_has_what_it_waits_for(self) -> None:
+        for node_id in self.fleet.nodes:
+            said = "\n".join(told(self.press, node_id, entry) for entry in self.entries(node_id).values())
+            for change_id in self.waits(node_id):
+                word = self.marks.get(change_id, "nothing new")
+                assert word not in said, f"{node_id} has {word} of c-{change_id} already"
+
+    @invariant()
+    def nothing_refused_is_listed(self) -> None:
+        for node_id, node in self.fleet.nodes.items():
+            listed = {entry.content_hash for entry in self.entries(node_id).values()}
+            had = {entry.content_hash for entry in node.active.values()}
+            assert not (listed & node.refused) - self.insisted - had, f"{node_id} is given what it has refused"
+
+    @invariant()
+    def what_comes_lies_above_what_is_there_and_can_be_read(self) -> None:
+        for node_id in self.fleet.nodes:
+            listed = self.press.listing(node_id)
+            for scope, entry in self.press.candidates(node_id).items():
+                assert scope not in listed or entry.pair > listed[scope].pair
+                assert told(self.press, node_id, entry)
+
+    def come_to_an_end(self) -> None:
+        """All are there and content, and a last change is about everything: it supersedes what stands halted."""
+        for node in self.fleet.nodes.values():
+            node.refuses, node.is_away = set(), False
+        self.insisted |= {content for node in self.fleet.nodes.values() for content in node.refused}
+        self.fleet.go_on(1)
+        self.press.change(text_of(dict.fromkeys(RESOURCES, "last")))
+        for _ in range(ENDS_WITHIN):
+            if not self.open_changes():
+                break
+            self.fleet.go_on(1)
+            self.nobody_has_what_it_waits_for()
+        stands = {change.name: (change.state, change.why, change.follows) for change in self.open_changes()}
+        assert not stands, f"{stands} {self.fleet.engine.health.waits}"
+        self.press.publish()
+        self.fleet.hear()
+        for node_id, node in self.fleet.nodes.items():
+            said = "\n".join(told(self.press, node_id, entry) for entry in self.entries(node_id).values())
+            assert "last" in said and not any(word in said for word in self.marks.values())
+            assert node.active == self.press.listing(node_id) and self.press.candidates(node_id) == {}
+
+    # ---- what there is
+
+    def entries(self, node_id: str) -> dict[str, HeadEntry]:
+        listed = self.press.listing(node_id)
+        return {scope: entry for scope, entry in listed.items() if scope != documents.TRUST_BUNDLE}
+
+    def waits(self, node_id: str) -> set[int]:
+        with self.database.read() as transaction:
+            rows = records.holding(transaction, [node_id]).get(node_id, [])
+        return {row.change_id for row in rows if row.step is not Step.RELEASED}
+
+    def open_changes(self) -> list[records.ChangeRecord]:
+        with self.database.read() as transaction:
+            return records.open_changes(transaction)
+
+
+GuardedHeads.TestCase.settings = examples(20, stateful_step_count=25, suppress_health_check=list(HealthCheck))
+TestGuardedHeads = GuardedHeads.TestCase
+
+
+def test_the_model_can_tell() -> None:
+    """Nothing goes wrong: the first ring has it before the others, and in the end all do."""
+    model = GuardedHeads()
+    model.apply({"motd"})
+    seen = set()
+    for _ in range(20):
+        model.go_on(1)
+        model.nobody_has_what_it_waits_for()
+        seen.add(frozenset(node_id for node_id in NODES if not model.waits(node_id)))
+    assert {len(have) for have in seen} == {0, 1, 4}
+    with model.database.read() as transaction:
+        assert records.get(transaction, 1).state is ChangeState.DONE
+    model.teardown()
