@@ -99,7 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.trust": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.keys", "coordinator.database", "coordinator.reports"),
-        "coordinator.publishing",
+        *("coordinator.publishing", "coordinator.rollout"),
     ),
     "coordinator.membership": (
         *("snapshot", "wire", "wire.operators"),

@@ -1,7 +1,7 @@
 """What was decided for a change, carried out: in one transaction of its own, or not at all.
 
     carry_out(transaction, record, nodes, decided)    rows, heads, timeline and audit log follow what was decided
-    stop(transaction, record, ...)                    nothing is offered any more
+    stop(transaction, record, ...)                    nothing is offered any more; halt_all: of every one
     settle(transaction, record, nodes, state)         it is over: nobody is kept from anything by it
 
 The record comes first, by compare and swap: whoever has decided from an older one is refused, and has changed nothing.
@@ -58,6 +58,14 @@ def stop(
     records.move(transaction, after, offered, Step.HELD)
     records.note(transaction, record.change_id, state.value, detail=why)
     return after
+
+
+def halt_all(transaction: Transaction, why: str) -> None:
+    """All that are under way, for a reason that is none of theirs."""
+    for record in records.open_changes(transaction):
+        if record.state in (ChangeState.PREPARING, ChangeState.ROLLING):
+            stop(transaction, record, records.nodes_of(transaction, record.change_id), ChangeState.HALTED, why)
+            transaction.audit("change.halted", record.name, record.state.value, {"why": why})
 
 
 def settle(

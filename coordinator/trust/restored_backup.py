@@ -1,7 +1,8 @@
 """Whether this database was restored: a node shows a head that we signed and that is not on record (rules K41, P30).
 
 From then on until the operator raises the epoch, no coordinator of this database signs, publishes or admits: whatever
-it signed would lie below what nodes hold (rules X12).
+it signed would lie below what nodes hold (rules X12). Changes that are under way are halted: a refusal, a failed check
+or a person's halt that came after the backup is forgotten here, and must not be passed over. A person lets them go on.
 
     shown       what a container proves: a head of this node, signed by our keys; reads
     stands      how it stands against our record; reads
@@ -20,6 +21,7 @@ from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE
 from coordinator.publishing import published_state
 from coordinator.reports.checkin import Comparison, Pair, ReportedMark, compare
+from coordinator.rollout import steps
 from coordinator.trust import bundle_conflicts
 from snapshot import envelope
 from snapshot.bundle import REVOKED, TrustBundle
@@ -31,6 +33,7 @@ from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 
+RESTORED = "the database was restored from a backup: nodes may have more of it, and may have said no, since"
 MOST_BUNDLES = 16  # a head lives for hours at most, a bundle for months
 
 
@@ -92,6 +95,7 @@ def keep(database: Database, node_id: str, head: ProvenHead, *, now: float) -> C
             bundle_conflicts.note(transaction, node_id, head.bundle_version)
             epoch = _epoch_of(mark, cluster_state.standing(transaction))
             transaction.run(update(schema.cluster).values(put_back_epoch=epoch))
+            steps.halt_all(transaction, RESTORED)
         ours = _record(transaction, node_id)
         transaction.audit(
             "restored_backup", node_id, ours._asdict() if ours else None, mark._asdict(), outcome=found.value

@@ -9,10 +9,13 @@ import trio
 import trio.testing
 from sqlalchemy import select, update
 
+from coordinator.changes.records import ChangeNode
+from coordinator.changes.states import ChangeState
 from coordinator.database import schema
 from coordinator.database.database import Database
 from coordinator.keys.signing_key import SigningKey
 from tests.coordinator import reports
+from tests.coordinator.begun_changes import begin
 from tests.coordinator.daemon import Follower, Running, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from wire.client import Call, ClientError, Reply
@@ -157,6 +160,31 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
         assert (await show(node, head)).status == 204
         assert await is_ready(at)
         assert (await at.admit("node-c")).grant.outcome == "admitted"
+
+
+async def test_changes_that_were_under_way_are_halted(founded: Founded) -> None:
+    """What nodes or people have said of them since the backup is not known: a person looks, and lets them go on. What
+    waits for approvals, or is over, is as it was.
+    """
+    _, ahead, head, _ = await nodes_of_tomorrow(founded)
+    database = Database(founded.url)
+    held = ChangeNode(0, ahead.node.node_id, ("node_runtime",))
+    begin(database, held, state=ChangeState.ROLLING)
+    begin(database, held, approvals=1)
+    begin(database, state=ChangeState.DONE, settled_at=founded.now)
+    database.close()
+    async with running(founded) as at:
+        assert await refusal(show(again(at, ahead).node, head)) == "not_ready"
+        found = {each["change"]: each for each in (await at.ask("GET", "/v1/changes"))["changes"]}
+        assert {name: each["state"] for name, each in found.items()} == {
+            "c-1": "halted",
+            "c-2": "proposed",
+            "c-3": "done",
+        }
+        assert "restored from a backup" in found["c-1"]["why"] and found["c-1"]["counts"]["given"] == 0
+        await raise_epoch(at)
+        assert (await at.ask("GET", "/v1/changes/c-1"))["state"] == "halted"
+        assert (await at.ask("POST", "/v1/changes/c-1/resume", {"reason": "looked at it"}))["state"] != "halted"
 
 
 async def assert_stopped(at: Running, node: TlsNode) -> None:
