@@ -32,6 +32,7 @@ from tests.coordinator.bundles import Bundles
 from tests.coordinator.guarded import QUICK, GuardedFleet, GuardedNode
 from tests.coordinator.publishing import DAY, Press
 from tests.examples import examples
+from tests.memory import memory_folder
 
 NODES = ("n1", "n2", "n3", "n4")
 LATE = "n5"
@@ -65,7 +66,7 @@ def text_of(marks: dict[str, str]) -> str:
 @cache
 def founded() -> tuple[Path, Bundles]:
     """Published to once; each example has a copy."""
-    place = Path(tempfile.mkdtemp(prefix="gates-")) / "state.db"
+    place = Path(tempfile.mkdtemp(prefix="gates-", dir=memory_folder())) / "state.db"
     database = Database(migrated.at(place))
     candidates.found(database)
     press = Press(database)
@@ -100,7 +101,7 @@ def told(press: Press, node_id: str, entry: HeadEntry) -> str:
 class GuardedHeads(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="gates-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="gates-", dir=memory_folder()))
         place, bundles = founded()
         for part in place.parent.glob("state.db*"):
             shutil.copy(part, self.folder / part.name)
