@@ -92,11 +92,19 @@ class Coordinator:
     def apply(self, *places: Path) -> str:
         return self._ctl("apply", *(word for place in places for word in ("-f", place)), "--yes")
 
+    def prune(self, *places: Path) -> str:
+        """As if these were all that is declared."""
+        files = (word for place in places for word in ("-f", place))
+        return self._ctl("apply", *files, "--prune", "--drop-endpoints", "--yes")
+
     def change(self, name: str, **values: object) -> str:
         """One of the files in changes/, its $names filled in."""
         filled = self.folder / name
         filled.write_text(Template((CHANGES / name).read_text()).substitute(values))
         return self.apply(filled)
+
+    def show(self, change: str) -> str:
+        return self._ctl("changes", "show", change)
 
     def invite(self, node_id: str, token_file: Path) -> None:
         self._ctl("allow", "add", node_id)

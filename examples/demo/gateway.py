@@ -17,12 +17,13 @@ NAME = "gateway"
 
 @dataclass(frozen=True)
 class Gateway:
-    """`nginx` is empty where there is none."""
+    """`nginx` is empty where there is none. `shown`: the host that has to be answered after a change."""
 
     home: Path
     files: Path
     port: int
     nginx: str
+    shown: str
 
     @property
     def what(self) -> str:
@@ -38,10 +39,17 @@ class Gateway:
         return self.home / "gateway.conf"
 
     def service_table(self) -> str:
-        """For agent.toml: who judges a change before it becomes active, and who is told of it afterwards."""
-        words = {"scopes": SCOPES, "validate": self._command("check"), "command": self._command("apply")}
+        """For agent.toml: who judges a change before it becomes active, is told of it, and says whether all is well."""
+        words: dict[str, object] = {
+            "scopes": SCOPES,
+            "validate": self._command("check"),
+            "command": self._command("apply"),
+        }
+        words["check"] = [*self._command("ask"), "--host", self.shown]
         lines = [f"{name} = {json.dumps(value)}" for name, value in words.items()]
-        return "\n".join(["\n[[service]]", f'name = "{NAME}"', 'notify = "command"', *lines, ""])
+        return "\n".join(
+            ["\n[[service]]", f'name = "{NAME}"', 'notify = "command"', "check_interval_s = 1", *lines, ""]
+        )
 
     def start(self, processes: Processes) -> None:
         """With no routes yet: it answers 404 to everything."""

@@ -145,8 +145,8 @@ def all_is_as_before(world: World) -> None:
     def arrived() -> bool:
         return all(_is_active(node) and node.version("route_policy") > held[node.node_id] for node in world.all_nodes)
 
-    printed = world.coordinator.change("6-after-the-outage.yaml")
-    world.screen.did("holdfastctl apply -f 6-after-the-outage.yaml", printed)
+    printed = world.coordinator.change("7-after-the-outage.yaml")
+    world.screen.did("holdfastctl apply -f 7-after-the-outage.yaml", printed)
     with world.screen.watching(lambda: world.screen.nodes(world.all_nodes)):
         seen = partial(world.sample, HELPDESK)
         world.proof.wait("the change is followed", lambda: world.answers(HELPDESK, FRANKFURT), RETURNS_S, seen)

@@ -64,13 +64,23 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "A mistake, signed as it should be",
-        "Two routes take the same place. The coordinator cannot know; the node asks its gateway first.",
+        "Two routes take the same place. All nodes judge a change before the first one runs it.",
         attacking.a_mistake_is_refused,
     ),
     Step(
         "The mistake is put right",
         "What was refused does not stand in the way of what is good.",
         attacking.the_mistake_is_put_right,
+    ),
+    Step(
+        "A mistake that only shows when it runs",
+        "The gateway takes it; its visitors do not. One node has it first, on probation: its service is asked.",
+        attacking.a_mistake_shows_later,
+    ),
+    Step(
+        "Too much at once",
+        "A slip of a hand: --prune takes away what is not in the files, and one of them was forgotten.",
+        attacking.too_much_at_once_is_refused,
     ),
     Step(
         "The coordinator is killed",

@@ -82,7 +82,7 @@ def make(nginx: str, screen: Screen) -> World:
         processes=processes,
         coordinator=Coordinator(folder / "coordinator", processes, fleet, join),
         nodes={name: Node(name, folder / "nodes" / name, processes) for name in (INGRESS, EGRESS, CORE)},
-        gateway=Gateway(folder / "gateway", ingress / "run" / "active", port, nginx),
+        gateway=Gateway(folder / "gateway", ingress / "run" / "active", port, nginx, PORTAL),
         stream=Stream(port, INTRANET),
         amsterdam=amsterdam,
         frankfurt=frankfurt,

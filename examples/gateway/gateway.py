@@ -3,12 +3,14 @@
 
     gateway.py check ...    before an activation: what is offered, in $HOLDFAST_STAGED; exit 1 keeps it out
     gateway.py apply ...    after it: what is active, in --files; the gateway is told to read it
+    gateway.py ask ...      while it is on probation: whether --host is answered; exit 1 has the node go back
 
-The agent runs both (`validate` and `command` of a [[service]] in agent.toml). The gateway itself is started by whoever
-starts services; it needs nothing of Holdfast but this one file. Standard library only.
+The agent runs them (`validate`, `command` and `check` of a [[service]] in agent.toml). The gateway itself is started by
+whoever starts services; it needs nothing of Holdfast but this one file. Standard library only.
 """
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -46,6 +48,9 @@ class Entrance:
 
 def main() -> None:
     arguments = _arguments()
+    if arguments.what == "ask":
+        _ask(arguments)
+        return
     try:
         text = write(list(entrances(_files(arguments), arguments.listen)), arguments)
     except CannotRenderError as error:
@@ -192,6 +197,20 @@ def _told(pid_file: Path) -> None:
         time.sleep(0.02)
 
 
+def _ask(arguments: argparse.Namespace) -> None:
+    """As a visitor does: a configuration that is in perfect order may be the wrong one."""
+    connection = http.client.HTTPConnection(arguments.listen, timeout=TAKEN_S)
+    try:
+        connection.request("GET", "/", headers={"Host": arguments.host})
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        sys.exit(f"{arguments.host} does not answer: {error}")
+    finally:
+        connection.close()
+    if status != http.client.OK:
+        sys.exit(f"{arguments.host} answers {status}")
+
+
 def _workers(gateway: int) -> list[str]:
     """None where another account's processes cannot be seen."""
     try:
@@ -211,9 +230,10 @@ def _still_answers(worker: str) -> bool:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("check", "apply"))
+    parser.add_argument("what", choices=("check", "apply", "ask"))
     parser.add_argument("--home", type=Path, required=True, help="the gateway's own directory")
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
+    parser.add_argument("--host", default="localhost", help="for whom `ask` asks")
     parser.add_argument("--files", type=Path, default=Path("/run/holdfast/active"))
     program = parser.add_mutually_exclusive_group(required=True)
     program.add_argument("--nginx", help="the program, as /usr/sbin/nginx")
