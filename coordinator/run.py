@@ -125,6 +125,8 @@ class Daemon:
             self.readiness.started = True
             notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
             _log.info("serving", **vars(ports))
+            if not self.coordinator.settings.guarded_changes:
+                _log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
             task_status.started(ports)
             await self._wait_for_end(signals)
             notifier.stopping()

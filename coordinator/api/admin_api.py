@@ -55,7 +55,6 @@ from wire.routes import HttpRoute
 
 APPLY_S = 120.0
 CONTENT_RATE = 1 << 20  # bytes a second of files that are looked at, on a machine that has other work
-CHANGES_ARE_GUARDED = False  # whether an apply begins a change, which nodes get by and by
 PROPOSALS = 4  # worked out before it is locked: a state that moves on faster is the last one's, under the lock
 LONGEST_APPLY_S = 570.0  # below what holdfastctl waits
 DAY = 86_400
@@ -147,7 +146,7 @@ class AdminApi:
         """Worked out beside them, too: only what is left is written while they wait."""
         propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
         proposal = await in_library(propose, self._at.database, declared)
-        return await in_library(plan_check.judge, self._at.database, proposal, _ask(how))
+        return await in_library(plan_check.judge, self._at.database, proposal, self._ask(how))
 
     async def _make(self, request: Request, proposal: Proposal, how: ApplyRequest) -> ApplyPlan:
         """Where the state has moved on, and nobody has said from which one, once more from what it is now."""
@@ -167,8 +166,13 @@ class AdminApi:
             drop_endpoints=how.drop_endpoints,
             dry_run=how.dry_run,
             based_on=how.based_on,
-            ask=_ask(how),
+            ask=self._ask(how),
         )
+
+    def _ask(self, how: ApplyRequest) -> ChangeRequest | None:
+        """What the change is, where there are to be changes."""
+        is_guarded = self._at.settings.guarded_changes
+        return ChangeRequest(how.message, how.now_reason, how.allow) if is_guarded else None
 
     async def diff(self, request: Request) -> AnswerMessage:
         """What is declared and not published yet, for one node or for all."""
@@ -330,10 +334,6 @@ class AdminApi:
 
     async def _entries(self) -> list[NodeEntry]:
         return [node for node in await in_library(catalog.nodes, self._at.database) if node.revoked_at is None]
-
-
-def _ask(how: ApplyRequest) -> ChangeRequest | None:
-    return ChangeRequest(how.message, how.now_reason, how.allow) if CHANGES_ARE_GUARDED else None
 
 
 def _apply_s(uploaded: Mapping[str, UploadedFile]) -> float:

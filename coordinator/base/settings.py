@@ -41,6 +41,9 @@ class CoordinatorSettings:
     audit_history_s: int = _number(
         365 * DAY, 30 * DAY, 3_650 * DAY, "how long audit rows are kept, and changes that are over"
     )
+    guarded_changes: bool = field(
+        default=True, metadata={"about": "nodes vote on a change and get it in rings; else all get it at once"}
+    )
     local_request_s: int = _number(15, 1, 300, "limit for an operator's request; `apply` and `publish` take longer")
     backup_age_s: int = _number(7 * DAY, 0, 365 * DAY, "how old the newest backup may be; 0 where others watch that")
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")

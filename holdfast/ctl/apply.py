@@ -84,8 +84,9 @@ def _outcome(done: AppliedPlan) -> str:
     if done.held_back:
         waiting = f"{nodes} nodes wait for their new configuration"
         return f"applied: {changes} changes, and held back, {waiting}: {done.held_back}; see holdfastctl status"
-    by = f", by {done.change} (holdfastctl changes wait {done.change})" if done.change else ""
-    return f"applied: {changes} changes, {nodes} nodes get new configuration{by}"
+    by = f", by {done.change}" if done.change else ""
+    how = f" (holdfastctl changes wait {done.change})" if done.change and nodes else ""
+    return f"applied: {changes} changes, {nodes} nodes get new configuration{by}{how}"
 
 
 @click.command()

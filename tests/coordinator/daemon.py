@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,6 +13,11 @@ import trio
 import trio.testing
 
 from coordinator import run
+from coordinator.database import uploads
+from coordinator.database.database import Database
+from coordinator.declared import resources, value_shapes
+from coordinator.declared.contents import UploadedFile
+from coordinator.publishing import declarations, file_contents, proposals
 from coordinator.run import Daemon
 from coordinator.setup.ports import Ports
 from snapshot.container import ChunkParts
@@ -58,6 +64,12 @@ class Running:
     async def apply(self, text: str, **flags: object) -> dict:
         return await self.ask("POST", "/v1/apply", {"files": {"state.yaml": text}, **flags})
 
+    async def declare(self, text: str, contents: Mapping[str, UploadedFile] | None = None) -> None:
+        """As it stands once its change is done: nodes that report nothing would be waited for."""
+        coordinator = self.daemon.coordinator
+        await trio.to_thread.run_sync(partial(_declare, coordinator.database, text, contents or {}, coordinator.now()))
+        coordinator.publisher.wake()
+
     async def token(self, node_id: str | None = None) -> str:
         body = {} if node_id is None else {"node_id": node_id}
         return (await self.ask("POST", "/v1/tokens", body))["token"]
@@ -82,6 +94,12 @@ class Running:
         grant = await node.join(await self.token(node_id))
         assert grant.outcome == "admitted"
         return node
+
+
+def _declare(database: Database, text: str, files: Mapping[str, UploadedFile], now: float) -> None:
+    settled = file_contents.settle(database, resources.read({"state.yaml": text}), files, value_shapes.shipped_shapes())
+    uploads.add_all(database, settled.parts.values(), now=now)
+    declarations.carry_out(database, proposals.propose(database, settled.declared), actor="root", now=now)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 import trio
 from sqlalchemy import update
 
-from coordinator.api import admin_api, changes_api
+from coordinator.api import changes_api
 from coordinator.changes import records
 from coordinator.changes.groups import ChangeGroup
 from coordinator.changes.records import CandidateVote, ChangeNode
@@ -153,7 +153,7 @@ async def test_what_it_changes_is_shown_as_its_plan_was(founded: Founded) -> Non
         shown = await at.apply(before, dry_run=True)
         begin(at.daemon.coordinator.database)
         found = await at.ask("GET", "/v1/changes/c-1/diff")
-        assert found["changes"] == shown["changes"] and found["lines"] == shown["lines"][:-1]
+        assert found["changes"] == shown["changes"] and found["lines"] == shown["lines"][:1]
         assert found["plan_hash"] == PLAN_HASH
 
 
@@ -264,13 +264,13 @@ async def test_a_halt_approves_nothing(founded: Founded, beside: Database) -> No
 async def test_what_a_later_change_has_touched_is_not_taken_back(founded: Founded, beside: Database) -> None:
     """The later one is named, nothing is done; and what nobody has touched is put back, as a change of its own."""
     async with running(founded) as at:
-        await at.apply("{kind: Organization, id: acme, spec: {name: Acme}}")
+        await at.declare("{kind: Organization, id: acme, spec: {name: Acme}}")
         begin(beside)
-        await at.apply("{kind: Organization, id: acme, spec: {name: Other}}")
+        await at.declare("{kind: Organization, id: acme, spec: {name: Other}}")
         with pytest.raises(ClientError) as found:
             await at.ask("POST", "/v1/changes/c-1/revert", {})
         assert found.value.code == "conflict" and "Organization acme" in str(found.value)
-        await at.apply("{kind: Organization, id: acme, spec: {name: Acme}}")
+        await at.declare("{kind: Organization, id: acme, spec: {name: Acme}}")
         answer = await at.ask("POST", "/v1/changes/c-1/revert", {"message": "it was wrong"})
         assert (answer["change"], answer["reverts"], answer["message"]) == ("c-2", "c-1", "it was wrong")
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
@@ -320,12 +320,7 @@ STATE = """
 """
 
 
-@pytest.fixture
-def guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_api, "CHANGES_ARE_GUARDED", True, raising=False)
-
-
-async def test_who_approves_what_another_apply_has_replaced_is_told_so(founded: Founded, guarded: None) -> None:
+async def test_who_approves_what_another_apply_has_replaced_is_told_so(founded: Founded) -> None:
     """By the name of what stands in its place, and what to do with that; that one can be approved."""
     async with running(founded) as at:
         bob = await Afar(at, "bob").added(role="approver")
@@ -348,7 +343,7 @@ async def test_who_approves_what_another_apply_has_replaced_is_told_so(founded: 
         assert (await bob.ask("POST", f"/v1/changes/{later['change']}/approve", given))["state"] == "preparing"
 
 
-async def test_a_plan_that_another_apply_has_made_outdated_is_not_carried_out(founded: Founded, guarded: None) -> None:
+async def test_a_plan_that_another_apply_has_made_outdated_is_not_carried_out(founded: Founded) -> None:
     """Whoever has looked at it is told, with what to do; of the other one nothing is undone."""
     async with running(founded) as at:
         await Afar(at, "bob").added(role="approver")
@@ -365,7 +360,7 @@ async def test_a_plan_that_another_apply_has_made_outdated_is_not_carried_out(fo
         assert (await at.ask("GET", f"/v1/changes/{made['change']}"))["waits_for"] == other["change"]
 
 
-async def test_more_approvals_than_operators_are_refused_with_file_and_line(founded: Founded, guarded: None) -> None:
+async def test_more_approvals_than_operators_are_refused_with_file_and_line(founded: Founded) -> None:
     async with running(founded) as at:
         await Afar(at, "bob").added(role="approver")
         await at.admit("n-1")

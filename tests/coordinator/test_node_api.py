@@ -264,7 +264,7 @@ async def test_a_long_poll_is_answered_by_the_next_publication(founded: Founded)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follower.sync, 30)
             await at.polls_held(1)
-            await at.apply(STATE)
+            await at.declare(STATE)
         assert follower.holder.roles == {"core_mesh"}
         assert "degraded_mode_policy" in follower.holder.active
 
@@ -285,7 +285,7 @@ async def test_who_holds_a_lower_pair_gets_the_head_at_once(founded: Founded, he
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
         await follower.sync()
-        await at.apply(STATE)
+        await at.declare(STATE)
         await follower.sync(30)
         assert follower.generation > 1
         answer = await follower.node.head(held[1], held[0])
@@ -324,8 +324,8 @@ async def test_a_large_folder_is_sent_as_it_is_read(founded: Founded) -> None:
         await mine.sync()
         parts = contents.split(big)
         uploads.add_all(database, parts, now=at.founded.now)
-        summary = {"size": len(big), "parts": list(map(contents.digest, parts))}
-        await at.apply(f"{STATE}---\n{FOLDER}", contents={"big": summary})
+        uploaded = contents.UploadedFile(len(big), tuple(map(contents.digest, parts)))
+        await at.declare(f"{STATE}---\n{FOLDER}", {"big": uploaded})
         while "config/edge" not in mine.holder.active:
             assert await mine.sync(wait=30)
         with database.read() as transaction:

@@ -64,7 +64,7 @@ async def nodes_of_tomorrow(founded: Founded) -> tuple[Backup, Follower, bytes, 
         await first.sync(wait=10)
         await other.sync(wait=10)
         backup = back_up(founded.url)
-        await at.apply(STATE)
+        await at.declare(STATE)
         await first.sync(wait=60)
         assert first.holder.roles == {"core_mesh"}
         head = (await first.node.head()).body
@@ -112,7 +112,7 @@ async def test_what_proves_nothing_changes_nothing(founded: Founded) -> None:
         assert await audited(at, "restored_backup") == []
         assert [entry["outcome"] for entry in await audited(at, "restored_backup.unproven")] == ["bad_proof"]
         assert (await at.ask("GET", "/v1/status"))["alarms"] == {"node_ahead": 6}
-        await at.apply(STATE)
+        await at.declare(STATE)
         assert (await node.head(generation=1, epoch=1, wait=60)).status == 200
 
 
@@ -141,7 +141,7 @@ async def test_a_proven_claim_stops_everything_until_the_epoch_is_raised(founded
         node, beside = again(at, ahead).node, again(at, other).node
         await assert_stopped(at, beside)
         published = back_up(founded.url)["heads"]
-        await at.apply(LATER)
+        await at.declare(LATER)
         with trio.fail_after(60):
             while "holdfastctl epoch raise" not in (await at.ask("GET", "/v1/status"))["publishing"]["fault"]:
                 await trio.testing.wait_all_tasks_blocked(0.01)
@@ -231,7 +231,7 @@ async def test_a_head_of_a_later_bundle_and_epoch_proves_it_too(founded: Founded
         second = founded.bundles.next(epoch=2)
         await add_bundle(at, second)
         await published(at, "node-a", (2, 2))
-        await at.apply(STATE)
+        await at.declare(STATE)
         head = await published(at, "node-a", (2, 3))
     put_back(founded.url, backup)
     async with running(founded) as at:
@@ -295,7 +295,7 @@ async def test_a_conflict_shown_again_and_again_is_noted_once(founded: Founded) 
             assert (await show(node, head)).status == 204
         assert [entry["outcome"] for entry in await audited(at, "restored_backup")] == ["conflict"]
         assert await is_ready(at)
-        await at.apply(STATE)
+        await at.declare(STATE)
         assert (await node.head(generation=1, epoch=1, wait=60)).status == 200
 
 

@@ -227,14 +227,14 @@ async def test_after_a_restart_everything_is_as_it_was(founded: Founded) -> None
     """rules P7, S7: a node takes up where it was, and nothing is issued again without cause."""
     async with running(founded) as at:
         follower = Follower(await at.admit("node-a"))
-        await at.apply(STATE)
+        await at.declare(STATE)
         while follower.holder.roles != {"core_mesh"}:
             await follower.sync(wait=10)
     async with running(founded) as at:
         follower.node = TlsNode(at, "node-a", pair=follower.node.pair)
         assert not await follower.sync(wait=1)
         assert at.daemon.coordinator.publisher.health.published_heads == 0
-        await at.apply(STATE.replace("core_mesh", "thin"))
+        await at.declare(STATE.replace("core_mesh", "thin"))
         await follower.sync(wait=60)
         assert follower.holder.roles == {"thin"}
 
@@ -320,7 +320,7 @@ async def test_a_clock_that_was_ahead_is_a_loud_fault_until_the_epoch_is_raised(
         metrics = (await at.probe("/metrics"))[1].decode()
         assert 'holdfast_coordinator_unpublishable{reason="clock_behind"} 1.0' in metrics
         head = (await node.head()).body
-        await at.apply(STATE)
+        await at.declare(STATE)
         with pytest.raises(ClientError, match="clock_behind"):
             await at.ask("POST", "/v1/trust/requests", {})
         assert (await node.head()).body == head

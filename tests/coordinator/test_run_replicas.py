@@ -58,7 +58,7 @@ async def test_two_coordinators_over_one_database(pair: tuple[Founded, Founded])
             follower.node = TlsNode(other, follower.node.node_id, pair=follower.node.pair)
         for number in range(6):
             at: Running = (first, other)[number % 2]
-            await at.apply(
+            await at.declare(
                 "\n---\n".join(
                     f"{{kind: Node, id: n{index}, spec: {{roles: [core_mesh], labels: {{round: r{number}}}}}}}"
                     for index in range(4)

@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 START_S = 120.0  # on a machine that has other work
 
 
+UNGUARDED = "guarded_changes = false"
+"""For nodes that report nothing, or are dead: a change of theirs would wait for them."""
+
+
 @dataclass
 class Lab:
     """One folder: state, keys, configuration, socket; `ctl` runs a command there."""
@@ -25,7 +29,6 @@ class Lab:
     folder: Path
     process: Process | None = None
     ports: dict[str, int] = field(default_factory=dict)
-    program: str = "holdfast-coordinator"
 
     @property
     def configuration(self) -> Path:
@@ -70,7 +73,7 @@ class Lab:
     def start(self) -> None:
         log = self.folder / "log"
         log.write_bytes(b"")
-        self.process = programs.start(self.program, self.configuration, folder=self.folder, log=log)
+        self.process = programs.start("holdfast-coordinator", self.configuration, folder=self.folder, log=log)
         found = self._until(lambda text: re.search(r'.*"event": "serving".*\n', text))
         ports = re.findall(r'"(fleet|join|operators|probes)": (\d+)', found[0])
         self.ports = {name: int(number) for name, number in ports}
@@ -108,9 +111,11 @@ class Lab:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *init: object, program: str = "holdfast-coordinator") -> Iterator[Lab]:
-    lab = Lab(folder, program=program)
+def running(folder: Path, *init: object, settings: str = "") -> Iterator[Lab]:
+    lab = Lab(folder)
     lab.init(*init)
+    with lab.configuration.open("a") as configuration:
+        configuration.write(f"\n[settings]\n{settings}\n" if settings else "")
     lab.start()
     try:
         yield lab

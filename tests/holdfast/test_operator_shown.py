@@ -27,7 +27,7 @@ spec: {roles: [core_mesh]}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with running(tmp_path_factory.mktemp("shown"), program="guarded-coordinator") as started:
+    with running(tmp_path_factory.mktemp("shown")) as started:
         (started.folder / "declared").mkdir()
         (started.folder / "declared" / "all.yaml").write_text(DECLARED)
         started.good("apply", "-f", "declared", "--yes")

@@ -10,10 +10,16 @@ from tests.journeys.gateway import Gateway
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def settings() -> str:
+    """Of the coordinator: lines below `[settings]`. A module's own fixture of this name says others."""
+    return ""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, settings: str) -> Iterator[Lab]:
     folder = tmp_path / "coordinator"
     folder.mkdir()
-    with running(folder) as lab:
+    with running(folder, settings=settings) as lab:
         yield lab
 
 

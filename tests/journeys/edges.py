@@ -144,7 +144,7 @@ def running(folder: Path, count: int, *, more: str = PROXY, state: str = "", way
     """
     (folder / "coordinator").mkdir()
     with ExitStack() as stack:
-        lab = stack.enter_context(operator_lab.running(folder / "coordinator", program="guarded-coordinator"))
+        lab = stack.enter_context(operator_lab.running(folder / "coordinator"))
         port = way(lab.ports["fleet"]) if way is not None else 0
         fleet = Edges(folder, lab, [f"edge-{number}" for number in range(1, count + 1)], more, port)
         fleet.declare("first.example")

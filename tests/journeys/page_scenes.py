@@ -289,8 +289,7 @@ def edges(world: World) -> None:
     """Three nodes with a proxy each, which run what docs/changes.md begins with."""
     world.good("holdfastctl init prod --url https://coordinator.example:7443 --root-keys-to /media/usb/roots")
     shutil.move(world.at / "etc/holdfast/fabric", world.at / "fabric")
-    guarded = [programs.folder() / "guarded-coordinator", "--config", world.at / "etc/holdfast/coordinator.toml"]
-    world.processes.start("holdfast-coordinator", guarded, world.environment)
+    world.start("holdfast-coordinator")
     nodes = [f"kind: Node\nid: {name}\nspec: {{roles: [ingress], organizations: [acme]}}\n" for name in EDGES]
     world.file("fabric/fabric.yaml", "---\n".join([CHANGING, *nodes]))
     world.file("fabric/routes.yaml", EDGE_ROUTE.format(id="web-in", host="www.acme.example"))

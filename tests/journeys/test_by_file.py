@@ -3,8 +3,15 @@
 import hashlib
 from pathlib import Path
 
-from tests.holdfast.operator_lab import Lab
+import pytest
+
+from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import Gateway, declare, until_published
+
+
+@pytest.fixture
+def settings() -> str:
+    return UNGUARDED
 
 
 def carried(lab: Lab) -> Path:

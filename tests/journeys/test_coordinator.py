@@ -56,7 +56,7 @@ async def test_from_a_declaration_to_nodes_that_hold_it(tmp_path: Path) -> None:
         for follower in nodes.values():
             await follower.sync()
             assert follower.holder.roles == frozenset()
-        await at.apply(STATE)
+        await at.declare(STATE)
         for name, role in (("core", "core_mesh"), ("edge", "ingress"), ("small", "thin")):
             await until(nodes[name], role)
         assert b"vault:web/password" in text(nodes["core"], "service_assignment/web")

@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from coordinator.configs import part_bodies
 from tests.citations import ROOT
-from tests.holdfast.operator_lab import Lab, running
+from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare
 from wire.certificate import make_identity
 
@@ -78,14 +77,6 @@ class Documented:
     def _resolved(self, described: dict) -> dict:
         name = described.get("$ref", "").rpartition("/")[2]
         return self.document["components"]["responses"][name] if name else described
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    folder = tmp_path / "coordinator"
-    folder.mkdir()
-    with running(folder, program="guarded-coordinator") as started:
-        yield started
 
 
 @pytest.fixture

@@ -2,10 +2,15 @@
 
 import pytest
 
-from tests.holdfast.operator_lab import Lab
+from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import Gateway, declare, until_published
 
 SCOPE = "service_assignment/web"
+
+
+@pytest.fixture
+def settings() -> str:
+    return UNGUARDED
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import Lab
+from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.gateway import FABRIC, until_published
 from wire.certificate import KeyPair, issue_server
 
@@ -34,6 +36,11 @@ kind: DegradedModePolicy
 id: stored
 spec: {{allow: [continue_services, use_storage_endpoints], allow_unconfirmed_start: true}}
 """
+
+
+@pytest.fixture
+def settings() -> str:
+    return UNGUARDED
 
 
 @contextmanager

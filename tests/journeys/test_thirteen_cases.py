@@ -45,6 +45,7 @@ head_lifetime_s = 10
 short_lifetimes = true
 poll_after_s = 5
 heartbeat_interval_s = 5
+guarded_changes = false
 """
 
 # So that a change of one port is smaller as an increment.

@@ -52,7 +52,7 @@ class Tour:
 
 TOURS = (
     Tour(INSTALLED, "/tmp/tour", ("fabric.yaml", "agent.toml")),
-    Tour("$ mkdir -p /tmp/ten/fleet", "/tmp/ten", ("fleet/app.yaml",), programs.folder),
+    Tour("$ mkdir -p /tmp/ten/fleet", "/tmp/ten", ("fleet/app.yaml", "fleet/rollout.yaml"), programs.folder),
 )
 
 

@@ -12,7 +12,6 @@ import trio
 from agent import run
 from agent.config import configuration
 from agent.state.node import RunningNode
-from coordinator.api import admin_api
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.journeys.lab import put_token
@@ -129,9 +128,8 @@ class Fleet:
 
 
 @pytest.fixture
-async def fleet(tmp_path, monkeypatch):
+async def fleet(tmp_path):
     """Three nodes that run the first state; the third has no validator, and a service that takes few bytes."""
-    monkeypatch.setattr(admin_api, "CHANGES_ARE_GUARDED", True, raising=False)
     founded = Founded(tmp_path, f"sqlite:///{tmp_path}/state.db", settings="joins_per_minute = 1000")
     async with running(founded) as at:
         made = Fleet(at, tmp_path)

@@ -29,9 +29,8 @@ PROGRAMS = {
     "holdfast": "holdfast.node.command",
     "holdfast-coordinator": "coordinator.run",
     "holdfast-agent": "agent.run",
-    "guarded-coordinator": "tests.world.guarded_coordinator",
 }
-DAEMONS = ("holdfast-coordinator", "holdfast-agent", "guarded-coordinator")
+DAEMONS = ("holdfast-coordinator", "holdfast-agent")
 MOST_BYTES = 1 << 20
 PACKAGES = ("holdfast", "coordinator", "agent")
 
