@@ -8,8 +8,9 @@ The rules:
 1. Who is asked: every service with `check`, `check_http` or `unit` whose scopes are on probation. Where there is none,
    time passes it.
 2. A service is asked once it was told of the content, and the first time an interval later: before, it answers for what
-   was before. A "no" while it is being told (a restart takes its time) is asked again. What was never asked is asked
-   once when the time is over: nothing is good unasked.
+   was before. What it says while it is being told is nobody's word (a restart takes its time, and until a reload is
+   through what was before answers): it is asked again. What was never asked is asked once when the time is over and
+   it was told: nothing is good unasked.
 3. One "no" takes back everything that became active together with what the service lives by, in one transaction
    (store/probation.py): readers never see half of a change (rules X17). Consumers are told as of any change.
 4. Time is counted durably, on the boot clock (store/base/probation.py). This task keeps nothing that a restart loses:
@@ -146,7 +147,7 @@ class Probation:
                 verdict.fail(failed)
 
     async def _ask(self, service: CheckedService, scopes: Collection[str]) -> FailedCheck | None:
-        """Of all its checks at once; None for a yes, and for a "no" of one that was being told meanwhile."""
+        """Of all its checks at once; None for a yes, and for whatever one says that was being told meanwhile."""
         before, was_telling = self._told_generation(service), service.name in self.services.telling
         answers: list[CheckAnswer] = []
 
@@ -157,12 +158,12 @@ class Probation:
             for check in service.checks:
                 nursery.start_soon(ask, check)
         bad = [answer.detail for answer in answers if not answer.ok]
-        if not bad:
-            self._well.add(service.name)
-            return None
         is_telling = was_telling or service.name in self.services.telling
         if is_telling or self._told_generation(service) != before:
-            log.info("check put off: the service is being told", service=service.name, detail=bad[0])
+            log.info("check put off: the service is being told", service=service.name, detail=next(iter(bad), ""))
+            return None
+        if not bad:
+            self._well.add(service.name)
             return None
         return FailedCheck(frozenset(scopes), service.name, "; ".join(bad))
 
@@ -200,6 +201,7 @@ class Probation:
         for service in self._concerned_services(rows):
             scopes = [scope for scope in rows if matches(service.scopes, scope)]
             while service.name not in self._well:
+                await self._wait_told(service, scopes)
                 failed = await self._ask(service, scopes)
                 if failed is not None:
                     return failed

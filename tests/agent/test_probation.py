@@ -277,6 +277,33 @@ async def test_a_no_while_it_is_told_is_asked_again(tmp_path, mock_clock, monkey
             assert health.refused > 0, "it was asked in between"
 
 
+@dataclass(frozen=True)
+class SlowReload:
+    """A service that goes on with what was before while it is told; it can live with the first content alone."""
+
+    health: Health
+    told: list[int] = field(default_factory=list)
+
+    async def tell(self, service, generation):
+        self.told.append(generation)
+        await trio.sleep(20)
+        self.health.status = "503 Service Unavailable" if len(self.told) == 2 else "200 OK"
+        return Told(True)
+
+
+@pytest.mark.parametrize("probation_s", [2, 10])
+async def test_a_yes_before_it_was_told_is_of_what_was_before(tmp_path, mock_clock, monkeypatch, probation_s):
+    """Also where the time of the probation is over by then"""
+    async with proxied(tmp_path, mock_clock) as (one, health):
+        monkeypatch.setattr("agent.local.local._notifier", lambda *_, slow=SlowReload(health): slow)
+        async with one.agent():
+            await one.settled()
+            await trio.sleep(30)
+            await on_probation(one, probation_s=probation_s)
+            await one.until_active(ROUTES, 1)
+            assert health.refused == 1
+
+
 # ---- starts, clocks
 
 
