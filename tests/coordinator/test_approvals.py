@@ -1,4 +1,4 @@
-"""Approvals: by others than the author, of exactly one plan, each once, as long as they may (threats M08)."""
+"""Approvals: by others than the author, of exactly one plan, each once, as long as they may."""
 
 import threading
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_an_admin_is_no_second_pair_of_eyes_to_himself(four: Database) -> None:
 
 
 def test_what_was_approved_with_a_stolen_key_goes_with_it(four: Database) -> None:
-    """threats M08: also where the name comes back with another key; what had begun by then goes on."""
+    """Also where the name comes back with another key; what had begun by then goes on."""
     begun, change = begin(four, approvals=1), begin(four, approvals=2)
     approve(four, begun, "bob")
     approve(four, change, "bob")
@@ -114,7 +114,7 @@ def test_what_was_approved_with_a_stolen_key_goes_with_it(four: Database) -> Non
 
 
 def test_what_was_approved_with_a_stolen_key_is_gone_where_it_was_halted_meanwhile(four: Database) -> None:
-    """threats M08: who halts it and lets it go on brings nothing back."""
+    """Who halts it and lets it go on brings nothing back."""
     change = begin(four, ChangeNode(0, "n-1", ("route_policy",)), approvals=2)
     approve(four, change, "bob")
     commands.halt(four, 1, "look first", actor="operator:cleo", now=NOW)
