@@ -115,6 +115,7 @@ CONSUMERS = (NGINX, HAPROXY, UNBOUND, PROMETHEUS, ENVIRONMENT, EXEC, PYTHON, SHE
 
 def programs_live_by_what_is_declared(lab: Lab) -> None:
     """examples/consumers: a change, a mistake, a reboot without a coordinator, and the end of it"""
+    _let_all_judge(lab)
     _declare(lab, "first")
     _on_all(lab, _prepare)
     _on_all(lab, lambda node: _until_shown(node, "first"))
@@ -132,6 +133,15 @@ def programs_live_by_what_is_declared(lab: Lab) -> None:
 
 
 STEPS = (Once(programs_live_by_what_is_declared),)
+
+
+def _let_all_judge(lab: Lab) -> None:
+    """From here on changes are not guarded: each program's checker is to refuse on each machine, and a guarded change
+    is halted by the first. What comes after has changes that follow one another at once.
+    """
+    machine = lab.control.machine
+    machine.good("sh", "-c", "printf '\\n[settings]\\nguarded_changes = false\\n' >> /etc/holdfast/coordinator.toml")
+    machine.good("systemctl", "restart", "holdfast-coordinator")
 
 
 def _on_all(lab: Lab, act: Callable[[Node], None]) -> None:
