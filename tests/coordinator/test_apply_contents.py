@@ -175,7 +175,7 @@ async def test_what_was_trimmed_since_the_plan_is_asked_for_again(founded: Found
         assert (await at.ask("GET", "/v1/resources"))["resources"] == []
 
 
-async def test_what_a_config_names_stays_and_goes_a_day_after_it(founded: Founded) -> None:
+async def test_what_a_config_names_stays_and_goes_when_no_change_can_be_taken_back_to_it(founded: Founded) -> None:
     async with running(founded) as at:
         await at.apply(CONFIG, contents={"data/big": await upload(at, b"big")})
         database, now = at.daemon.coordinator.database, at.daemon.coordinator.now()
@@ -184,6 +184,9 @@ async def test_what_a_config_names_stays_and_goes_a_day_after_it(founded: Founde
         assert uploads.missing(database, [digest(b"big")], now=now) == []
         await at.apply("{kind: Node, id: node-a, spec: {}}", prune=True)
         retention.trim(database, now=now + DAY + 1, settings=CoordinatorSettings())
+        assert uploads.missing(database, [digest(b"big")], now=now) == []  # the change may be taken back
+        later = now + CoordinatorSettings().increment_history_s + DAY
+        retention.trim(database, now=later, settings=CoordinatorSettings())
         assert uploads.missing(database, [digest(b"big")], now=now) == [digest(b"big")]
 
 

@@ -114,6 +114,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("$ kill %1", TOUR),
         ("$ mkdir -p /tmp/ten/fleet", TOUR),
         ("kind: Config", TOUR),
+        ("kind: RolloutPolicy", TOUR),
         ("$ holdfastctl apply -f fabric -f fleet", TOUR),
         ('$ echo "workers = 8"', TOUR),
         ("make deb", Boots("arrival.coordinator_begins_a_cluster", INSTALLED_BY_APT)),

@@ -231,7 +231,7 @@ def test_requests_follow_the_files(files, tmp_path):
 def test_nginx_without_routes_yet_keeps_everything_in_its_home(tmp_path):
     """Where root has never started nginx there is no folder below /var/lib that an ordinary user may write to."""
     processes, [port] = Processes(tmp_path), free_ports(1)
-    gateway = Gateway(tmp_path / "home", tmp_path / "active", port, NGINX)
+    gateway = Gateway(tmp_path / "home", tmp_path / "active", port, NGINX, "www.example")
     gateway.start(processes)
     try:
         follows(port, (404, None), lambda: processes.last_words("gateway"))

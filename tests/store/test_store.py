@@ -58,6 +58,7 @@ class Model(RuleBasedStateMachine):
         self.node = Node(self.path / "root", CLUSTER_OF_ALL, disk=FailingDisk())
         self.active, self.previous, self.mark, self.verified = {}, {}, {}, {}
         self.withdrawn = set()
+        self.good = {}  # up to three contents, the newest first: nothing here is on probation
         self.events = 0
 
     @initialize()
@@ -71,6 +72,8 @@ class Model(RuleBasedStateMachine):
         if scope in self.active and self.active[scope][1] != content:
             self.previous[scope] = self.active[scope]
         self.active[scope] = (version, content)
+        others = [each for each in self.good.get(scope, []) if each[1] != content]
+        self.good[scope] = [(version, content), *others][:3]
         self.mark[scope] = version
         self.withdrawn.discard(scope)
         self.verified[scope] = verdict
@@ -137,6 +140,7 @@ class Model(RuleBasedStateMachine):
             self.withdrawn.add(scope)
         self.active.pop(scope, None)
         self.previous.pop(scope, None)
+        self.good.pop(scope, None)
 
     @rule(scope=scopes)
     def fall_back(self, scope):
@@ -146,9 +150,11 @@ class Model(RuleBasedStateMachine):
             return
         self.generation += 1
         self.events += 1
-        del self.active[scope]
-        if scope in self.previous:
-            self.active[scope] = self.previous.pop(scope)
+        damaged = self.active.pop(scope)
+        self.good[scope] = [each for each in self.good[scope] if each != damaged]
+        left = [self.previous.pop(scope)] if scope in self.previous else self.good[scope]
+        if left:
+            self.active[scope] = left[0]
             held = self.node.store.active(scope)
             self.verified[scope] = type("Base", (), {"envelope": held.envelope, "state": held.sections})
 
