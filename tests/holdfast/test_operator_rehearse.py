@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from holdfast.ctl.rehearse import test as command
 from holdfast.ctl.socket import DIFFERENT, REFUSED
 from tests.citations import ROOT
+from tests.world import programs
+from tests.world.programs import Ran
 
 EXAMPLE = ROOT / "examples" / "expectations"
 
@@ -22,12 +22,12 @@ def place(tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLE, tmp_path / "fabric"))
 
 
-def run(place: Path, *words: object) -> Result:
-    return CliRunner().invoke(command, ["-f", str(place), *map(str, words)])
+def run(place: Path, *words: object) -> Ran:
+    return programs.run("holdfastctl", "test", "-f", place, *words, folder=place.parent)
 
 
 def value(place: Path, *words: object) -> dict:
-    return json.loads(run(place, "--json", *words).stdout)
+    return json.loads(run(place, "--json", *words).out)
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -38,8 +38,8 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_the_example_holds() -> None:
     done = run(EXAMPLE)
-    assert (done.exit_code, done.stdout) == (0, "passed: 11 resources, 3 nodes, 4 expectations\n")
-    assert run(EXAMPLE, "--against", EXAMPLE).exit_code == 0
+    assert (done.status, done.out) == (0, "passed: 11 resources, 3 nodes, 4 expectations\n")
+    assert run(EXAMPLE, "--against", EXAMPLE).status == 0
 
 
 def test_a_table_over_the_consumers_limit_is_found_before_it_is_applied(place: Path) -> None:
@@ -48,12 +48,12 @@ def test_a_table_over_the_consumers_limit_is_found_before_it_is_applied(place: P
     table["features"] *= 4
     (place / "features.json").write_text(json.dumps(table))
     done = run(place)
-    assert done.exit_code == REFUSED
-    assert "expectation_failed: 1 problems" in done.stderr
+    assert done.status == REFUSED
+    assert "expectation_failed: 1 problems" in done.err
     assert (
         f"{place}/expected.yaml:10: spec.is: features-fit: config/bot-features features.json#/features/200 of edge-1,"
         " edge-2: found an object of 2, expected nothing (a proxy has room for 200)"
-    ) in done.stderr
+    ) in done.err
     (unmet,) = value(place)["unmet"]
     assert unmet == {
         "id": "features-fit",
@@ -85,7 +85,7 @@ def test_what_is_gone_altogether(place: Path) -> None:
         "id: quota\nspec: {organization: acme, service",
         "id: quota\nspec: {organization: acme, ttl_s: 1, service",
     )
-    assert run(place).exit_code == 0
+    assert run(place).status == 0
     text = (place / "fabric.yaml").read_text()
     (place / "fabric.yaml").write_text("\n---\n".join(part for part in text.split("\n---\n") if "Route" not in part))
     (unmet,) = value(place)["unmet"]
@@ -100,16 +100,16 @@ def test_what_only_warns_passes_and_is_said(place: Path) -> None:
         "  is: {at_least: 1}\n  action: warn\n  description: a policy",
     )
     done = run(place)
-    assert done.exit_code == 0
-    assert "warning: Expectation regions-are-named" in done.stderr
+    assert done.status == 0
+    assert "warning: Expectation regions-are-named" in done.err
     assert value(place)["warnings"][0].startswith("Expectation regions-are-named")
 
 
 def test_one_that_concerns_nobody_is_said(place: Path) -> None:
     edit(place / "expected.yaml", "tier: inside", "tier: nowhere")
     done = run(place)
-    assert done.exit_code == 0
-    assert "warning: Expectation regions-are-named concerns no node" in done.stderr
+    assert done.status == 0
+    assert "warning: Expectation regions-are-named concerns no node" in done.err
 
 
 # ---- everything else that an apply would say
@@ -139,17 +139,17 @@ def test_what_is_wrong_with_the_files(place: Path, old: str, new: str, field: st
     (place / "few.schema.json").write_text('{"properties": {"features": {"maxItems": 3}}}')
     edit(place / "fabric.yaml", old, new)
     done = run(place)
-    assert done.exit_code == REFUSED
+    assert done.status == REFUSED
     answer = value(place)
     assert (answer["outcome"], answer["unmet"]) == ("refused", [])
     found = [problem["field"] for problem in answer["problems"]]
     assert any(name.startswith(field) for name in found), answer["problems"]
     assert all(problem["code"] == "invalid_resources" and problem["remedy"] for problem in answer["problems"])
-    assert "hunter2" not in done.output + json.dumps(answer)
+    assert "hunter2" not in done.out + done.err + json.dumps(answer)
 
 
 def test_a_folder_without_declarations_is_wrong_usage(tmp_path: Path) -> None:
-    assert run(tmp_path).exit_code == 2
+    assert run(tmp_path).status == 2
 
 
 # ---- the guard
@@ -173,10 +173,10 @@ def test_a_change_that_is_more_than_usual_is_told_and_is_no_failure(tmp_path: Pa
     """Exit 1, and not 6: an apply would let it pass by its hash, so a CI may do so, too."""
     before, after = fleet(tmp_path / "before", 20), fleet(tmp_path / "after", 8)
     done = run(after, "--against", before)
-    assert done.exit_code == DIFFERENT
+    assert done.status == DIFFERENT
     words = "route_policy of n0 and 3 more: 12 of 20 entries removed (60 %); at most 30 % at a time, from 10 on"
-    assert f"too_much_change: {words}" in done.stderr
-    assert "apply will ask for --allow" in done.stdout
+    assert f"too_much_change: {words}" in done.err
+    assert "apply will ask for --allow" in done.out
     answer = value(after, "--against", before)
     assert answer["outcome"] == "too_much_change"
     assert answer["guard"] == [
@@ -189,8 +189,8 @@ def test_a_change_that_is_more_than_usual_is_told_and_is_no_failure(tmp_path: Pa
             "expected": "at most 30 % at a time, from 10 on",
         }
     ]
-    assert run(fleet(tmp_path / "next", 16), "--against", before).exit_code == 0
-    assert run(after).exit_code == 0
+    assert run(fleet(tmp_path / "next", 16), "--against", before).status == 0
+    assert run(after).status == 0
 
 
 def test_files_of_both_states_are_read(place: Path) -> None:
@@ -203,15 +203,15 @@ def test_files_of_both_states_are_read(place: Path) -> None:
     (place / "expected.yaml").write_text(text[text.index("---") :])
     edit(place / "expected.yaml", "features.json#/features/200\n  is: absent", "features.json\n  is: exists")
     done = run(place, "--against", EXAMPLE)
-    assert done.exit_code == DIFFERENT, done.output
-    assert "config/bot-features of edge-1 and 1 more: features.json would be empty" in done.stderr
+    assert done.status == DIFFERENT, done.out + done.err
+    assert "config/bot-features of edge-1 and 1 more: features.json would be empty" in done.err
 
 
 def test_what_would_be_lost_counts_as_not_met(place: Path) -> None:
     """Without a state before there is nobody who would lose it; with one there is."""
     text = (place / "fabric.yaml").read_text()
     (place / "fabric.yaml").write_text(text[: text.index("\n---\nkind: Config")])
-    assert run(place).exit_code == 0
+    assert run(place).status == 0
     (unmet,) = value(place, "--against", EXAMPLE)["unmet"]
     assert (unmet["found"], unmet["nodes"]) == ("no scope config/bot-features", ["edge-1", "edge-2"])
 
@@ -219,8 +219,8 @@ def test_what_would_be_lost_counts_as_not_met(place: Path) -> None:
 def test_an_earlier_state_that_does_not_hold_together_is_named_by_its_files(place: Path) -> None:
     edit(place / "fabric.yaml", "kind: Route", "kind: Rout")
     done = run(EXAMPLE, "--against", place)
-    assert done.exit_code == REFUSED
-    assert f"{place}/fabric.yaml" in done.stderr
+    assert done.status == REFUSED
+    assert f"{place}/fabric.yaml" in done.err
 
 
 # ---- what it costs
