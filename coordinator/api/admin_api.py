@@ -4,7 +4,7 @@ docs/admin-api.md describes each route. Every change is one transaction with an 
 the publisher is woken, and the pin table follows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -110,7 +110,8 @@ class AdminApi:
         how = await message_of(request, ApplyRequest)
         plan = await self._carry_out(request, how)
         outcome = "planned" if how.dry_run else "applied"
-        return await in_library(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings)
+        unheard = tuple(self._unheard(how))
+        return await in_library(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings, unheard)
 
     async def _carry_out(self, request: Request, how: ApplyRequest) -> ApplyPlan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution: unless
@@ -173,6 +174,11 @@ class AdminApi:
         """What the change is, where there are to be changes."""
         is_guarded = self._at.settings.guarded_changes
         return ChangeRequest(how.message, how.now_reason, how.allow) if is_guarded else None
+
+    def _unheard(self, how: ApplyRequest) -> Iterator[str]:
+        """What was asked of a change, where there are none."""
+        if not self._at.settings.guarded_changes and (how.message or how.now_reason or how.allow):
+            yield "guarded_changes is false here: all nodes get it at once, and -m, --now and --allow say nothing"
 
     async def diff(self, request: Request) -> AnswerMessage:
         """What is declared and not published yet, for one node or for all."""
@@ -346,7 +352,12 @@ def _uploads_of(how: ApplyRequest) -> dict[str, UploadedFile]:
 
 
 def _answer(
-    database: Database, plan: ApplyPlan, outcome: str, held_back: str, settings: CoordinatorSettings
+    database: Database,
+    plan: ApplyPlan,
+    outcome: str,
+    held_back: str,
+    settings: CoordinatorSettings,
+    unheard: Sequence[str],
 ) -> Response:
     """Who changes nothing is not warned of what stands."""
     warnings = foresight.warnings(plan.after, settings) if plan.changes else ()
@@ -365,7 +376,7 @@ def _answer(
             based_on=plan.based_on,
             lines=tuple(lines),
             held_back=held_back,
-            warnings=(*warnings, *references, *plan.verdict.warnings),
+            warnings=(*unheard, *warnings, *references, *plan.verdict.warnings),
             moved=plan.moved,
             refusals=tuple(map(refusal_of, plan.verdict.refusals)),
             change=plan.change.record.name if plan.change is not None and outcome == "applied" else None,

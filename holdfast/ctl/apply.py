@@ -48,7 +48,8 @@ def apply(
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
-    can be published now: it says what holds it back, and it goes out once that is gone. Where nothing but lines have
+    can be published now: it says what holds it back, and it goes out once that is gone; also where --wait has no change to wait for, since the
+    coordinator guards none. Where nothing but lines have
     moved, there is nothing to ask: the coordinator notes where they stand now. With --json and --wait each line is an
     answer: what was done first, then how far it is.
     """
@@ -75,8 +76,12 @@ def apply(
         asked.say(done, _outcome(done))
     if done.held_back:
         raise SystemExit(DIFFERENT)
-    if done.change is not None and wait:
-        change_watch.watch(asked, done.change)
+    if not wait:
+        return
+    if done.change is None:
+        say("holdfastctl: there is no change to wait for: this coordinator has guarded_changes = false", err=True)
+        raise SystemExit(DIFFERENT)
+    change_watch.watch(asked, done.change)
 
 
 def _outcome(done: AppliedPlan) -> str:

@@ -13,9 +13,9 @@ from coordinator.changes.records import CandidateVote, ChangeNode, ChangeRecord
 from coordinator.changes.states import ChangeState, Step
 from coordinator.database.database import Database
 from holdfast.ctl.change_watch import INTERRUPTED
-from holdfast.ctl.socket import NOT_DONE, NOT_FOUND, REFUSED, UNCONFIRMED
+from holdfast.ctl.socket import DIFFERENT, NOT_DONE, NOT_FOUND, REFUSED, UNCONFIRMED
 from tests.coordinator.begun_changes import PLAN_HASH, begin, save
-from tests.holdfast.operator_lab import Lab, running
+from tests.holdfast.operator_lab import UNGUARDED, Lab, running
 from tests.holdfast.watching import BAR, Watching, on_a_screen
 
 NO = CandidateVote("sha256:c", "refused", 12, "validator_refused", "web: \x1b[31mno upstream", 1.0)
@@ -171,3 +171,18 @@ def test_a_plan_is_shown_and_approved_or_not(lab: Lab, beside: Database) -> None
     assert twice.status == REFUSED and "counts once" in twice.err
     shown = lab.good("changes", "show", change).out
     assert re.search(r"approved by\s+uid:\d+: 1 of 2", shown)
+
+
+# ---- where changes are not guarded
+
+
+def test_words_of_a_change_are_not_dropped_in_silence(tmp_path: Path) -> None:
+    """It is applied, at once to all; what was asked for beyond that is named, and no script takes it for done."""
+    with running(tmp_path, settings=UNGUARDED) as lab:
+        (lab.folder / "a.yaml").write_text("{kind: Organization, id: acme}")
+        applied = lab.ctl("apply", "-f", "a.yaml", "-m", "why", "--now", "in haste", "--wait", "--yes")
+        assert "warning: guarded_changes is false" in applied.err
+        assert applied.status == DIFFERENT and "there is no change to wait for" in applied.err
+        assert lab.good("changes", "list", "--json").json["changes"] == []
+        (lab.folder / "a.yaml").write_text("{kind: Organization, id: acme, spec: {name: Acme}}")
+        assert "warning" not in lab.good("apply", "-f", "a.yaml", "--yes").err
