@@ -48,10 +48,10 @@ def apply(
     """Show what the files change, ask, and change it in one transaction.
 
     What was shown is what is done: if the state has moved meanwhile, nothing is. Exit 1 where it is done and nothing
-    can be published now: it says what holds it back, and it goes out once that is gone; also where --wait has no change to wait for, since the
-    coordinator guards none. Where nothing but lines have
-    moved, there is nothing to ask: the coordinator notes where they stand now. With --json and --wait each line is an
-    answer: what was done first, then how far it is.
+    can be published now: it says what holds it back, and it goes out once that is gone. Exit 1 also where --wait has
+    no change to wait for, since the coordinator guards none. Where nothing but lines have moved, there is nothing to
+    ask: the coordinator notes where they stand now. With --json and --wait each line is an answer: what was done
+    first, then how far it is.
     """
     body = ApplyRequest(*read_declaration(asked, places), **how)
     plan = asked.post(AppliedPlan, "apply", body=replace(body, dry_run=True))
