@@ -21,7 +21,8 @@ The rules:
 3. A ring that can no longer reach its share has failed at once: nobody waits for the bake. Earlier rings are looked at
    for as long as the change is open, since some damage comes late.
 4. Who has failed within the tolerance is left aside: it is given nothing before the change is done, and is counted no
-   more. A resumed change goes on the same way: what failed before a person said so is aside.
+   more. A resumed change goes on the same way: what failed before a person said so is aside. Whoever is aside is
+   offered it again, and may say yes now; where all are aside, and none does, it halts.
 5. Where it halts, nothing is offered any more, and nothing given; who has it keeps it.
 6. A node that an earlier change keeps back in one of the same scopes is not asked, and not done without: it is waited
    for, unless it is offline.
@@ -341,9 +342,20 @@ def _end(look: _Look) -> _Said:
     behind = [node for node in look.nodes if node.is_behind and node.presence is not Presence.OFFLINE]
     if waiting := [node for node in behind if node.step is not Step.RELEASED and not node.outcome]:
         return _Said(waits=f"{len(waiting)} nodes wait for an earlier change: {_first_of(waiting)}")
-    if not look.has_released:
+    return look.turn(GroupPhase.PASSED) if look.has_released else _hear_anew(look)
+
+
+def _hear_anew(look: _Look) -> _Said:
+    """Nobody is left that would have it. Who is aside may have been mended, and votes once more; if none says yes, what
+    comes after this change must not wait for it for ever.
+    """
+    aside = [node for node in look.nodes if _has_failed(node)]
+    if waiting := [node for node in aside if node.step is Step.OFFERED and _may_vote_yet(look, node)]:
+        return _Said(waits=_who_is_asked(waiting))
+    if not aside:
         return _Said(waits="no reachable node is left that has accepted it")
-    return look.turn(GroupPhase.PASSED)
+    failed = {node.node_id: node.outcome for node in aside}
+    return _Said(failure=f"none of {len(look.nodes)} nodes has accepted it: {_name(look, failed)}")
 
 
 # ---- how it goes

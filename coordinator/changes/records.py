@@ -30,7 +30,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
-from coordinator.changes.states import SETTLED, ChangeState, GroupPhase, Step
+from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
 from coordinator.database import cluster_state, object_store, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import chunks
@@ -352,6 +352,14 @@ def leave_aside(transaction: Transaction, change_id: int, node_ids: Collection[s
     for chunk in chunks(sorted(node_ids)):
         mine = (table.c.change_id == change_id) & table.c.node_id.in_(chunk)
         transaction.run(update(table).where(mine).values(ring=None))
+
+
+def forget_votes_of_failed(transaction: Transaction, change_id: int) -> None:
+    """Who has failed without having it is asked once more: what counts then is what it says then."""
+    table = schema.change_nodes
+    mine = (table.c.change_id == change_id) & (table.c.step != Step.RELEASED.value)
+    failed = table.c.outcome.in_(sorted(FAILED))
+    transaction.run(update(table).where(mine, failed).values(votes="{}"))
 
 
 def let_go(transaction: Transaction, record: ChangeRecord, node_ids: Collection[str]) -> None:

@@ -60,6 +60,7 @@ def resume(database: Database, change_id: int, reason: str, *, actor: str, now: 
         stands = ChangeProgress(change_id, record.state, record.groups)
         resumed = progress.resume(stands, [_as_progress(node) for node in nodes])
         records.leave_aside(transaction, change_id, resumed.aside)
+        records.forget_votes_of_failed(transaction, change_id)
         after = replace(record, state=_state_again(transaction, record), groups=resumed.groups, why="")
         saved = records.save(transaction, after)
         records.note(transaction, change_id, "resumed", detail=f"by {actor}: {reason}" if reason else f"by {actor}")

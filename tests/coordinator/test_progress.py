@@ -282,12 +282,35 @@ def test_a_ring_of_which_something_is_left_bakes_on() -> None:
     assert (resumed.groups[0].phase, resumed.groups[0].ring, resumed.aside) == (GroupPhase.BAKING, 1, ("n0",))
 
 
-def test_where_nobody_accepts_it_is_never_done() -> None:
-    """A person has resumed it over every refusal."""
-    fleet = asked(3, Verdict.REFUSED, outcome=Outcome.REFUSED)
+def refused_by_all(count: int = 3, **values: object) -> list[NodeProgress]:
+    return asked(count, outcome=Outcome.REFUSED, words="no such upstream", **values)
+
+
+def test_where_nobody_accepts_it_is_halted_and_never_done() -> None:
+    """A person has resumed it over every refusal, and each is said again."""
+    fleet = refused_by_all(verdict=Verdict.REFUSED)
     assert phase_of(decide(change(GroupPhase.VOTING), fleet)) is GroupPhase.READY
-    decision = decide(change(GroupPhase.READY), fleet)
-    assert decision == NextMoves(waits={0: "no reachable node is left that has accepted it"})
+    halted = decide(change(GroupPhase.READY), fleet)
+    assert (halted.state, halted.moves) == (ChangeState.HALTED, ())
+    assert halted.why.startswith("none of 3 nodes has accepted it: n0 refused (no such upstream); n1 refused")
+
+
+def test_who_has_refused_is_heard_anew_before_that() -> None:
+    """For as long as any vote is waited for; one that says yes has it."""
+    fleet = refused_by_all()
+    assert "n0, n1, n2" in decide(change(GroupPhase.READY), fleet).waits[0]
+    mended = [*fleet[:2], replace(fleet[2], verdict=Verdict.ACCEPTED, outcome=Outcome.NONE)]
+    assert released(decide(change(GroupPhase.READY), mended)) == {"n2"}
+    assert decide(change(GroupPhase.READY), refused_by_all(told_s=PREPARE_S)).state is ChangeState.HALTED
+
+
+def test_who_is_offline_is_not_waited_for_where_all_others_refuse() -> None:
+    """What comes after it would wait as long. But where nobody is reachable, it is us who are cut off."""
+    away = asked(4, presence=Presence.OFFLINE)[-1]
+    fleet = refused_by_all(verdict=Verdict.REFUSED)
+    assert decide(change(GroupPhase.READY), [*fleet, away]).state is ChangeState.HALTED
+    all_away = [replace(node, presence=Presence.OFFLINE) for node in fleet]
+    assert decide(change(GroupPhase.READY), all_away) == NextMoves(waits={0: "no node is reachable"})
 
 
 def test_a_group_is_read_as_it_was_written() -> None:

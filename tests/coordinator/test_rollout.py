@@ -81,6 +81,39 @@ def test_a_refusal_halts_with_nobody_changed(fleet: RolloutFleet) -> None:
     assert fleet.record() == record, "halted stays halted"
 
 
+def refused_by_all(fleet: RolloutFleet) -> None:
+    """Then a person has let it go on, and each node is told that it is asked anew."""
+    ask(fleet)
+    fleet.report(*fleet.ids, vote="refused", reason="nginx: no such upstream")
+    fleet.look()
+    assert {row.outcome for row in fleet.rows().values()} == {Outcome.REFUSED}
+    fleet.tell()
+    commands.resume(fleet.database, 1, "looked", actor="operator:ann", now=fleet.now)
+    fleet.look()
+    fleet.tell()
+    fleet.wait(10, *fleet.ids)
+    assert fleet.record().state is ChangeState.PREPARING, "what was said before does not count"
+
+
+def test_what_all_refuse_again_is_halted_again(fleet: RolloutFleet) -> None:
+    """Whatever comes after it would wait for ever otherwise."""
+    refused_by_all(fleet)
+    fleet.report(*fleet.ids, vote="refused", reason="nginx: no such upstream")
+    fleet.look()
+    record = fleet.record()
+    assert record.state is ChangeState.HALTED and record.why.startswith("none of 4 nodes has accepted it: n0 refused")
+    assert fleet.at(Step.HELD) == set(fleet.ids)
+
+
+def test_whose_validator_was_mended_says_yes_anew(fleet: RolloutFleet) -> None:
+    refused_by_all(fleet)
+    fleet.report(*fleet.ids[1:], vote="accepted")
+    fleet.report("n0", vote="refused", reason="nginx: no such upstream")
+    fleet.look()
+    assert fleet.record().state is ChangeState.ROLLING and len(fleet.at(Step.RELEASED)) == 1
+    assert {id_ for id_, row in fleet.rows().items() if row.outcome == Outcome.REFUSED} == {"n0"}
+
+
 def test_a_ring_that_fails_goes_no_further(fleet: RolloutFleet) -> None:
     (canary,) = roll(fleet)
     fleet.wait(121, *(node_id for node_id in fleet.ids if node_id != canary), runs="sha256:" + "0" * 64)

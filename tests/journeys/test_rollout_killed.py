@@ -107,7 +107,7 @@ def test_while_the_first_ring_bakes(fleet: Edges) -> None:
 
 
 def test_halted_stays_halted(fleet: Edges) -> None:
-    """Whatever was refused is refused, and the one decision stands; a person lets it go on, and it is refused again."""
+    """Whatever was refused is refused, and the one decision stands; a person lets it go on, and it is refused anew."""
     change = begin(fleet, rings(1), "forbidden.example")
     before = fleet.until_state(change, "halted")
     for _ in range(2):
