@@ -231,7 +231,9 @@ class AdminApi:
         return await self._leave(request, revocation.remove_node)
 
     async def readmit(self, request: Request) -> AnswerMessage:
-        return await self._enter(request, revocation.readmit)
+        entry = await self._enter(request, revocation.readmit)
+        await self._at.pins.load()  # certificates that were kept to be told are forgotten
+        return entry
 
     # ---- who may join
 
@@ -335,7 +337,6 @@ class AdminApi:
             asked.certificate_sha256 or declared.certificate_sha256,
         )
         await self._change(operation, self._at.database, entry, actor=request.peer.name, now=self._at.now())
-        await self._at.pins.load()
         return entry
 
     async def _entries(self) -> list[NodeEntry]:

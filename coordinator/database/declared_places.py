@@ -6,9 +6,9 @@ changes none of them. So what moved is written without a new revision, and no no
 Of what was applied before there was this table, nothing is known until it is applied again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import ColumnElement, delete, insert, select
 
 from coordinator.base.refusal import bound_text
 from coordinator.database import schema
@@ -25,20 +25,20 @@ def place_of(entry: Declared) -> Place:
     return bound_text(entry.file, NAME_LENGTH), entry.source.line(())
 
 
-def read(transaction: Transaction, keys: Collection[Key]) -> dict[Key, Place]:
+def read(transaction: Transaction, keys: Iterable[Key]) -> dict[Key, Place]:
     """Of those that are known."""
     table = schema.declared_places
     return {
         (row.kind, row.id): (row.file, row.line)
-        for chunk in chunks(sorted({id_ for _, id_ in keys}))
-        for row in transaction.rows(select(table).where(table.c.id.in_(chunk)))
+        for these in _these(keys)
+        for row in transaction.rows(select(table).where(these))
     }
 
 
 def follow(transaction: Transaction, declared: Mapping[Key, Declared], gone: Iterable[Key]) -> int:
     """Write what has moved; how many those are."""
-    table = schema.declared_places
-    known = {(row.kind, row.id): (row.file, row.line) for row in transaction.rows(select(table))}
+    table, gone = schema.declared_places, list(gone)
+    known = read(transaction, [*declared, *gone])
     places = {key: place_of(entry) for key, entry in declared.items()}
     moved = {key: place for key, place in places.items() if known.get(key) != place}
     _forget(transaction, (key for key in (*moved, *gone) if key in known))
@@ -48,11 +48,16 @@ def follow(transaction: Transaction, declared: Mapping[Key, Declared], gone: Ite
 
 
 def _forget(transaction: Transaction, keys: Iterable[Key]) -> None:
-    """Many with each statement: all of a large file may have moved."""
+    for these in _these(keys):
+        transaction.run(delete(schema.declared_places).where(these))
+
+
+def _these(keys: Iterable[Key]) -> Iterator[ColumnElement[bool]]:
+    """Many with each statement: all of a large file may have moved. By the kind first, which the key begins with."""
     table = schema.declared_places
     ids: dict[str, list[str]] = {}
     for kind, id_ in keys:
         ids.setdefault(kind, []).append(id_)
     for kind, wanted in ids.items():
-        for chunk in chunks(wanted):
-            transaction.run(delete(table).where(table.c.kind == kind, table.c.id.in_(chunk)))
+        for chunk in chunks(sorted(wanted)):
+            yield (table.c.kind == kind) & table.c.id.in_(chunk)

@@ -24,6 +24,7 @@ from coordinator.changes.records import ChangeRequest
 from coordinator.configs import config_diff
 from coordinator.database import catalog, cluster_state, declared_places, schema, sites, uploads
 from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import chunks
 from coordinator.declared import resources, value_shapes
 from coordinator.declared.change_impact import Touched
 from coordinator.declared.contents import ReadPart, read_none
@@ -31,7 +32,7 @@ from coordinator.declared.fields import FieldFault
 from coordinator.declared.kinds import EXEMPTING, Config, Exemption, Node
 from coordinator.declared.model import Key, Model
 from coordinator.declared.plans import ResourceChange
-from coordinator.declared.resources import Declared, InvalidResources
+from coordinator.declared.resources import Declared, DeclaredProblem, InvalidResources
 from coordinator.publishing import endpoints, file_contents, plan_check, proposals
 from coordinator.publishing.effect import halted_changes
 from coordinator.publishing.proposals import NO_VERDICT, PlanVerdict, Proposal
@@ -231,20 +232,27 @@ def _check_contents(transaction: Transaction, made: Iterable[ResourceChange]) ->
 
 def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -> None:
     """What is declared of a node may not contradict what it is, or is allowed as (rules H-000-1)."""
-    problems = []
-    for table, what in ((schema.nodes, "a member"), (schema.allowlist, "on the allowlist")):
-        for row in transaction.rows(select(table.c.node_id, table.c.kind, table.c.site_id)):
-            each = declared.get((Node.KIND, row.node_id))
-            if each is None or not isinstance(each.resource, Node):
-                continue
-            for field, given, there in (
-                ("kind", each.resource.kind, row.kind),
-                ("site", each.resource.site, row.site_id),
-            ):
-                if given != there:
-                    message = f"{row.node_id} is {what} with {field} {there}"
-                    problems.append(
-                        each.problem(FieldFault(("spec", field), message, "remove it first, or declare it so"))
-                    )
+    problems = list(
+        _contradictions(transaction, {id_: entry for (kind, id_), entry in declared.items() if kind == Node.KIND})
+    )
     if problems:
         raise InvalidResources(problems)
+
+
+def _contradictions(transaction: Transaction, nodes: Mapping[str, Declared]) -> Iterator[DeclaredProblem]:
+    """Of as many rows as nodes are declared, not of all that there are."""
+    for table, what in ((schema.nodes, "a member"), (schema.allowlist, "on the allowlist")):
+        chosen = select(table.c.node_id, table.c.kind, table.c.site_id)
+        for chunk in chunks(sorted(nodes)):
+            for row in transaction.rows(chosen.where(table.c.node_id.in_(chunk))):
+                yield from _contradictions_of(nodes[row.node_id], what, row.kind, row.site_id)
+
+
+def _contradictions_of(each: Declared, what: str, kind: str, site_id: str) -> Iterator[DeclaredProblem]:
+    node = each.resource
+    if not isinstance(node, Node):
+        return
+    for field, given, there in (("kind", node.kind, kind), ("site", node.site, site_id)):
+        if given != there:
+            message = f"{node.id} is {what} with {field} {there}"
+            yield each.problem(FieldFault(("spec", field), message, "remove it first, or declare it so"))

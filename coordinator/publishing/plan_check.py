@@ -19,6 +19,7 @@ from coordinator.database import declared_places
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.foresight import with_declared_members
+from coordinator.declared.kinds import Expectation
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 from coordinator.expected import expectations
 from coordinator.expected.expectations import REMEDY, Judgement, UnmetExpectation
@@ -78,7 +79,7 @@ def too_much(findings: Sequence[GuardFinding], plan_hash: str) -> Refused:
 
 
 def _judge_expectations(transaction: Transaction, proposal: Proposal) -> PlanVerdict:
-    if not proposal.changes:
+    if not proposal.changes or not proposal.after.of(Expectation):
         return PlanVerdict()
     before, after = with_declared_members(proposal.before), with_declared_members(proposal.after)
     judged = expectations.judge(before, after, affected_scopes(before, after), published_state.reader(transaction))
