@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 START_S = 120.0  # on a machine that has other work
 
 
+EVERYWHERE = ("--listen", "0.0.0.0:0")
+"""A port that nodes elsewhere reach."""
+
 UNGUARDED = "guarded_changes = false"
 """For nodes that report nothing, or are dead: a change of theirs would wait for them."""
 
@@ -108,6 +111,21 @@ class Lab:
         keys = self.good("trust", "show", "--json").json["keys"]
         active = [each for each in keys if (each["purpose"], each["status"]) == ("config", "active")]
         return min(active, key=lambda each: each["not_after"])["key_id"]
+
+
+def second_of(lab: Lab, folder: Path, database: str, host: str) -> Lab:
+    """Another coordinator over one database, as docs/operating.md says it, on a machine of its own; not started. `host`
+    is what leads nodes to it, and `localhost` newcomers.
+    """
+    folder.mkdir()
+    second = Lab(folder)
+    listen = [word for door in ("join", "admin", "probes") for word in (f"--listen-{door}", "127.0.0.1:0")]
+    place = ("--state", "state", "--configuration", second.configuration, "--admin-socket", second.socket)
+    names = ("--url", f"https://{host}:7443", "--host", "localhost")
+    source = ("--database", database, "--from", lab.folder / "state")
+    made = second.good("coordinators", "add", "coordinator-2", *names, *source, *place, *listen, *EVERYWHERE)
+    assert "systemctl start holdfast-coordinator" in made.out
+    return second
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ LOOK_S = 0.1
 STATE = """\
 kind: Cluster
 id: prod
-spec: {coordinators: ["https://localhost:7443"]}
+spec: {coordinators: COORDINATORS}
 ---
 {kind: Organization, id: acme, spec: {name: Acme}}
 ---
@@ -56,13 +56,16 @@ check_interval_s = 1
 
 @dataclass
 class Edges:
-    """`more`: of each agent.toml, with {folder}. `by_way_of`: the port behind which the coordinator is, if another."""
+    """`more`: of each agent.toml, with {folder}. `by_way_of`: the port behind which the coordinator is, if another.
+    `coordinators`: what is declared of them.
+    """
 
     folder: Path
     lab: Lab
     names: Sequence[str]
     more: str = PROXY
     by_way_of: int = 0
+    coordinators: Sequence[str] = ("https://localhost:7443",)
     nodes: dict[str, Gateway] = field(default_factory=dict)
 
     @property
@@ -71,7 +74,8 @@ class Edges:
 
     def declare(self, host: str, *, policy: str = THREE_RINGS) -> None:
         """The files; nothing is applied."""
-        state = STATE.replace("7443", str(self.by_way_of)) if self.by_way_of else STATE
+        urls = [f"https://localhost:{self.by_way_of}"] if self.by_way_of else self.coordinators
+        state = STATE.replace("COORDINATORS", json.dumps(list(urls)))
         documents = [state, *(EDGE.format(name=name) for name in self.names)]
         documents += [ROUTE.format(host=host), POLICY.format(spec=policy)]
         self.declared.mkdir(exist_ok=True)
@@ -138,13 +142,15 @@ class Edges:
 
 
 @contextmanager
-def running(folder: Path, count: int, *, more: str = PROXY, state: str = "", way: Way | None = None) -> Iterator[Edges]:
-    """All of them members, with `first.example`; `state`: more that is declared from the beginning; `way`: what leads
-    nodes to the coordinator's port, and gives its own.
+def running(
+    folder: Path, count: int, *init: object, more: str = PROXY, state: str = "", way: Way | None = None
+) -> Iterator[Edges]:
+    """All of them members, with `first.example`; `init`: of the cluster; `state`: more that is declared from the
+    beginning; `way`: what leads nodes to the coordinator's port, and gives its own.
     """
     (folder / "coordinator").mkdir()
     with ExitStack() as stack:
-        lab = stack.enter_context(operator_lab.running(folder / "coordinator"))
+        lab = stack.enter_context(operator_lab.running(folder / "coordinator", *init))
         port = way(lab.ports["fleet"]) if way is not None else 0
         fleet = Edges(folder, lab, [f"edge-{number}" for number in range(1, count + 1)], more, port)
         fleet.declare("first.example")

@@ -8,11 +8,10 @@ import pytest
 
 from tests.coordinator import postgresql
 from tests.fakes.storage import own_address
-from tests.holdfast.operator_lab import Lab, running
+from tests.holdfast.operator_lab import EVERYWHERE, Lab, running, second_of
 from tests.journeys.gateway import FABRIC, Gateway
 from tests.world import programs
 
-EVERYWHERE = ("--listen", "0.0.0.0:0")
 WRONG_CONFIGURATION = 78
 
 
@@ -32,16 +31,7 @@ def lab(tmp_path: Path, database: str) -> Iterator[Lab]:
 
 @pytest.fixture
 def second(lab: Lab, tmp_path: Path, database: str) -> Iterator[Lab]:
-    """As docs/operating.md says it, on a machine of its own."""
-    folder = tmp_path / "second"
-    folder.mkdir()
-    second = Lab(folder)
-    listen = [word for door in ("join", "admin", "probes") for word in (f"--listen-{door}", "127.0.0.1:0")]
-    place = ("--state", "state", "--configuration", second.configuration, "--admin-socket", second.socket)
-    names = ("--url", f"https://{own_address()}:7443", "--host", "localhost")
-    source = ("--database", database, "--from", lab.folder / "state")
-    made = second.good("coordinators", "add", "coordinator-2", *names, *source, *place, *listen, *EVERYWHERE)
-    assert "systemctl start holdfast-coordinator" in made.out
+    second = second_of(lab, tmp_path / "second", database, own_address())
     second.start()
     yield second
     second.stop()
