@@ -1,9 +1,9 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.engine import Row
 
 from coordinator.database import cluster_state, schema
@@ -74,6 +74,25 @@ def load(transaction: Transaction) -> Model:
     model = Model(standing.cluster_id, resources(transaction), _members(transaction))
     transaction.to_remember = {standing.state_id: model}
     return model
+
+
+@dataclass(frozen=True)
+class StateName:
+    """Of one state. `state_id`: of all of it; `declared_id`: of its resources alone, whoever joins or leaves."""
+
+    state_id: str
+    declared_id: str
+
+
+def state_name(transaction: Transaction) -> StateName:
+    """Every write of resources raises the revision of what it writes, and every removal lowers their number: no two
+    states of one epoch have both alike.
+    """
+    standing = cluster_state.standing(transaction)
+    table = schema.resources
+    aggregates = func.max(table.c.revision).label("newest"), func.count().label("number")
+    (row,) = transaction.rows(select(*aggregates).select_from(table))
+    return StateName(standing.state_id, f"{standing.authority_epoch}.{row.newest or 0}.{row.number}")
 
 
 def resources(transaction: Transaction) -> dict[Key, Resource]:

@@ -135,13 +135,13 @@ def carry_out(
 
 def _current(transaction: Transaction, proposal: Proposal, based_on: str | None, ask: ChangeRequest | None) -> Proposal:
     """The proposal, or where the state has moved on meanwhile another one: this is the state it will be made to."""
-    state_id = cluster_state.standing(transaction).state_id
-    proposals.check_base(based_on, state_id)
-    if state_id != proposal.state_id:
+    state = catalog.state_name(transaction)
+    proposals.check_base(based_on, state.state_id)
+    if state.state_id != proposal.state_id:
         if proposal.effect is not None or proposal.verdict is not None:
             raise OutdatedProposal
         before = catalog.load(transaction)
-        proposal = proposals.work_out(before, proposal.declared, prune=proposal.prune, state_id=state_id)
+        proposal = proposals.work_out(before, proposal.declared, prune=proposal.prune, state=state)
     if ask is None:
         return proposal
     halted = halted_changes(records.open_changes(transaction))

@@ -16,7 +16,8 @@ from functools import cached_property
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.configs.compiled_pairs import CompiledPair
-from coordinator.database import catalog, cluster_state
+from coordinator.database import catalog
+from coordinator.database.catalog import StateName
 from coordinator.database.database import Database, Transaction
 from coordinator.declared import plans, resources
 from coordinator.declared.change_impact import Touched, affected_scopes
@@ -53,9 +54,13 @@ class Proposal:
     changes: tuple[ResourceChange, ...]
     bodies: Mapping[Key, str]
     touched: frozenset[Touched]
-    state_id: str
+    state: StateName
     effect: Effect | None = None  # where it was weighed
     verdict: PlanVerdict | None = None  # where it was judged (plan_check.py)
+
+    @property
+    def state_id(self) -> str:
+        return self.state.state_id
 
     @cached_property
     def plan(self) -> str:
@@ -68,8 +73,11 @@ class Proposal:
 
     @cached_property
     def plan_hash(self) -> str:
-        """Names exactly this plan, made from exactly this state."""
-        text = f'{{"changes":{self.plan},"state_id":{canonical.dumps(self.state_id).decode()}}}'  # canonical as it is
+        """Names exactly this plan, made from exactly what is declared. Not from exactly this state: each node that
+        joins makes another one, and who has looked at a plan of a fleet that grows could never let it pass.
+        """
+        declared_id = canonical.dumps(self.state.declared_id).decode()
+        text = f'{{"changes":{self.plan},"declared_id":{declared_id}}}'  # canonical as it is
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -82,13 +90,13 @@ def propose(
 ) -> Proposal:
     """InvalidResources where they do not hold together; `concurrent_update` as `check_base` has it."""
     with database.read() as transaction:
-        state_id = cluster_state.standing(transaction).state_id
-        check_base(based_on, state_id)
+        state = catalog.state_name(transaction)
+        check_base(based_on, state.state_id)
         before = catalog.load(transaction)
-    return work_out(before, declared, prune=prune, state_id=state_id)
+    return work_out(before, declared, prune=prune, state=state)
 
 
-def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, state_id: str) -> Proposal:
+def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, state: StateName) -> Proposal:
     """The changes to the state `before`, with what they touch; InvalidResources where they do not hold together."""
     wanted = {key: entry.resource for key, entry in declared.items()}
     made = plans.changes(before.resources, wanted, prune=prune)
@@ -98,7 +106,7 @@ def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, st
     after = replace(before, resources=kept)
     bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
     touched = affected_scopes(before, after) if made else frozenset()
-    return Proposal(declared, prune, before, after, made, bodies, touched, state_id)
+    return Proposal(declared, prune, before, after, made, bodies, touched, state)
 
 
 def weigh(

@@ -19,7 +19,8 @@ from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangedResource, ChangeNode, ChangeRecord, ChangeRequest, change_name
 from coordinator.changes.states import ChangeState, Outcome
 from coordinator.changes.undoing import read_before, undo
-from coordinator.database import catalog, cluster_state, uploads
+from coordinator.database import catalog, uploads
+from coordinator.database.catalog import StateName
 from coordinator.database.database import Database, Transaction
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.kinds import Config, Resource
@@ -152,7 +153,7 @@ def _put_back(transaction: Transaction, record: ChangeRecord) -> Proposal:
         keys |= {change.key for change in plan}
     _check_together(record, after)
     _check_contents(transaction, record, before, after)
-    return _proposal(before, after, keys, cluster_state.standing(transaction).state_id)
+    return _proposal(before, after, keys, catalog.state_name(transaction))
 
 
 def _list_replaced(transaction: Transaction, record: ChangeRecord) -> list[ChangeRecord]:
@@ -217,10 +218,10 @@ def _check_contents(transaction: Transaction, record: ChangeRecord, before: Mode
         raise Refused(Code.CONFLICT, detail, remedy="apply the files as they were: they are uploaded again")
 
 
-def _proposal(before: Model, after: Model, keys: "set[Key]", state_id: str) -> Proposal:
+def _proposal(before: Model, after: Model, keys: "set[Key]", state: StateName) -> Proposal:
     made = tuple(_changes(before.resources, after.resources, keys))
     bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
-    return Proposal({}, False, before, after, made, bodies, affected_scopes(before, after), state_id)
+    return Proposal({}, False, before, after, made, bodies, affected_scopes(before, after), state)
 
 
 def _changes(

@@ -98,6 +98,23 @@ def test_a_table_that_loses_half_is_refused_with_its_numbers(press):
     assert refusal.remedy.startswith("look at the plan; if it is meant: holdfastctl apply --allow sha256:")
 
 
+def test_a_node_that_joins_makes_no_other_plan(press):
+    """Who looks at a plan of a fleet that grows could never let it pass otherwise."""
+    half = fleet(3, 10)
+    allow = carry(press, half, dry_run=True).plan_hash
+    admit(press.database, "newcomer")
+    press.publish()
+    assert carry(press, half, allow=allow).change.record.allowed
+
+
+def test_what_else_is_declared_meanwhile_makes_it_another_plan(press):
+    """Its changes are the same, and what they do may be more than what was looked at."""
+    half, other = fleet(3, 10), "\n---\n{kind: Organization, id: other}"
+    allow = carry(press, half, dry_run=True).plan_hash
+    carry(press, fleet(3) + other)
+    assert refused(press, half + other, allow=allow).code is Code.PLAN_DIFFERS
+
+
 def test_the_plan_that_is_named_passes_once(press):
     half = fleet(3, 10)
     allow = carry(press, half, dry_run=True).plan_hash
