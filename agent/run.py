@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import structlog
 import trio
 
 from agent import unconfigured
@@ -36,7 +35,7 @@ from agent.report.store_maintenance import Upkeep
 from agent.state.node import RunningNode
 from store.base.errors import StoreError
 from wire.backoff import BackOff
-from wire.logs import last_words, set_up_logging
+from wire.logs import last_words, log, set_up_logging
 from wire.systemd import SystemdNotifier, give_back_sockets
 from wire.unix import SocketError
 from wire.version import VERSION
@@ -44,8 +43,6 @@ from wire.version import VERSION
 DEFAULT_CONFIG = Path("/etc/holdfast/agent.toml")
 RESTART_MOST_S = 60.0
 EXIT_CONFIGURATION, EXIT_STORE = 78, 74  # sysexits(3): EX_CONFIG, EX_IOERR
-
-log = structlog.get_logger(__name__)
 
 
 async def serve(

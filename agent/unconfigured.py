@@ -12,7 +12,6 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 import trio
 
 from agent.access.access import Access
@@ -24,6 +23,7 @@ from snapshot.identifiers import format_time
 from wire.limits import LOCAL
 from wire.local.local_answers import Liveness, NodeReadiness
 from wire.local.node_status import FilesCondition, HiddenFromCaller, NodeClock, NodeStatus, StoreCondition
+from wire.logs import log
 from wire.request import HttpError, Request, Response
 from wire.routes import HttpRoute, Routes
 from wire.server import Server
@@ -39,8 +39,6 @@ _NOBODY = {
     "node": {"cluster_id": "none", "node_id": "none"},
     "coordinator": {"urls": ["https://none:1"], "ca_file": "/none"},
 }
-
-log = structlog.get_logger(__name__)
 
 
 def settings_without_a_node(path: Path) -> AgentSettings | None:

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -58,7 +57,7 @@ from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.limits import JOIN, REMOTE
 from wire.listening import ListenError
-from wire.logs import last_words, set_up_logging
+from wire.logs import last_words, log, set_up_logging
 from wire.pins import PinTable
 from wire.server import Server
 from wire.systemd import SystemdNotifier
@@ -69,8 +68,6 @@ from wire.version import VERSION
 WRONG_CONFIGURATION = 78  # EX_CONFIG
 COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
 COLLECT_AFTER = 10_000  # new objects
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -124,9 +121,9 @@ class Daemon:
                 await nursery.start(self.servers[name].serve, listener)
             self.readiness.started = True
             notifier.ready(self.readiness.reason or self.coordinator.fault or "serving")
-            _log.info("serving", **vars(ports))
+            log.info("serving", **vars(ports))
             if not self.coordinator.settings.guarded_changes:
-                _log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
+                log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
             task_status.started(ports)
             await self._wait_for_end(signals)
             notifier.stopping()
@@ -157,10 +154,10 @@ class Daemon:
             authorities = server_certificate.authorities(file_of(at.certificate))
             await in_database(_follow, coordinator.database, at, shown, coordinator.token_key, coordinator.now())
         except (UnusableKeyError, BadCertificateError, Refused, OSError) as error:
-            _log.error("not reloaded", reason=str(error))
+            log.error("not reloaded", reason=str(error))  # noqa: TRY400 - no trace needed
             return
         except SQLAlchemyError as error:
-            _log.error("not reloaded", reason=line_of(error))
+            log.error("not reloaded", reason=line_of(error))  # noqa: TRY400 - no trace needed
             return
         for table in (coordinator.pins.table, self.door.table):
             table.add_own(shown.der)
@@ -169,7 +166,7 @@ class Daemon:
         coordinator.publisher.sign_with(keys)
         coordinator.last_read.look_for(shapes)
         await self.keeper.look()  # whoever asks now is told what holds for these keys
-        _log.info("reloaded", keys=[key.key_id for key in keys])
+        log.info("reloaded", keys=[key.key_id for key in keys])
 
 
 def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
@@ -315,7 +312,7 @@ def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed
     public = tokens.spki(token_key.public_key())
     own = at.coordinator_id
     if replicas.follow(database, own, fingerprint(shown.der), public, actor=own, now=now):
-        _log.info("entry of this coordinator renewed", coordinator_id=own)
+        log.info("entry of this coordinator renewed", coordinator_id=own)
 
 
 def _say(error: Exception, status: int = WRONG_CONFIGURATION) -> int:

@@ -87,12 +87,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator.changes",
     ),
     "coordinator.publishing": (
-        *("snapshot", "wire.operators"),
+        *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.expected"),
         *("coordinator.keys", "coordinator.database", "coordinator.changes", "coordinator.reports"),
     ),
     "coordinator.rollout": (
-        *("snapshot", "wire.operators"),
+        *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.database", "coordinator.changes"),
         "coordinator.publishing",
     ),
@@ -178,7 +178,7 @@ WORLD = (
     "trio", "asyncio", "anyio", "threading", "concurrent", "multiprocessing", "subprocess", "signal",
     "os", "io", "sys", "pathlib", "shutil", "tempfile", "glob", "mmap", "fcntl", "resource",
     "socket", "ssl", "select", "selectors", "http", "urllib", "httpx", "h11", "lmdb", "sqlite3",
-    "time", "random", "secrets", "uuid", "logging", "structlog", "warnings",
+    "time", "random", "secrets", "uuid", "logging", "warnings",
 )  # fmt: skip
 """Modules through which a pure package would reach the world."""
 

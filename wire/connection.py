@@ -16,10 +16,10 @@ from collections.abc import AsyncIterable, Iterator
 from enum import Enum, auto
 
 import h11
-import structlog
 import trio
 
 from wire.limits import Tally
+from wire.logs import log
 from wire.peer import Peer, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
 from wire.response_head import END, NO_BODY, Framing, framing_of, lines_of, pieces_of, start_of
@@ -33,7 +33,6 @@ DRAIN_BYTES = 256 * 1024
 DRAIN_S = 5.0
 FAREWELL_S = 1.0
 SHARE_RETRY_S = 5
-log = structlog.get_logger(__name__)
 
 
 class CallerGoneError(Exception):

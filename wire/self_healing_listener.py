@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-import structlog
 import trio
 
-LOOK_EVERY_S = 5.0
+from wire.logs import log
 
-log = structlog.get_logger(__name__)
+LOOK_EVERY_S = 5.0
 
 
 class CannotBeMadeError(Exception):

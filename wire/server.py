@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import structlog
 import trio
 
 from wire.accept_loop import accept_all
@@ -23,6 +22,7 @@ from wire.connection import CloseCause, Connection
 from wire.crowding import OpenConnection, making_room
 from wire.limits import ListenerLimits, Tally
 from wire.log_sampling import EVERY_S, Sampled
+from wire.logs import log
 from wire.peer import Peer
 from wire.request import Headers
 from wire.room import ConnectionRoom, principal_of
@@ -35,8 +35,6 @@ TICK_S = 1.0
 REFUSALS = 64  # that are told so at once: descriptors are not to run out by being polite
 MADE_ROOM = "it made room for another"
 SILENT_S = 1.0  # for a caller that has got in as the listener stops, and has not said anything yet
-
-log = structlog.get_logger(__name__)
 
 
 class TurnedAwayError(Exception):

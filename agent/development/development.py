@@ -15,7 +15,6 @@ from collections.abc import AsyncIterable, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import trio
 
 from agent.access.access import Access
@@ -41,6 +40,7 @@ from store.base.records import FailedContent
 from wire.limits import LOCAL
 from wire.local.local_answers import ConfirmedRoots, TakenDocument
 from wire.local.node_status import NodeClock, NodeReport, StoreCondition
+from wire.logs import log
 from wire.request import HttpError
 from wire.server import Server
 from wire.unix import UnixTransport, unix_listener
@@ -49,8 +49,6 @@ from wire.version import VERSION
 LOOK_EVERY_S = 0.5
 MARK = ("holdfast-source", NAME)
 GENERATIONS_S = 5.0  # of files that were replaced: who develops changes them often
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

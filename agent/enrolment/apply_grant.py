@@ -7,8 +7,6 @@ update, so that a grant is trusted no further than its signatures.
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from agent.base.byte_source import Chunks
 from agent.config.token import JoinToken
 from agent.state import root_pinning
@@ -20,11 +18,10 @@ from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.container import ChunkParts
 from snapshot.reasons import Rejected
 from snapshot.verify import Verified, follow
+from wire.logs import log
 from wire.messages import JoinGrant
 
 BUNDLE_BYTES = 2 << 20
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

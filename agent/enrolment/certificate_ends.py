@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import trio
 
 from agent.enrolment.identity import IdentityFile, renew_at
@@ -12,8 +11,7 @@ from agent.state.endings import LOOK_S, Sayings, endings
 from agent.state.node import RunningNode
 from snapshot.ending import Thing
 from wire.certificate import BadCertificateError, Certificate, pem_chain_to_der
-
-log = structlog.get_logger(__name__)
+from wire.logs import log
 
 
 @dataclass

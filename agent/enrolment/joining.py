@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import trio
 
 from agent.config.token import BadTokenFileError, JoinToken, find_tokens
@@ -33,12 +32,11 @@ from wire.backoff import LEAST_S, BackOff
 from wire.certificate import BadCertificateError, KeyPair
 from wire.client import ClientError
 from wire.endpoint import Endpoint
+from wire.logs import log
 from wire.tls_contexts import TlsIdentity
 
 LOOK_EVERY_S = 1.0  # whether a file has been put there
 LOOK_AGAIN_S = 15.0
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

@@ -7,7 +7,6 @@ used. A renewal that fails is tried again, with the same certificate (rules J12)
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from agent.enrolment.identity import IdentityFile, renew_at
@@ -17,11 +16,10 @@ from agent.state.node import RunningNode
 from wire.backoff import LEAST_S, BackOff
 from wire.certificate import KeyPair
 from wire.endpoint import Endpoint
+from wire.logs import log
 from wire.tls_contexts import TlsIdentity
 
 LONGEST_SLEEP_S = 86_400.0
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

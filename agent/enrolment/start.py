@@ -8,8 +8,6 @@ make_node        the node, with what it was before
 
 from dataclasses import dataclass, replace
 
-import structlog
-
 from agent.base.clock import Clock
 from agent.base.guarded_clock import ClockReading, guard
 from agent.base.threads import Threads
@@ -27,11 +25,10 @@ from store.base.documents import HashedDocument, StoredDocument
 from store.base.errors import StoreError
 from store.base.layout import Root
 from store.store import Store
+from wire.logs import log
 
 FIRST = (TRUST_BUNDLE, BOOTSTRAP, RUNTIME)
 MOST_ROUNDS = 3  # active, previous, nothing
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,6 @@ import stat
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from agent.files.entry_files import MadeEntries
 from agent.files.file_access import FileAccess
 from agent.files.generations import FilesError, FilesFault, Generations, Permissions, on_disk
@@ -46,6 +44,7 @@ from agent.files.layout import ProjectedFile, ProjectedScope, folder_of, stem_of
 from snapshot import canonical
 from snapshot.identifiers import CONFIG, format_time
 from snapshot.manifest import SectionEntry
+from wire.logs import log
 
 INDEX, INDEXES = "index.json", ".index"
 PIECE_BYTES = 1 << 20
@@ -55,8 +54,6 @@ FAULTS = {
     errno.EDQUOT: FilesFault.FILES_FULL,
     errno.EOPNOTSUPP: FilesFault.NO_ACCESS_LISTS,
 }
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

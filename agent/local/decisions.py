@@ -6,17 +6,15 @@ no more than `MOST` of them. Nobody waits for the disk to be answered.
 
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.state.node import RunningNode
 from snapshot.degraded import GateAnswer, GateReason, Mode, Question
 from store.base.errors import StoreError
+from wire.logs import log
 
 DECIDED = "decided"
 MOST = 256
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

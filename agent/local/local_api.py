@@ -19,13 +19,11 @@ from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import structlog
 import trio
 
 from agent.access.access import Access, may_administer
 from agent.access.sight import CallerSight, visible_status
 from agent.base.threads import Threads
-from agent.local import metrics
 from agent.local.entry_answers import EntryAnswers
 from agent.local.file_answers import FileAnswers
 from agent.local.long_poll import WAIT_MOST_S, LongPoll
@@ -62,6 +60,7 @@ from wire.local.node_status import (
     NodeStatus,
     ServiceState,
 )
+from wire.logs import log
 from wire.messages import BadMessageError, ConfirmRoots, MayAnswer, MayRequest
 from wire.peer import UnixPeer
 from wire.request import HttpError, Request, Response
@@ -73,8 +72,6 @@ IMPORT_S = 600.0
 MAY_BYTES = 8 * 1024
 MOST_GENERATION = 2**53 - 1
 SOCKET_GONE = "socket_gone"
-
-log = structlog.get_logger(__name__)
 
 
 class NodeBackend(QuarantineBackend, Protocol):
@@ -210,8 +207,7 @@ class LocalApi:
 
     async def metrics(self, request: Request) -> Response:
         facts, report, sight = self.node.gate_facts(), self.node.report(), self._sight(request)
-        body = await self.threads.read(self._metrics, facts, report, self.now(), sight)
-        return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+        return await self.threads.read(self._metrics, facts, report, self.now(), sight)
 
     # ---- scopes
 
@@ -405,10 +401,13 @@ class LocalApi:
         }
         return Response.json(ActiveScopes(view.generation, shown).to_value(), headers=node_headers(view, now))
 
-    def _metrics(self, facts: GateFacts, report: NodeReport, now: float, sight: CallerSight) -> bytes:
+    def _metrics(self, facts: GateFacts, report: NodeReport, now: float, sight: CallerSight) -> Response:
+        """Their library is loaded by the first who asks: no start waits for it, and few nodes are asked."""
+        from agent.local import metrics  # noqa: PLC0415
+
         view = self.views.all()
         seen = [service for service in self.services.services if sight.sees_service(service.scopes)]
-        return metrics.exposition(
+        body = metrics.exposition(
             metrics.Sample(
                 view,
                 now,
@@ -428,6 +427,7 @@ class LocalApi:
                 sight.sees,
             )
         )
+        return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
 
 
 def again(handler: Handler) -> Handler:

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import structlog
-
 from agent.base.byte_source import Chunks
 from agent.local.decisions import Decisions
 from agent.services.running import Running
@@ -27,6 +25,7 @@ from store.base.records import FailedContent
 from wire.endings import EndingThing
 from wire.local.local_answers import ConfirmedRoots, TakenDocument
 from wire.local.node_status import NodeClock, NodeReport, StoreCondition
+from wire.logs import log
 from wire.request import HttpError
 from wire.version import VERSION
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:  # they cost what the first answer need not wait for
     from agent.sources.sources import Sources
     from agent.update.update import Update
 
-log = structlog.get_logger(__name__)
 
 PEEK_BYTES = 128 << 10  # envelope and signatures lie in these
 

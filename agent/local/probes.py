@@ -6,20 +6,18 @@ A port that is taken costs the probes and nothing else (rules A14): it is said, 
 import random
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.local.local_api import LocalApi
 from wire.backoff import BackOff
 from wire.limits import LOCAL
 from wire.listening import ListenError, hosts_of, tcp_listener
+from wire.logs import log
 from wire.routes import Routes
 from wire.server import Server
 
 FLOOR_S, BASE_S, CAP_S = 5.0, 5.0, 300.0
 SETTING = "[local] probes_listen"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

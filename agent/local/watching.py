@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.base.generation import Generation
@@ -24,6 +23,7 @@ from snapshot.identifiers import stands_for
 from snapshot.manifest import SectionEntry
 from store.base.documents import StoredDocument
 from store.base.errors import StoreError
+from wire.logs import log
 from wire.messages import SCOPES_MAX, WatchAnswer
 from wire.request import Request
 
@@ -36,7 +36,6 @@ EVERY_ROUTE = frozenset({"*"})
 SERVICE = "service_assignment/"
 
 Readable = Callable[[str], bool]
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

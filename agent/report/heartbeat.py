@@ -7,7 +7,6 @@ configuration write, and a failing one changes nothing here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.base.guarded_clock import GuardedTime
@@ -26,6 +25,7 @@ from store.base.journal import Event as KeptEvent
 from wire.backoff import BackOff, spread
 from wire.client import Call, ClientError, ClientFault
 from wire.endpoint import path
+from wire.logs import log
 from wire.messages import (
     SCOPES_MAX,
     BadMessageError,
@@ -45,8 +45,6 @@ JITTER = 0.2  # rules, Numbers
 SOON_S = 1.0  # after an activation or a rejection; several at once are one report
 MOST_EVENTS = 1000
 REVOKED, ACCEPTED = "revoked", "accepted"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

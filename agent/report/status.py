@@ -6,7 +6,6 @@ Timers only wake: what is allowed is decided where it is asked (node_state.py, d
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-import structlog
 import trio
 
 from agent.state import node_state
@@ -16,6 +15,7 @@ from agent.state.node_state import NodeState, StateCause
 from store.base.errors import StoreError
 from store.base.tables import Name
 from wire.backoff import LEAST_S
+from wire.logs import log
 from wire.systemd import SystemdNotifier
 
 LOOK_EVERY_S = 15.0  # the wall clock may have jumped
@@ -24,8 +24,6 @@ STATE_CHANGED = "state_changed"
 REMEDIES: Mapping[str, str] = {
     StateCause.NOT_ENROLLED: "a member of no cluster yet: get a token (holdfastctl tokens) and run holdfast join"
 }
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

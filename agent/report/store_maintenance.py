@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from agent.state.node import RunningNode
 from store.base.errors import StoreError
+from wire.logs import log
 
 PAUSE_S = 10.0
 GARBAGE_EVERY_S = 3600.0
 CROWDED = 0.8  # rules, Numbers: garbage collection from 80 %
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

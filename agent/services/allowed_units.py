@@ -7,13 +7,10 @@ keeps every candidate out. Neither should first be noticed when something change
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from agent.config.configuration import ServiceTable
 from agent.config.units import VALIDATE, Verb, path_unit
 from agent.services.unit_states import UnitState
-
-log = structlog.get_logger(__name__)
+from wire.logs import log
 
 
 @dataclass(frozen=True)

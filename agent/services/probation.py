@@ -33,7 +33,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import structlog
 import trio
 
 from agent.base.guarded_clock import GuardedTime
@@ -48,13 +47,12 @@ from store.base.errors import StoreError
 from store.base.probation import left_s
 from store.base.records import ProbationRecord
 from wire.backoff import BackOff
+from wire.logs import log
 
 LOOK_EVERY_S = 5.0  # the boot clock goes on in suspend, and ours does not
 WAY_ASKS, WAY_PAUSE_S = 3, 5.0
 RETRY_S, RETRY_MOST_S = 1.0, 60.0
 COORDINATOR = "coordinator"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

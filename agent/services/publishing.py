@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.base.generation import Generation
@@ -18,11 +17,10 @@ from agent.state.view import View, Views
 from snapshot.reasons import safe_text
 from store.base.errors import StoreError
 from wire.backoff import BackOff
+from wire.logs import log
 
 RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

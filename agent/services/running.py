@@ -15,7 +15,6 @@ outage. To ask and be answered under a fresh head proves little more, but it is 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-import structlog
 import trio
 
 from agent.services.unit_states import UnitState
@@ -25,6 +24,7 @@ from snapshot.degraded import COMBINED, GateAnswer, GateFacts, Mode, Question, m
 from snapshot.identifiers import is_id
 from store.base.errors import StoreError
 from store.base.tables import Name
+from wire.logs import log
 
 LOOK_EVERY_S = 60.0
 BELIEVED_S = 2.0  # an answer of systemd's
@@ -32,7 +32,6 @@ PASSED_OVER_S = 10.0  # after it did not answer
 SHOWING = frozenset({"continue_services", "start_service", "open_session"})
 
 ReadState = Callable[[str], Awaitable[UnitState]]
-log = structlog.get_logger(__name__)
 
 
 @dataclass

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-import structlog
 import trio
 
 from agent.base.generation import NOTHING_YET, Generation
@@ -24,6 +23,7 @@ from snapshot import degraded
 from snapshot.degraded import GateFacts, Question
 from store.base.errors import StoreError
 from wire.backoff import BackOff
+from wire.logs import log
 
 SETTLE_S = 1.0
 SETTLE_MOST_S = 10.0
@@ -32,7 +32,6 @@ LOOK_EVERY_S = 5.0  # whether they may be told
 
 HELD_BACK = f"{degraded.GateReason.ROOTS_UNCONFIRMED}: nobody has compared the root keys: holdfast trust confirm"
 
-log = structlog.get_logger(__name__)
 
 Versions = Mapping[str, tuple[int, int, str]]
 

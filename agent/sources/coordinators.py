@@ -7,8 +7,6 @@ map has no coordinators, and follows none (rules K3).
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
-
 from agent.state import endpoint_sets
 from agent.state.endpoint_sets import ROW, SECTION, EndpointSets, NamedBy
 from agent.state.held_state import BOOTSTRAP
@@ -17,8 +15,7 @@ from store.base.documents import StoredDocument
 from store.base.errors import StoreError
 from store.base.tables import Name
 from wire.endpoint import Endpoint
-
-log = structlog.get_logger(__name__)
+from wire.logs import log
 
 
 @dataclass

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import trio
 
 from agent.config.configuration import AgentSettings
@@ -26,6 +25,7 @@ from wire.backoff import BackOff
 from wire.client import Deadlines, HttpClient, HttpsConnector
 from wire.endpoint import BadEndpointError, Endpoint
 from wire.local.node_status import AskedSource
+from wire.logs import log
 from wire.tls_contexts import TlsIdentity
 
 Pins = frozenset[bytes]
@@ -36,8 +36,6 @@ ATTENDED_S = 300.0
 MOST_PEERS_ASKED = 5  # rules, Numbers: peer sets, active
 MOST_STORAGE_ASKED = 16  # as many as coordinators: each may take a connection's time, for each document
 NAMED_BY = {Kind.STORAGE: NamedBy.STORAGE, Kind.PEER: NamedBy.PEERS}
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

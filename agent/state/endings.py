@@ -6,17 +6,14 @@ The trust bundle as it is held now; certificates as they were read last, since a
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
 from snapshot.bundle import TrustBundle
 from snapshot.ending import Thing, Urgency, due, in_order
 from wire.endings import EndingThing
+from wire.logs import log
 
 LOOK_S = 600.0
 SAY_AGAIN_S = 86_400.0
-
-log = structlog.get_logger(__name__)
 
 
 def endings(bundle: TrustBundle | None, certificates: Sequence[Thing]) -> Sequence[Thing]:

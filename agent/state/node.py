@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-import structlog
-
 from agent.base.clock import Clock
 from agent.base.generation import Generation
 from agent.base.guarded_clock import GuardedTime, OutageClock, Regression, guard
@@ -35,11 +33,10 @@ from snapshot.identifiers import HEAD
 from snapshot.verifier_state import VerifierState
 from store.base.errors import StoreError, StoreFault
 from store.store import Store
+from wire.logs import log
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-
-log = structlog.get_logger(__name__)
 
 
 class RunningNode:

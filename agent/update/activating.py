@@ -20,8 +20,6 @@ Rejected: a hook for whoever wants to know. Services and reports follow the gene
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from agent.services.probation_terms import probation_terms
 from agent.sources.sources import Sources
 from agent.state import origins, own_revocation
@@ -36,8 +34,7 @@ from snapshot.verify import Verified
 from store.base.errors import StoreError
 from store.base.records import ProbationTerms
 from store.base.tables import Name
-
-log = structlog.get_logger(__name__)
+from wire.logs import log
 
 
 @dataclass

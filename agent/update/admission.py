@@ -26,8 +26,6 @@ Rejected:
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 
-import structlog
-
 from agent.services.service_limits import ServiceLimits
 from agent.state.candidate_request import CandidateRefusal, CandidateRequest
 from agent.state.node import RunningNode
@@ -46,12 +44,11 @@ from snapshot.verify import AlreadyApplied, NotYetValid, Verified, verify
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import Pending
 from store.base.records import Rejection
+from wire.logs import log
 
 NOT_LISTED, VALIDATOR_REFUSED = "not_listed", "validator_refused"
 NOT_YET_VALID_STEP = 7
 LAST_CLAIM = 5  # up to this step nobody vouches for what a document says of itself
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

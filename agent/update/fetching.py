@@ -28,8 +28,6 @@ Rejected:
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import structlog
-
 from agent.base.byte_source import Chunks
 from agent.sources.source import Kind, Source, document_place, increment_place
 from agent.sources.sources import Sources
@@ -45,12 +43,11 @@ from snapshot.reasons import Reason, Rejected
 from snapshot.verifier_state import VerifierState
 from wire.client import Call, ClientError, Streamed
 from wire.endpoint import path
+from wire.logs import log
 
 RECOVERY_BYTES = 256 << 10
 NOT_FOUND = 404
 PREPARED = "pending"  # where it came from, as the status says it
-
-log = structlog.get_logger(__name__)
 
 
 class FetchOutcome(Enum):

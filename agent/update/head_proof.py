@@ -6,7 +6,6 @@ is not its own. Whatever it answers changes nothing here; a head from it is stil
 
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.sources.source import Kind, Source
@@ -15,6 +14,7 @@ from snapshot import container
 from snapshot.identifiers import HEAD
 from wire.client import Call, ClientError, ClientFault, Reply
 from wire.endpoint import Endpoint, path
+from wire.logs import log
 
 ASKED = "holdfast-prove"
 NO_NEWS = 204
@@ -22,8 +22,6 @@ SHOWN_S = 30.0
 AGAIN_S = 3600.0  # the same head to the same coordinator
 MOST_ANSWER_BYTES = 4096
 MEDIA_TYPE = ("content-type", container.MEDIA_TYPE)
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

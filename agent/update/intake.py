@@ -16,7 +16,6 @@ from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import structlog
 import trio
 
 from agent.state.candidate_request import CandidateRefusal, CandidateRequest
@@ -37,8 +36,7 @@ from snapshot.verify import AlreadyApplied
 from store.base.errors import StoreError
 from store.base.pending import HeldCandidate
 from wire.local.local_answers import TakenDocument
-
-log = structlog.get_logger(__name__)
+from wire.logs import log
 
 
 @dataclass(frozen=True)

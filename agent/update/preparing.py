@@ -40,7 +40,6 @@ Rejected:
 from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.services.validators import VALIDATOR_REFUSED, ValidatorRefusal
@@ -59,12 +58,11 @@ from store.base.errors import StoreError
 from wire.backoff import LEAST_S, BackOff
 from wire.local.local_answers import TakenDocument
 from wire.local.node_status import CandidateState
+from wire.logs import log
 from wire.messages import Vote
 
 STORE_RETRY_S = 30.0
 MOST_ALONE = 16  # changes that are asked about one by one
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

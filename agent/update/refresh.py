@@ -6,7 +6,6 @@ fails is counted against the source, and the next one is asked.
 
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from agent.sources.source import Kind, Source, head_place
@@ -19,6 +18,7 @@ from snapshot.reasons import Rejected
 from store.base.errors import StoreError
 from wire.backoff import LEAST_S
 from wire.client import ClientError, Reply
+from wire.logs import log
 
 HEAD_BYTES = 5 << 20
 NO_SOURCE_S = 1.0
@@ -27,8 +27,6 @@ NEWS = 200
 POLL_S = 15.0  # rules, Numbers: poll, where no head says otherwise
 MOST_POLL_S = 300.0  # whatever a head says: it comes from whom it would keep us from
 REVOKED = "revoked"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

@@ -9,7 +9,6 @@ tells nothing that a bundle does not make good, and would give the same head man
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from agent.sources.source import Kind, Source
@@ -18,12 +17,11 @@ from agent.update.trust import TrustChain
 from store.base.errors import StoreError
 from wire.backoff import spread
 from wire.client import ClientError
+from wire.logs import log
 
 EVERY_S = 900.0
 SHARE = 0.2
 MOST_ASKED = 4  # at one look; who was asked longest ago is asked first
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

@@ -23,7 +23,6 @@ Rejected:
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import structlog
 import trio
 
 from agent.sources.source import MISSING, DocumentPlace, Kind, Source, bundle_file
@@ -37,12 +36,11 @@ from snapshot.verifier_state import VerifierState
 from snapshot.verify import MOST_BUNDLES, Verified, follow
 from wire.client import ClientError
 from wire.endpoint import path
+from wire.logs import log
 from wire.messages import BadMessageError, TrustList
 
 BUNDLE_BYTES = 2 << 20
 LEAST_PAUSE_S = 30.0  # an unknown key may make us ask, but not all the time (threats D-42)
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

@@ -39,7 +39,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from agent.base.byte_source import Chunks
@@ -72,10 +71,9 @@ from store.base.errors import StoreError
 from wire.backoff import LEAST_S, BackOff
 from wire.client import ClientError
 from wire.local.node_status import AwaitedVersion
+from wire.logs import log
 
 STORE_RETRY_S = 30.0
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass

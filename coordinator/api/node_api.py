@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -31,6 +30,7 @@ from coordinator.trust import restored_backup
 from snapshot import container
 from snapshot.identifiers import HEAD, MAX_INTEGER, is_id, parse_scope
 from wire.limits import Tally
+from wire.logs import log
 from wire.messages import JoinGrant, JoinNonce, TrustList
 from wire.peer import Peer, PinState, TlsPeer, UnixPeer
 from wire.request import HttpError, Request, Response
@@ -56,8 +56,6 @@ LOOK_AGAIN_S = 1.0
 PROVE = ("holdfast-prove", "head")  # protocol 1: show the head that you hold
 NOT_ON_RECORD = frozenset({Comparison.RESTORED_BACKUP, Comparison.CONFLICT})
 TOLD = frozenset({PinState.ACTIVE, PinState.REVOKED})  # rules K22
-
-_log = structlog.get_logger(__name__)
 
 
 class NodeApi:
@@ -191,7 +189,7 @@ class NodeApi:
         at = self._at
         if found in NOT_ON_RECORD:
             at.alarm(found.value)
-            _log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
+            log.error("a node shows a head of ours that is not on record", node=peer.node_id, verdict=found.value)
         async with at.standstill.reading:
             at.standstill.reason = await in_library(restored_backup.reason, at.database, at.standstill.behind)
         if at.standstill.reason:
@@ -238,7 +236,7 @@ class NodeApi:
         """Once in a while for each node and outcome: who claims without end fills neither the log nor the audit log."""
         at = self._at
         if self._is_new(peer, outcome):
-            _log.warning("a node holds what is not on record", node=peer.node_id, scope=scope, held=held, **known)
+            log.warning("a node holds what is not on record", node=peer.node_id, scope=scope, held=held, **known)
             await in_database(restored_backup.note, at.database, peer.node_id, scope, held, outcome, now=at.now())
 
     def _is_new(self, peer: TlsPeer, outcome: str) -> bool:

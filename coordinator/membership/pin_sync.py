@@ -6,7 +6,6 @@ Certificates of nodes that were removed stay known, so that they can be told; th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import structlog
 import trio
 from sqlalchemy import select
 
@@ -16,10 +15,9 @@ from coordinator.database import object_store, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.membership.revocation import CERTIFICATES
 from wire.certificate import fingerprint
+from wire.logs import log
 from wire.peer import PinState
 from wire.pins import PinRefusedError, PinTable
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class PinSync:
     def _bring_all(self, pinned: Sequence[Pinned]) -> None:
         refused = self.table.bring_to((pin.der, pin.node_id, pin.state) for pin in pinned)
         for error in refused:
-            _log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
+            log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
         self._next = {fingerprint(pin.der) for pin in pinned if pin.is_next}
 
     def _bring_one(self, node_id: str, pinned: Sequence[Pinned]) -> None:
@@ -83,7 +81,7 @@ class PinSync:
         try:
             self.table.add(each.der, each.node_id, each.state)
         except PinRefusedError as error:
-            _log.error("certificate not pinned", reason=error.reason.value, detail=str(error))
+            log.error("certificate not pinned", reason=error.reason.value, detail=str(error))  # noqa: TRY400 - no trace needed
             return
         if each.is_next:
             self._next.add(shown)

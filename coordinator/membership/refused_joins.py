@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,14 +19,13 @@ from coordinator.base.threads import in_database
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from snapshot.identifiers import format_time
+from wire.logs import log
 
 MOST = 1_000  # sums at a time; what is beyond goes to `ELSEWHERE`, so that none is lost
 FLUSH_S = 60.0
 ELSEWHERE = "elsewhere"
 Key = tuple[str, str, int]
 """Code, network, and the minute's first second."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class RefusedJoins:
             await in_database(write, database, sums, now=now)
         except SQLAlchemyError as error:
             self.put_back(sums)
-            _log.error("refused joins are not in the audit log yet", sums=len(sums), reason=line_of(error))
+            log.error("refused joins are not in the audit log yet", sums=len(sums), reason=line_of(error))  # noqa: TRY400 - no trace needed
         except trio.Cancelled:
             self.put_back(sums)
             raise

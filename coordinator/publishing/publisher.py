@@ -34,7 +34,6 @@ Rejected:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -53,13 +52,12 @@ from coordinator.publishing.heads import Publication
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import container
 from snapshot.identifiers import HEAD
+from wire.logs import log
 
 TICK_S = 1.0
 BATCH = 64
 ROUNDS = 30  # of renewals, at most, in the time of one head: half a minute as it is set
 ACTOR = "coordinator"
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -143,7 +141,7 @@ class Publisher:
                 await self._publish_due()
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
-                _log.error("nothing published", reason=line_of(error))
+                log.error("nothing published", reason=line_of(error))  # noqa: TRY400 - no trace needed
                 await trio.sleep(TICK_S)  # whoever wakes us meanwhile
             with trio.move_on_after(TICK_S):
                 await self._woken.wait()
@@ -196,7 +194,7 @@ class Publisher:
 
     def _cannot(self, fault: str) -> None:
         if fault != self.health.fault:
-            _log.error("nothing can be published", reason=fault)
+            log.error("nothing can be published", reason=fault)
         self.health.fault = fault
 
     def _note(self, batch: Batch) -> None:
@@ -209,7 +207,7 @@ class Publisher:
             if is_known:
                 continue
             if batch.drafts:
-                _log.error("not published", node=node_id, scope=HEAD, reason=str(fault))
+                log.error("not published", node=node_id, scope=HEAD, reason=str(fault))
             else:
                 self._cannot(str(fault))
         for draft in batch.drafts:
@@ -217,7 +215,7 @@ class Publisher:
             if draft.failed:
                 self.health.failed[draft.publication.node_id] = dict(draft.failed)
             for scope, fault in draft.failed.items():
-                _log.error("not published", node=draft.publication.node_id, scope=scope, reason=str(fault))
+                log.error("not published", node=draft.publication.node_id, scope=scope, reason=str(fault))
 
     def _tell(self, publications: Sequence[Publication], refusals: "dict[str, Refused]") -> None:
         documents: set[str] = set()  # many nodes may share one
@@ -226,7 +224,7 @@ class Publisher:
             if refused is not None:
                 self.health.conflicts += 1
                 self._backlog.note_failure(publication.node_id)
-                _log.info(
+                log.info(
                     "changed or published by somebody else meanwhile", node=publication.node_id, detail=refused.detail
                 )
                 self._resting.outrun(publication.node_id)

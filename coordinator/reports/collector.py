@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
@@ -17,9 +16,9 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database.database_fault import line_of
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
 from coordinator.reports.report_merge import RecordedAnswer
+from wire.logs import log
 
 Write = Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[RecordedAnswer]]]
-_log = structlog.get_logger()
 WAIT_S = 0.004
 MOST = 512
 
@@ -82,7 +81,7 @@ class HeartbeatCollector:
         except (DataError, IntegrityError) as error:
             await self._record_apart(batch, error)
         except SQLAlchemyError as error:  # the database's fault, not this program's: the next batch may go well
-            _log.error("heartbeats not recorded", reports=len(batch), reason=line_of(error))
+            log.error("heartbeats not recorded", reports=len(batch), reason=line_of(error))  # noqa: TRY400 - no trace needed
         else:
             for waiting, answer in zip(batch, answers, strict=True):
                 waiting.outcome = answer
@@ -95,7 +94,7 @@ class HeartbeatCollector:
             await self._record(batch[middle:])
             return
         node_id = batch[0].heartbeat.node_id
-        _log.error("a heartbeat that the database does not take", node=node_id, reason=line_of(error))
+        log.error("a heartbeat that the database does not take", node=node_id, reason=line_of(error))
         batch[0].outcome = Refused(Code.BAD_REQUEST, f"the database does not take this report of {node_id}")
 
     async def _gather(self) -> list[_Waiting]:

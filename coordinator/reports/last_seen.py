@@ -6,7 +6,6 @@ minute, so that a poll is no write; what a crash loses is a minute of something 
 
 from collections.abc import Callable, Mapping
 
-import structlog
 import trio
 from sqlalchemy import delete, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -16,10 +15,9 @@ from coordinator.base.threads import in_database
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.database_fault import line_of
+from wire.logs import log
 
 WRITE_S = 60.0
-
-_log = structlog.get_logger(__name__)
 
 
 class Seen:
@@ -49,7 +47,7 @@ class Seen:
             await in_database(record, self._database, noted)
         except SQLAlchemyError as error:  # the next minute is as good
             self._noted = noted | self._noted
-            _log.error("head requests not recorded", nodes=len(noted), reason=line_of(error))
+            log.error("head requests not recorded", nodes=len(noted), reason=line_of(error))  # noqa: TRY400 - no trace needed
 
 
 def record(database: Database, seen: Mapping[str, float]) -> None:

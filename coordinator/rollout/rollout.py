@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -40,6 +39,7 @@ from coordinator.rollout import commands, steps
 from coordinator.rollout.facts import RolloutFacts
 from coordinator.rollout.watch import AgeWatch
 from snapshot.codes import CATALOGUE, Area
+from wire.logs import log
 
 ACTOR = "coordinator"
 TICK_S = 1.0
@@ -55,8 +55,6 @@ _REASONS = CATALOGUE[Area.DOCUMENT].keys() | CATALOGUE[Area.NODES_OWN].keys()  #
 
 Moment = tuple[str, str, str]
 """A line of a timeline: what, node, detail."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -135,7 +133,7 @@ class Rollouts:
         self.health.reverts[BY_NODE] += counted.taken_back
         for node_id in set(counted.foreign) - self._foreign:
             self._foreign.add(node_id)
-            _log.warning("a vote on what was never made for this node is ignored", node=node_id)
+            log.warning("a vote on what was never made for this node is ignored", node=node_id)
         if counted.has_news:
             self._told.set()
 
@@ -148,7 +146,7 @@ class Rollouts:
                 await self.look()
             except SQLAlchemyError as error:  # the database's fault, not this program's: it may come back
                 self.health.database_faults += 1
-                _log.error("changes not looked at", reason=line_of(error))
+                log.error("changes not looked at", reason=line_of(error))  # noqa: TRY400 - no trace needed
                 await trio.sleep(TICK_S)
             await self._rest(trio.current_time() - begun)
 
@@ -212,7 +210,7 @@ class Rollouts:
                 await in_database(self._go_on, look.record.change_id)
         except Refused as refused:
             if refused.code is not Code.CONFLICT:
-                _log.error("a change does not go on", change=look.record.name, reason=str(refused))
+                log.error("a change does not go on", change=look.record.name, reason=str(refused))  # noqa: TRY400 - no trace needed
             return False  # somebody else was faster: the next look sees what has come of it
         return True
 

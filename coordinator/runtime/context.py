@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,11 +22,11 @@ from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.last_seen import Seen
 from coordinator.rollout.rollout import Rollouts
 from wire.certificate import Certificate
+from wire.logs import log
 from wire.request import HttpError
 
 UNAVAILABLE_S = 5  # until a node or an operator asks again
 
-_log = structlog.get_logger(__name__)
 
 _STATUS = {
     Code.BAD_REQUEST: 400,
@@ -138,7 +137,7 @@ def to_peer(refused: Refused) -> HttpError:
 
 def unavailable(error: SQLAlchemyError, *, is_operator: bool = False) -> HttpError:
     """The database's fault, and no verdict on anybody: it may come back (rules P1, P23)."""
-    _log.error("the database does not answer", reason=line_of(error))
+    log.error("the database does not answer", reason=line_of(error))
     if is_operator and is_full(error):
         remedy = "free space on the database's file system; what nodes report meanwhile comes again"
         detail = f"nothing was changed: {line_of(error)} ({remedy})"

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +25,7 @@ from coordinator.database.database_fault import line_of
 from coordinator.fleet import fleet
 from coordinator.fleet.fleet import FleetMember, MemberReport
 from coordinator.runtime.context import Coordinator
+from wire.logs import log
 
 KEPT_S = 15.0
 SHARE = 20  # so many times as long as it took, nothing is read
@@ -33,8 +33,6 @@ FIRST_S = 5.0  # a scrape has ten seconds, as it is usually set
 MOST_WORDS = 20
 OTHERS = "other"
 _CHUNK = 500  # members looked at in one statement
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -174,4 +172,4 @@ class Lately:
             self._known.set()
         except (SQLAlchemyError, Refused) as error:
             detail = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
-            _log.warning("the fleet was not counted", reason=detail)
+            log.warning("the fleet was not counted", reason=detail)

@@ -7,7 +7,6 @@ wake our polls, their changes of the catalog move our pins, within `store_pollin
 from collections.abc import Sequence
 from functools import partial
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,10 +25,9 @@ from coordinator.runtime.context import Coordinator
 from coordinator.runtime.metrics import Readiness
 from coordinator.trust import restored_backup
 from snapshot.identifiers import HEAD
+from wire.logs import log
 
 TRIM_S = 3_600.0
-
-_log = structlog.get_logger(__name__)
 
 
 class Keeper:
@@ -82,11 +80,11 @@ class Keeper:
                 gone = await in_database(
                     retention.trim, self._at.database, now=self._at.now(), settings=self._at.settings
                 )
-                _log.info("trimmed", **gone)
+                log.info("trimmed", **gone)
                 while await in_database(self._at.database.shrink):  # what others want to write comes between
                     pass
             except SQLAlchemyError as error:  # the next hour is as good
-                _log.error("not trimmed", reason=line_of(error))
+                log.error("not trimmed", reason=line_of(error))  # noqa: TRY400 - no trace needed
 
     async def note_refused_joins(self) -> None:
         """Until cancelled: once a minute, in one transaction."""
@@ -103,7 +101,7 @@ class Keeper:
 
     def _stand(self, reason: str) -> None:
         if reason and not self._at.standstill.reason:
-            _log.error("nothing is signed or served", reason=reason)
+            log.error("nothing is signed or served", reason=reason)
             self._at.board.wake_all()
         has_ended = bool(self._at.standstill.reason) and not reason
         self._at.standstill.reason = reason
@@ -115,9 +113,9 @@ class Keeper:
         self._readiness.reason = reason
         said = reason or self._at.fault
         if said and said != self._said:
-            _log.error("not ready", reason=said)
+            log.error("not ready", reason=said)
         elif said != self._said:
-            _log.info("ready")
+            log.info("ready")
         self._said = said
 
 

@@ -6,7 +6,6 @@ Read anew every ten minutes, and at each question of an operator. Ends lie days 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,11 +18,10 @@ from coordinator.runtime.context import Coordinator
 from coordinator.runtime.expiries import OwnCredentials
 from snapshot.ending import Thing, Urgency, due
 from wire.endings import EndingThing
+from wire.logs import log
 
 LOOK_S = 600.0
 SAY_AGAIN_S = 86_400.0
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass
@@ -47,7 +45,7 @@ class Reminder:
             await self.look()
         except (SQLAlchemyError, Refused) as error:
             detail = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
-            _log.warning("what ends was not read", reason=detail)
+            log.warning("what ends was not read", reason=detail)
 
     async def look(self) -> Sequence[Thing]:
         """Once: read, and said where it is time."""
@@ -72,7 +70,7 @@ class Reminder:
         for key, thing in asking.items():
             if key not in self._said:
                 self._said[key] = now
-                tell = _log.error if key[2] is Urgency.ENDED else _log.warning
+                tell = log.error if key[2] is Urgency.ENDED else log.warning
                 tell("ends", **EndingThing.of(thing, now).words())
 
 

@@ -9,7 +9,6 @@ What gives power over the machine itself stays on its Unix socket.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import structlog
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,6 +20,7 @@ from coordinator.membership import operators
 from coordinator.runtime import route_roles
 from coordinator.runtime.context import to_operator, unavailable
 from wire.certificate import fingerprint
+from wire.logs import log
 from wire.peer import OperatorPeer, PinState
 from wire.pins import PinTable
 from wire.request import HttpError, Request, Response
@@ -38,8 +38,6 @@ LOCAL_ONLY = frozenset(
 )
 
 NOTED_S = 60.0  # of one operator and route: who asks without end fills no audit log
-
-_log = structlog.get_logger(__name__)
 
 
 class Door:
@@ -62,7 +60,7 @@ class Door:
         try:
             await self.load()
         except SQLAlchemyError as error:
-            _log.error("operators not read", reason=line_of(error))
+            log.error("operators not read", reason=line_of(error))  # noqa: TRY400 - no trace needed
 
     async def keep(self, every_s: float) -> None:
         """What other replicas have changed, until cancelled."""
@@ -84,7 +82,7 @@ class Door:
             except SQLAlchemyError as error:
                 raise unavailable(error) from error
             if (route.method, route.template) in LOCAL_ONLY:
-                _log.warning("not done from afar", operator=peer.operator, method=route.method, route=route.template)
+                log.warning("not done from afar", operator=peer.operator, method=route.method, route=route.template)
                 remedy = "run it on the coordinator's machine, over its admin socket"
                 raise HttpError(403, Code.LOCAL_ONLY.value, f"this is not done from afar ({remedy})")
             return await route.handler(request)
@@ -98,7 +96,7 @@ class Door:
             operators.check_role(peer.operator, role, route_roles.role_for(route))
         except Refused as refused:
             asked = route_roles.name_of(route)
-            _log.warning("beyond the role", operator=peer.operator, role=str(role), asked=asked)
+            log.warning("beyond the role", operator=peer.operator, role=str(role), asked=asked)
             if self._noted.wait_s((peer.operator, asked), trio.current_time()) is None:
                 note = partial(operators.note_refusal, now=self._now())
                 await in_database(note, self._database, peer.operator, asked, refused)
@@ -110,4 +108,4 @@ class Door:
             if names.get(pin.fingerprint) != pin.node_id:
                 self.table.remove(pin.fingerprint)
         for error in self.table.bring_to((der, name, PinState.ACTIVE) for der, name in wanted.items()):
-            _log.error("certificate of an operator not pinned", reason=error.reason.value, detail=str(error))
+            log.error("certificate of an operator not pinned", reason=error.reason.value, detail=str(error))

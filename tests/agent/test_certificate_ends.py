@@ -1,11 +1,11 @@
 """A node says what of it ends: its trust bundle, its certificate, the CA of its coordinators."""
 
 import pytest
-import structlog
 
 from snapshot.ending import Urgency
 from tests.agent.bench import bench
 from tests.fakes.cluster import DAY
+from tests.logs import capture_logs
 from wire.certificate import make_authority
 
 
@@ -18,7 +18,7 @@ async def made(one, mock_clock):
 
 async def said(made) -> list[str]:
     """Of what the log is told at one look."""
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await made.outside.certificate_ends.look()
     return [f"{each['log_level']} {each['what']}" for each in logs if each["event"] == "ends"]
 

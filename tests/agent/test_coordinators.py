@@ -4,7 +4,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
-import structlog
 import trio
 
 from agent.config.configuration import MapEntry
@@ -19,6 +18,7 @@ from tests.agent.bench import bench
 from tests.fakes.cluster import CLUSTER_ID, HOUR
 from tests.fakes.storage import StorageServer
 from tests.journeys.lab import ROUTES
+from tests.logs import capture_logs
 
 HEAD_LIFETIME_S = 1800
 ELSEWHERE = "https://elsewhere.example:7443"
@@ -160,7 +160,7 @@ def asked(made):
 async def test_what_is_malformed_or_revoked_is_passed_over_and_logged(made, mock_clock):
     """rules L15, S61; threats D-47: the rest lives"""
     (own,) = asked(made)
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await hold(made, "nonsense", "https://127.0.0.1:9", ELSEWHERE, "https://gone.example:7443")
         assert asked(made) == [own, ELSEWHERE, "https://gone.example:7443"]
         gone = Revocations(version=1, endpoints=frozenset({"https://gone.example:7443"}))

@@ -5,12 +5,12 @@ import socket
 from functools import partial
 from itertools import pairwise
 
-import structlog.testing
 import trio
 import trio.testing
 
 from agent.local.probes import CAP_S, FLOOR_S, ProbeListener
 from tests.fakes.ports import held_port
+from tests.logs import capture_logs
 from wire.backoff import BackOff
 
 
@@ -40,7 +40,7 @@ async def test_a_taken_port_is_said_once_tried_with_a_floor_and_a_cap_and_had_wh
     taken.listen()
     port = taken.getsockname()[1]
     probes = ProbeListener(f"127.0.0.1:{port}", Answers(), Counted(most, 5.0, CAP_S))
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(probes.run)
             await trio.sleep(3600)

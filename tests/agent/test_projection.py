@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from structlog.testing import capture_logs
 
 from agent.access.access import Access, AccessRule, Readers
 from agent.files.file_access import FileAccess
@@ -23,6 +22,7 @@ from agent.files.projection import Projection
 from snapshot.manifest import SectionEntry
 from tests.citations import ROOT
 from tests.examples import examples
+from tests.logs import capture_logs
 
 NOW = 1_900_000_000
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users")

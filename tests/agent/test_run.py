@@ -162,12 +162,14 @@ def test_a_second_agent_ends_with_a_clear_message(folder, notified):
 
 
 def test_what_costs_much_is_loaded_after_the_first_answer():
-    """architecture.md: certificates and the client wait for whoever needs them (structlog loads rich where it is)"""
+    """architecture.md: certificates, the client and metrics wait for whoever needs them"""
     program = "import sys, json, agent.run; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True)
     loaded = set(json.loads(done.stdout))
     assert {"agent.run", "agent.local.local_api"} <= loaded
-    assert loaded.isdisjoint({"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click"})
+    assert loaded.isdisjoint(
+        {"httpx", "cryptography.x509", "wire.client", "agent.upstream", "click", "rich", "asyncio", "prometheus_client"}
+    )
 
 
 def test_a_socket_and_files_that_a_cleaner_took_come_back(folder, notified):

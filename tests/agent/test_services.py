@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from agent.services.notifiers import Told
 from agent.services.services import LocalService, ready_for
@@ -13,6 +12,7 @@ from snapshot.degraded import GateFacts
 from snapshot.grants import Policy
 from tests.agent.lab import DAY, NOW, Periphery, held, serving
 from tests.fakes.clock import Inline
+from tests.logs import capture_logs
 
 
 @dataclass

@@ -7,7 +7,6 @@ import time
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from agent.config.configuration import MapEntry, TrustTable
 from agent.state.origins import ROW, from_row
@@ -16,6 +15,7 @@ from store.base.tables import Name
 from tests.fakes.cluster import HOUR, NODE_ID, listing
 from tests.fakes.storage import StorageServer, own_address, serving_files, write_tree
 from tests.journeys.lab import POLICY, ROUTES
+from tests.logs import capture_logs
 from wire.certificate import make_identity
 from wire.request import Response
 

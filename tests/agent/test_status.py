@@ -1,7 +1,6 @@
 """Changes of state are written down once, told to systemd, and timers only wake who looks."""
 
 import pytest
-import structlog.testing
 import trio
 
 from agent.report.status import LOOK_EVERY_S, StatusKeeper
@@ -9,6 +8,7 @@ from agent.state.health_rows import OUTAGE_ROW
 from store.base.tables import Name
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR
+from tests.logs import capture_logs
 
 
 class Listening:
@@ -54,7 +54,7 @@ async def test_a_node_that_is_no_member_is_told_what_to_do(one, mock_clock):
     """Where an administrator looks first: systemctl status, and the journal"""
     told = Listening()
     async with bench(one) as made:
-        with structlog.testing.capture_logs() as logged:
+        with capture_logs() as logged:
             await StatusKeeper(made.node, told).look()
             await made.settle()
             await StatusKeeper(made.node, told).look()

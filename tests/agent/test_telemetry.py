@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import structlog
 import trio
 
 from agent.base.telemetry import Counters
@@ -11,6 +10,7 @@ from tests.agent.bench import bench
 from tests.fakes.coordinator_server import TOKEN, token_naming
 from tests.fakes.damage import flipped
 from tests.journeys.lab import ROUTES
+from tests.logs import unchanged_logging
 from wire.logs import set_up_logging
 
 
@@ -25,8 +25,8 @@ def logging(capsys):
         set_up_logging(level)
         return lines
 
-    yield set_up
-    structlog.reset_defaults()
+    with unchanged_logging():
+        yield set_up
 
 
 def test_counters_only_rise():

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 from sqlalchemy import event, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,6 +15,7 @@ from coordinator.database.database_fault import line_of
 from tests.coordinator import postgresql, reports
 from tests.coordinator.daemon import Follower, Running, running
 from tests.coordinator.founding import Founded
+from tests.logs import capture_logs
 from wire.client import ClientError
 
 STATE = "{kind: Node, id: node-a, spec: {roles: [core_mesh]}}"
@@ -105,7 +105,7 @@ async def test_a_full_disk_is_called_by_its_name(founded: Founded) -> None:
     async with running(founded) as at:
         node = await at.admit("node-a")
         limit = Pragma(at.daemon.coordinator.database, "max_page_count = 1")
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await unavailable(node.report(reports.body("node-a", {}, journal=PADDING)))
             with pytest.raises(ClientError, match="database or disk is full") as refused:
                 await at.apply("\n---\n".join(f"{{kind: Organization, id: a{number}}}" for number in range(2_000)))

@@ -4,11 +4,11 @@ import os
 import socket
 from pathlib import Path
 
-import structlog.testing
 from trio.testing import wait_all_tasks_blocked
 
 from tests.coordinator.daemon import Follower, running
 from tests.coordinator.founding import Founded
+from tests.logs import capture_logs
 from wire.limits import JOIN
 
 STRANGERS = 600
@@ -22,7 +22,7 @@ async def test_a_flood_at_the_joins_is_the_joins_alone(founded: Founded) -> None
         await at.apply("{kind: Node, id: node-a, spec: {roles: [core_mesh]}}")
         before, held = descriptors(), list[socket.socket]()
         try:
-            with structlog.testing.capture_logs() as lines:
+            with capture_logs() as lines:
                 for number in range(STRANGERS):
                     held.append(come(at.ports.join, number))
                     await wait_all_tasks_blocked()

@@ -4,12 +4,12 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from coordinator.base.settings import DAY
 from snapshot.ending import Urgency
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
+from tests.logs import capture_logs
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ class Moved:
 
 async def said(at: Running) -> list[str]:
     """Of what the log is told at one look."""
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await at.daemon.reminder.look()
     return [f"{each['log_level']} {each['what']}" for each in logs if each["event"] == "ends"]
 

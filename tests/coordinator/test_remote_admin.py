@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 import trio.testing
 
@@ -22,6 +21,7 @@ from tests.coordinator.candidates import contents
 from tests.coordinator.daemon import PATIENT, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.readings import held_reading
+from tests.logs import capture_logs
 from wire.certificate import make_authority, make_identity
 from wire.client import Call, ClientError, HttpClient, HttpsConnector
 from wire.operators.operator_roles import OperatorRole
@@ -186,7 +186,7 @@ async def test_what_stays_on_the_machine(founded: Founded) -> None:
         alice = await Afar(at, "alice").added()
         body = {"certificate": base64.b64encode(make_identity("bob", founded.now).der).decode()}
         assert await refusal(alice.ask("POST", "/v1/operators/bob", body)) == "local_only"
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             assert await refusal(alice.ask("DELETE", "/v1/operators/alice")) == "local_only"
         (said,) = [each for each in logs if each.get("operator") == "alice"]  # who tries is known
         assert (said["method"], said["route"]) == ("DELETE", "/v1/operators/{name}")

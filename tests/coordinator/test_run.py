@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 import trio.testing
 
@@ -21,6 +20,7 @@ from coordinator.keys.signing_key import UnusableKeyError
 from tests.coordinator.daemon import PATIENT, Follower, TlsNode, refusal, running
 from tests.coordinator.founding import Founded
 from tests.fakes.ports import held_port
+from tests.logs import capture_logs
 from wire.certificate import NODE_LIFETIME_S, make_identity
 from wire.client import Call, ClientError, HttpClient, UnixConnector
 from wire.unix import unix_listener
@@ -311,7 +311,7 @@ async def test_a_clock_that_was_ahead_is_a_loud_fault_until_the_epoch_is_raised(
     async with running(founded, now=lambda: now[0]) as at:
         node = await at.admit("node-a")  # signs its head by that clock
         now[0] = founded.now + 60
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await at.daemon.keeper.look()
         status, said = await at.probe("/probe/readiness")
         assert status == 503 and b"clock_behind" in said and b"epoch raise" in said

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-import structlog
 
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.database.database import Database
@@ -12,6 +11,7 @@ from tests.coordinator import reports
 from tests.coordinator.candidates import contents
 from tests.coordinator.rollouts import SCOPE, RolloutFleet
 from tests.coordinator.test_rollout import POLICY
+from tests.logs import capture_logs
 
 OTHER = "sha256:" + "77" * 32
 
@@ -59,7 +59,7 @@ FORGED = {
 def test_a_vote_on_what_was_not_asked_changes_nothing(fleet: RolloutFleet, forge) -> None:
     """It is counted and its sender named, once; the vote that is asked for counts afterwards."""
     before = contents(fleet.database, "changes", "change_nodes", "change_events")
-    with structlog.testing.capture_logs() as said:
+    with capture_logs() as said:
         for _ in range(3):
             counted = fleet.report("n3", votes=[forge(coming(fleet, "n3"))])
             assert (counted.verdicts, counted.foreign, counted.has_news) == ({"ignored": 1}, ("n3",), False)

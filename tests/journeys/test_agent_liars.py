@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import msgpack
 import pytest
-import structlog
 import trio
 
 from snapshot import container
 from tests.fakes.cluster import Cluster, key
 from tests.fakes.damage import with_signature, without_signature
 from tests.journeys.lab import ROUTES, Lab, lab
+from tests.logs import capture_logs
 from wire.request import Response
 
 QOS = "qos_policy"
@@ -196,7 +196,7 @@ async def test_an_answer_that_is_none_costs_its_source_a_while(two, mock_clock, 
     async with two.agent():
         await prepared(two)
         two.server.instead = lambda path, data: answer(data)
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await the_truth_arrives(two)
         (told,) = [entry for entry in logs if entry["event"] == "document not fetched"]
         assert (told["source"], told["scope"]) == (two.liar, ROUTES)

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import structlog
 from sqlalchemy import update
 
 from agent.state.node_state import NodeFacts, State, assess
@@ -38,6 +37,7 @@ from snapshot.reasons import Reason, Rejected
 from snapshot.verify import Verified
 from tests.coordinator.candidates import FOUNDING, NOW, admit
 from tests.coordinator.publishing import STATE, Reader
+from tests.logs import capture_logs
 
 DAY = 86_400
 DAYS = 400
@@ -198,7 +198,7 @@ async def test_without_it_everything_was_said_for_a_third_of_its_life_and_then_w
     """The bundle and the config key live a year, from the same day on"""
     node, soon, logged = Node(year), dict[str, list[int]](), set[str]()
     while year.day < 365:
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             found = await year.look()
         logged |= {each["what"] for each in logs if each["event"] == "ends"}
         assert logged >= {each.what for each in found}  # said on the day on which it is due first
@@ -216,7 +216,7 @@ async def test_without_it_everything_was_said_for_a_third_of_its_life_and_then_w
 
 async def after_the_end(year: Year, node: Node) -> None:
     """What is said, and what refuses."""
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         things = {each.what: each for each in await year.look()}
     ended = {what for what, each in things.items() if each.urgency(year.now) is Urgency.ENDED}
     assert ended == set(WATCHED)

@@ -33,7 +33,6 @@ DEBIANS = {  # name in Python -> Debian package
     "referencing": "python3-referencing",
     "rich": "python3-rich",
     "sqlalchemy": "python3-sqlalchemy",
-    "structlog": "python3-structlog",
     "trio": "python3-trio",
     "yaml": "python3-yaml",
 }
@@ -46,7 +45,6 @@ WITH_A_COORDINATOR = {
     "prometheus_client",
     "referencing",
     "sqlalchemy",
-    "structlog",
     "trio",
 }
 BY_URL = {"python3-psycopg"}  # SQLAlchemy imports it, for postgresql+psycopg://

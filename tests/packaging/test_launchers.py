@@ -53,7 +53,7 @@ def test_nothing_of_the_callers_is_imported(program, package, tmp_path):
     site = home / f".local/lib/python3.{sys.version_info.minor}/site-packages"
     site.mkdir(parents=True)
     evil.mkdir()
-    for name in ("click", "trio", "structlog", "agent", "coordinator", "snapshot", "sitecustomize", "usercustomize"):
+    for name in ("click", "trio", "h11", "agent", "coordinator", "snapshot", "sitecustomize", "usercustomize"):
         (evil / f"{name}.py").write_text(HIDDEN)
         (site / f"{name}.py").write_text(HIDDEN)
     (site / "first.pth").write_text(f"{evil}\n")

@@ -21,7 +21,7 @@ def test_the_probe_loads_no_more_than_it_reads_with():
     ended = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())
     assert {"lmdb", "store"} <= loaded
-    assert not loaded & {"msgpack", "snapshot", "cryptography", "trio", "structlog", "h11", "ssl", "agent", "wire"}
+    assert not loaded & {"msgpack", "snapshot", "cryptography", "trio", "h11", "ssl", "agent", "wire"}
 
 
 def test_the_folder_of_the_parent_is_not_searched(tmp_path):

@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-import structlog
 
 from tests.citations import ROOT
-from wire.logs import set_up_logging
+from tests.logs import unchanged_logging
+from wire.logs import log, set_up_logging
 
 
 @pytest.fixture
@@ -24,13 +24,12 @@ def logging(capsys):
         set_up_logging(level)
         return lines
 
-    yield set_up
-    structlog.reset_defaults()
+    with unchanged_logging():
+        yield set_up
 
 
 def test_one_json_object_a_line(logging):
     lines = logging("info")
-    log = structlog.get_logger("x")
     log.debug("not this")
     log.warning("document refused", scope="qos_policy", reason="bad_signature", version=7)
     (line,) = lines()
@@ -42,7 +41,7 @@ def test_one_json_object_a_line(logging):
 
 def test_the_journal_is_told_the_priority_of_a_line():
     """As a service of systemd has it: stderr is the stream that JOURNAL_STREAM names; another one has no prefix"""
-    code = "import structlog, wire.logs as logs; logs.set_up_logging('info'); log = structlog.get_logger()"
+    code = "import wire.logs as logs; logs.set_up_logging('info'); log = logs.log"
     says = f"{code}; log.info('state', before=None); log.warning('document refused', version=7)"
     says += r"; logs.last_words('agent: wrong\ntoo')"
     for named, prefixes in ((True, ["<6>", "<4>"]), (False, ["", ""])):
@@ -69,7 +68,7 @@ def test_an_exception_is_told_without_the_variables_of_its_frames(logging):
     try:
         fail("swordfish")
     except ValueError:
-        structlog.get_logger("x").exception("task failed", task="t")
+        log.exception("task failed", task="t")
     (line,) = lines()
     assert "what went wrong" in line["exception"]
     assert "swordfish" not in line["exception"].replace('fail("swordfish")', "")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.logs import capture_logs
 from tests.wire.lab import ROUTES, head, node, pinned_server, running, tcp_listener
 from tests.wire.test_tls import asked, context
 from wire.limits import ADMIN, JOIN
@@ -127,7 +127,7 @@ async def test_strangers_cannot_keep_a_stranger_out(tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        with structlog.testing.capture_logs() as lines:
+        with capture_logs() as lines:
             async with running(server, listener):
                 for number in range(300):
                     source = (f"127.0.0.{number % 6 + 2}", 0)

@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 import trio
-from structlog.testing import capture_logs
 
+from tests.logs import capture_logs
 from tests.wire.lab import head, once, unix_server
 from wire.self_healing_listener import LOOK_EVERY_S
 from wire.unix import passed_listener, unix_listener
