@@ -5,7 +5,9 @@ local socket, and one account has thousands of subordinate ids. So a place is gi
 
     1. Callers that come first have reserved places (limits.py). They make no room for others, and others do for them.
     2. An idle connection ends before a busy one: of whoever has most, the one that has rested longest.
-    3. With none idle (each holds a long poll), the oldest of whoever has at least two more than the newcomer: a caller
+    3. Who has as many as one caller may have ends the one of his own that has rested longest: each of an account's
+       programs may keep one between its requests, and that must not keep the next program out.
+    4. With none idle (each holds a long poll), the oldest of whoever has at least two more than the newcomer: a caller
        with few connections loses none of them to one with many.
 """
 
@@ -27,7 +29,7 @@ class OpenConnection:
 def making_room(newcomer: Hashable, places: Sequence[OpenConnection], tally: Tally) -> OpenConnection | None:
     """None: there is no room for the newcomer."""
     if tally.has_its_share(newcomer):
-        return None
+        return _goes([place for place in places if place.caller == newcomer and place.idle], tally.of(newcomer), tally)
     others = [place for place in places if not tally.is_first(place.caller)]
     first = [place for place in places if tally.is_first(place.caller)]
     fair = tally.of(newcomer) + 1

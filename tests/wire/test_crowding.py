@@ -48,6 +48,15 @@ def test_a_tally_keeps_places_for_the_first() -> None:
         ),
         ("root", [OpenConnection("root", True, 0.0), *(OpenConnection("a", False, at) for at in (2.0, 1.0, 3.0))], 2),
         ("root", [OpenConnection("root", True, 0.0), OpenConnection("a", False, 0.0)], 0),
+        (
+            "a",
+            [
+                OpenConnection("a", rests, since)
+                for rests, since in ((False, 0.0), (True, 2.0), (True, 1.0), (True, 3.0))
+            ],
+            2,
+        ),
+        ("a", [*(OpenConnection("a", False, 0.0) for _ in range(4)), OpenConnection("b", True, 0.0)], None),
     ],
 )
 def test_whose_connection_ends(newcomer: str, places: list[OpenConnection], goes: int | None) -> None:
@@ -64,10 +73,11 @@ def test_nobody_is_put_out_for_somebody_who_has_as_much(wanted: list[OpenConnect
     tally = Tally(EACH, IN_ALL, RESERVED, FIRST)
     places = [place for place in wanted if tally.take(place.caller)]
     goes = making_room(newcomer, places, tally)
-    if tally.of(newcomer) >= EACH:
-        assert goes is None
     if goes is None:
         return
+    if tally.of(newcomer) >= EACH:
+        assert goes.idle
+        assert goes.caller == newcomer
     assert goes.idle or tally.of(goes.caller) > tally.of(newcomer) + 1
     assert newcomer in FIRST or goes.caller not in FIRST
     tally.give_back(goes.caller)
