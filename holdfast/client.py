@@ -258,7 +258,7 @@ class Client:
 
     def close(self) -> None:
         """What rests is given back. The client may be used again."""
-        while (connection := self._rested()) is not None:
+        while (connection := self._take_resting()) is not None:
             connection.close()
 
     # ---- services and routes, by their ids
@@ -590,7 +590,7 @@ class Client:
         agent may end it at the moment at which it is used.
         """
         timeout_s = self._timeout_s + wait_s
-        kept = self._rested() if method == "GET" or path == _MAY else None
+        kept = self._take_resting() if method == "GET" or path == _MAY else None
         try:
             if kept is not None:
                 with suppress(ConnectionError):
@@ -600,7 +600,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             raise AgentDown("agent_down", _why(self._socket, error)) from error
 
-    def _rested(self) -> "_Connection | None":
+    def _take_resting(self) -> "_Connection | None":
         """One that still stands. Those of the process that this one was forked from are that one's."""
         mine, self._process = self._process == os.getpid(), os.getpid()
         while self._resting:
