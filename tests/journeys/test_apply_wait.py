@@ -145,6 +145,26 @@ def test_ctrl_c_ends_the_watching_and_a_person_decides(fleet: Edges, watch) -> N
     assert f"reverts {change}" in fleet.lab.good("changes", "list").out
 
 
+def test_why_a_node_does_not_have_it_yet_is_said_wherever_one_looks(fleet: Edges) -> None:
+    """Of who has it, nothing is said; and once it is taken back, of nobody."""
+    fleet.declare("long.example", policy=SLOW)
+    change = fleet.apply("-m", "a long one")
+    fleet.until(lambda: len(fleet.run("long.example")) == 1)
+    (canary,) = fleet.run("long.example")
+    waiting = min(NAMES - {canary})
+    fleet.lab.good("changes", "halt", change, "--reason", "lunch")
+    why = re.compile(rf"by {change}, which is halted: by uid:\d+: lunch")
+    for words in (("nodes", "show"), ("explain",)):
+        said = {name: fleet.lab.good(*words, name).out for name in (waiting, canary)}
+        assert why.search(" ".join(said[waiting].split())), (words, said[waiting])
+        assert "halted" not in said[canary], (words, said[canary])
+    held_back = fleet.lab.good("diff", "--json").json["held_back"]
+    assert held_back.keys() == NAMES - {canary} and why.match(held_back[waiting]["route_policy"])
+    assert f"by {change}" in fleet.lab.good("diff").out
+    fleet.lab.good("changes", "revert", change, "--now", "it was long enough", "--yes", "--wait")
+    assert "HELD BACK" not in fleet.lab.good("nodes", "show", waiting).out
+
+
 def test_who_is_switched_off_is_named_holds_nothing_up_and_gets_it_later(fleet: Edges) -> None:
     away = fleet.nodes["edge-4"]
     away.kill()
