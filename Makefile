@@ -95,6 +95,8 @@ OURS_ALONE := tests/agent/test_reaction_retries.py tests/coordinator/test_change
     secrets_properties.py)
 REPEATED := -m 'not slow' $(OURS_ALONE:%=--ignore=%)
 bookworm trixie: export HOLDFAST_EXAMPLES ?= 0.2
+# Each test of stored state on one of the databases, where `make test` has both.
+trixie: export HOLDFAST_DATABASES ?= either
 
 bookworm: .venv-bookworm/.ready ## the same code on Debian 12's library versions
 	.venv-bookworm/bin/python $(PYTEST) $(REPEATED) $(UNITS) --ignore-glob='*operator*' $(ARGS)

@@ -1,15 +1,35 @@
-"""One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL."""
+"""One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL.
 
+With HOLDFAST_DATABASES=either each runs on one of them, by its name always the same: where a run repeats another one
+with other libraries, which speak to both in half of the tests as they would in all.
+"""
+
+import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from coordinator.database.database import Database
-from tests.coordinator import migrated, postgresql
+from tests.coordinator import compiled, migrated, postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.emptied import Emptied
 from tests.coordinator.founding import Founded
+
+KINDS = ["sqlite", "postgresql"]
+
+compiled.share()
+
+
+@pytest.hookimpl(tryfirst=True)  # before each parameter of the fixture gets a test
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if os.environ.get("HOLDFAST_DATABASES") != "either" or "database_url" not in metafunc.fixturenames:
+        return
+    named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "database_url" not in named:
+        chosen = KINDS[zlib.crc32(metafunc.definition.nodeid.encode()) % len(KINDS)]
+        metafunc.definition.add_marker(pytest.mark.parametrize("database_url", [chosen], indirect=True))
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +48,7 @@ def postgresql_url(emptied: Emptied) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The same, on either kind."""
     if request.param == "sqlite":
