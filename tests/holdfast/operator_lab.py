@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from examples.demo.processes import free_ports
+from holdfast.ctl.endpoint import Socket
+from holdfast.ctl.socket import CoordinatorClient
 from tests.world import programs
 from tests.world.programs import Process, Ran
 
@@ -51,6 +53,13 @@ class Lab:
 
     def ctl(self, *arguments: object, stdin: str = "") -> Ran:
         return self._run("holdfastctl", arguments, stdin)
+
+    @property
+    def asked(self) -> CoordinatorClient:
+        """What commands ask by, for who looks again and again: a process for each look keeps the processor from those
+        that are waited for.
+        """
+        return CoordinatorClient(Socket(self.socket), as_json=True)
 
     def holdfast(self, *arguments: object) -> Ran:
         return self._run("holdfast", arguments, "")

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.holdfast import operator_lab
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import WITHIN_S, Gateway
+from wire.operators.change_answers import ChangeDetail, ChangeNews
 
 LOOK_S = 0.1
 STATE = """\
@@ -91,7 +92,7 @@ class Edges:
         return answer["change"]
 
     def change(self, name: str) -> dict:
-        return self.lab.good("changes", "show", name, "--json").json
+        return self.lab.asked.get(ChangeDetail, "changes", name).to_value()
 
     def enrol(self, name: str) -> Gateway:
         node = Gateway(self.folder / name, self.lab, node_id=name, by_way_of=self.by_way_of)
@@ -120,17 +121,19 @@ class Edges:
         return [name for name in self.nodes if words in self.file(name, path)]
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Several programs do something about it; looking is a file or a question to each."""
+        """Several programs do something about it; looking is a file or a question to each, and no process."""
         end = time.monotonic() + WITHIN_S
         while not holds():
             assert time.monotonic() < end, self.words()
             time.sleep(LOOK_S)
 
     def until_state(self, change: str, *states: str) -> dict:
-        def has_come() -> bool:
-            return self.change(change)["state"] in states
-
-        self.until(has_come)
+        """As the coordinator says what is new: it holds the question until then."""
+        end = time.monotonic() + WITHIN_S
+        news = self.lab.asked.wait(ChangeNews, "changes", change, "wait")
+        while news.state not in states:
+            assert time.monotonic() < end, self.words()
+            news = self.lab.asked.wait(ChangeNews, "changes", change, "wait", seen=news.mark)
         return self.change(change)
 
     def until_all_run(self, host: str) -> None:

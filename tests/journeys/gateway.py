@@ -15,6 +15,7 @@ from tests.holdfast.operator_lab import Lab, Ran
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.world import programs
 from tests.world.programs import Process
+from wire.operators.operator_answers import UnpublishedChanges
 
 WITHIN_S = 120.0  # on a machine that has other work
 LOOK_S, HINT_S = 0.05, 0.3  # who is waited for needs the processor, too
@@ -167,5 +168,6 @@ def apply(lab: Lab, port: int) -> Ran:
 def until_published(lab: Lab) -> None:
     """All that is declared: the coordinator compiles and signs it after it has said that it is applied."""
     end = time.monotonic() + WITHIN_S
-    while lab.good("diff", "--json").json["nodes"]:  # each look is a process, and takes its time
+    while lab.asked.get(UnpublishedChanges, "diff").nodes:
         assert time.monotonic() < end, lab.log()
+        time.sleep(LOOK_S)
