@@ -1,9 +1,11 @@
 """The audit log as an operator reads it: who, when, what, before, after."""
 
-from sqlalchemy import select
+from collections.abc import Collection
+
+from sqlalchemy import func, select
 
 from coordinator.database import schema
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from snapshot import canonical
 from wire.operators.operator_answers import AuditEntry
 
@@ -35,3 +37,11 @@ def read(
         )
         for row in rows
     ]
+
+
+def look_since(transaction: Transaction, audit_id: int, actions: Collection[str]) -> tuple[int, bool]:
+    """The newest audit id, and whether all that is younger than `audit_id` is one of these actions."""
+    table = schema.audit
+    newest = transaction.number(select(func.max(table.c.audit_id)))
+    other = select(table.c.audit_id).where(table.c.audit_id > audit_id, table.c.action.not_in(actions)).limit(1)
+    return newest, transaction.row(other) is None

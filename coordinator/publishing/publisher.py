@@ -49,6 +49,7 @@ from coordinator.publishing import backlog, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
 from coordinator.publishing.heads import Publication
+from coordinator.publishing.newcomers import Newcomers
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import container
 from snapshot.identifiers import HEAD
@@ -107,6 +108,7 @@ class Publisher:
         self.clock_fault = clock_fault
         self._standstill = standstill
         self._backlog = Backlog()
+        self._newcomers = Newcomers()
         self._urgent: list[str] = []
         self._woken = trio.Event()
         self.health = Health()
@@ -152,6 +154,8 @@ class Publisher:
         if not due:
             self.health.fault = ""  # what could not be published is not to be any more
         rested = self._resting.ready(due)
+        if rested:
+            rested = await in_compiler(self._newcomers.choose, self._database, rested, trio.current_time())
         first = [node_id for node_id in dict.fromkeys(self._urgent) if node_id in set(rested)]
         self._urgent.clear()
         waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
@@ -230,6 +234,7 @@ class Publisher:
                 self._resting.outrun(publication.node_id)
                 continue
             self._resting.note_success(publication.node_id)
+            self._newcomers.note_published(publication.node_id)
             self.health.published_heads += 1
             documents.update(document.snapshot_id for document in publication.documents)
             self._backlog.note_published(publication.node_id)

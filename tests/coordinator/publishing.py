@@ -133,9 +133,9 @@ class Press:
         wanted = node_ids or self.due()
         return backlog.prepare(self.database, self.kept, self.keys, self.settings, wanted, self.now)
 
-    def publish(self) -> Batch:
-        """All that is due."""
-        batch = self.prepare()
+    def publish(self, *node_ids: str) -> Batch:
+        """All that is due, or these."""
+        batch = self.prepare(*node_ids)
         refused = heads.publish(
             self.database, [each.publication for each in batch.drafts], actor="coordinator", now=self.now
         )
