@@ -63,14 +63,15 @@ def state(nodes: int) -> str:
     return "\n---\n".join(parts)
 
 
+def member_row(number: int) -> dict[str, object]:
+    return {
+        "node_id": f"n{number}", "kind": "data", "site_id": "default", "certificate": f"der{number}".encode(),
+        "certificate_sha256": f"{number}", "incarnation": "i", "first_seen": 0.0, "generation": 1,
+    }  # fmt: skip
+
+
 def with_members(database: Database, count: int, now: float) -> None:
-    rows = [
-        {
-            "node_id": f"n{number}", "kind": "data", "site_id": "default", "certificate": f"der{number}".encode(),
-            "certificate_sha256": f"{number}", "incarnation": "i", "first_seen": 0.0, "generation": 1,
-        }
-        for number in range(count)
-    ]  # fmt: skip
+    rows = [member_row(number) for number in range(count)]
     with database.change(actor="benchmark", now=now) as transaction:
         transaction.run(insert(schema.nodes), rows)
         transaction.audit("benchmark", "members")
