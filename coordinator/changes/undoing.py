@@ -14,7 +14,7 @@ Members are as they are: who has joined, or was revoked, stands in every model.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coordinator.changes import records
 from coordinator.changes.records import ChangedResource
@@ -22,6 +22,7 @@ from coordinator.database.database import Transaction
 from coordinator.declared import kinds
 from coordinator.declared.kinds import Config, Resource
 from coordinator.declared.model import Key, Model
+from coordinator.declared.next_model import next_model
 
 MOST_MODELS = 8
 
@@ -37,13 +38,7 @@ def read_before(plan: Iterable[ChangedResource]) -> Before:
 
 
 def undo(model: Model, before: Before) -> Model:
-    resources = dict(model.resources)
-    for key, resource in before:
-        if resource is None:
-            resources.pop(key, None)
-        else:
-            resources[key] = resource
-    return replace(model, resources=resources)
+    return next_model(model, dict(before))
 
 
 def parts_before(transaction: Transaction, since: float) -> set[str]:

@@ -1,7 +1,7 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Row
@@ -13,6 +13,7 @@ from coordinator.declared import kinds
 from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.kinds import Resource
 from coordinator.declared.model import Key, MemberEntry, Model
+from coordinator.declared.next_model import next_model
 from snapshot import canonical
 from wire.operators.fleet_answers import NodeEntry
 
@@ -122,12 +123,14 @@ def remember(transaction: Transaction, after: Model) -> None:
 
 def with_member(transaction: Transaction, model: Model, node_id: str) -> Model:
     """The model with one member as it now stands in the database: there, changed, or gone."""
-    members = {id_: entry for id_, entry in model.members.items() if id_ != node_id}
+    return next_model(model, {}, {node_id: member_entry(transaction, node_id)})
+
+
+def member_entry(transaction: Transaction, node_id: str) -> MemberEntry | None:
+    """As it stands in a model."""
     table = schema.nodes
     row = transaction.row(select(table).where(table.c.node_id == node_id, table.c.revoked_at.is_(None)))
-    if row is not None:
-        members[node_id] = _member_entry(row)
-    return replace(model, members=members)
+    return None if row is None else _member_entry(row)
 
 
 def _members(transaction: Transaction) -> dict[str, MemberEntry]:

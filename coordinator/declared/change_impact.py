@@ -6,9 +6,9 @@ after; the directories of others, where they could show it and would show it oth
 its node, unless something is selected by it. The answer may name too much, never too little; a property test holds
 that against the views themselves.
 
-No pair of nodes is looked at where many have changed: a few are asked for in every directory, which is cheap for one
-that joins; for more than that each directory is chosen before and after, which is exact and costs the same for two
-changed nodes and for all. So a first apply of a large fleet takes n log n.
+No pair of nodes is looked at. Whose directories a node may stand in is found by its place on the ring (peers.py), and
+those are chosen before and after, which is exact; where many nodes have changed, all of them are. So one node's change
+costs the same in every fleet, and a first apply of a large one takes n log n.
 
 Example. In a fleet of 4,000 a route of organization `acme` gets another service. Its scopes are grouped once by the
 type of scope that shows them and by the organization that may know of them; the 90 members that serve `acme` are asked
@@ -36,16 +36,16 @@ from coordinator.declared import peers
 from coordinator.declared.assignment import used_resources
 from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Config, EgressResource, Node, QosPolicy, Resource, Route, Service
-from coordinator.declared.model import Key, Model, Subject, selects
+from coordinator.declared.model import Key, Model, ModelOrigin, Subject, selects
+from coordinator.declared.next_model import FEW
 from coordinator.declared.node_scopes import PeerDirectory
 from coordinator.declared.scope_view import ScopeView, Sections
-from coordinator.declared.views import VIEWS, holds, scope_types, scopes, sections
+from coordinator.declared.views import VIEWS, holds, scope_types, sections
 from snapshot.identifiers import Scope
 
 Touched = tuple[str, Scope]  # node id, and a scope that it holds before or after
 Groups = dict[str, dict[str, dict[Scope, list[Resource]]]]  # by scope type, organization and scope
 Pair = tuple[Subject | None, Subject | None]  # a node before and after
-FEW = 16  # changed nodes: for more, choosing every directory twice is cheaper
 _DIRECTORY = Scope(PeerDirectory.TYPE)
 _ANYBODYS = ""  # no organization's: everybody may know of it
 
@@ -71,7 +71,7 @@ def _work_out(before: Model, after: Model, few: int) -> frozenset[Touched]:
     for old, new in pairs.values():
         found.update(_own(before, after, old, new))
     seen = {node_id: pair for node_id, pair in pairs.items() if _is_seen_otherwise(before, after, *pair)}
-    found.update(_few(before, after, seen) if len(seen) <= few else _many(before, after, seen.keys(), found))
+    found.update(_directories(before, after, seen, found, few))
     for model in (before, after):
         found.update(_scopes_about(model, changed | _services_that_use(model, changed), found))
     return frozenset(scope for scope in found if not _is_the_same_config(before, after, *scope))
@@ -88,7 +88,8 @@ def _is_the_same_config(before: Model, after: Model, node_id: str, scope: Scope)
 
 
 def changed_resources(before: Model, after: Model) -> set[Key]:
-    keys = before.resources.keys() | after.resources.keys()
+    origin = _origin(before, after)
+    keys = origin.resources if origin is not None else before.resources.keys() | after.resources.keys()
     pairs = ((key, before.resources.get(key), after.resources.get(key)) for key in keys)
     return {key for key, old, new in pairs if old is not new and old != new}
 
@@ -105,22 +106,33 @@ def _services_that_use(model: Model, changed: Set[Key]) -> set[Key]:
 
 
 def changed_members(before: Model, after: Model) -> set[str]:
-    ids = before.members.keys() | after.members.keys()
+    origin = _origin(before, after)
+    ids = origin.members if origin is not None else before.members.keys() | after.members.keys()
     pairs = ((node_id, before.members.get(node_id), after.members.get(node_id)) for node_id in ids)
     return {node_id for node_id, old, new in pairs if old is not new and old != new}
 
 
+def _origin(before: Model, after: Model) -> ModelOrigin | None:
+    """Where the one was made from the other: then nobody need look at all of both."""
+    return after.origin if after.origin is not None and after.origin.before() is before else None
+
+
 def _own(before: Model, after: Model, old: Subject | None, new: Subject | None) -> Iterator[Touched]:
     """All of its scopes where it comes, goes, has another entry (rules K21), or other roles or organizations, which
-    every envelope names; else those that say something else.
+    every envelope names; else those that say something else. Without other labels it is selected by whatever selected
+    it before, so only what says something of its declaration may.
     """
     stays = old is not None and new is not None and _standing(old) == _standing(new)
+    is_selected_alike = old is not None and new is not None and old.declared.labels == new.declared.labels
     for model, subject in ((before, old), (after, new)):
         if subject is None:
             continue
-        for scope in scopes(model, subject):
-            if not stays or _sections(before, old, scope) != _sections(after, new, scope):
-                yield subject.node_id, scope
+        for scope_type in scope_types(subject):
+            if stays and is_selected_alike and not VIEWS[scope_type].TELLS_OF_NODE:
+                continue
+            for scope in VIEWS[scope_type].scopes(model, subject):
+                if not stays or _sections(before, old, scope) != _sections(after, new, scope):
+                    yield subject.node_id, scope
 
 
 def _sections(model: Model, subject: Subject | None, scope: Scope) -> Sections | None:
@@ -145,30 +157,26 @@ def _face(subject: Subject) -> tuple[object, ...]:
     return _standing(subject), subject.declared.addresses
 
 
-def _few(before: Model, after: Model, seen: Mapping[str, Pair]) -> Iterator[Touched]:
-    for old, new in seen.values():
-        yield from _directories(before, old)
-        yield from _directories(after, new)
-
-
-def _directories(model: Model, subject: Subject | None) -> Iterator[Touched]:
-    """Those that it may stand in. A new member has no roles yet: nobody need be asked."""
-    if subject is None or not peers.is_candidate(subject):
-        return
-    for other in model.subjects.values():
-        if _DIRECTORY.type in scope_types(other) and peers.could_choose(model, other, subject):
-            yield other.node_id, _DIRECTORY
-
-
-def _many(before: Model, after: Model, seen: Set[str], found: Set[Touched]) -> Iterator[Touched]:
+def _directories(
+    before: Model, after: Model, seen: Mapping[str, Pair], found: Set[Touched], few: int
+) -> Iterator[Touched]:
     """Those beyond `found` that choose otherwise, or one of the `seen`. Who comes or goes is found already."""
-    for node_id, new in after.subjects.items():
-        old, scope = before.subjects.get(node_id), (node_id, _DIRECTORY)
-        if old is None or scope in found or _DIRECTORY.type not in scope_types(new):
+    for node_id in _choosers(before, after, seen) if len(seen) <= few else after.subjects:
+        old, new, scope = before.subjects.get(node_id), after.subjects.get(node_id), (node_id, _DIRECTORY)
+        if old is None or new is None or scope in found or _DIRECTORY.type not in scope_types(new):
             continue
         shown = peers.chosen_ids(after, new)
-        if shown != peers.chosen_ids(before, old) or not seen.isdisjoint(shown):
+        if shown != peers.chosen_ids(before, old) or not seen.keys().isdisjoint(shown):
             yield scope
+
+
+def _choosers(before: Model, after: Model, seen: Mapping[str, Pair]) -> set[str]:
+    """Who may have chosen one of them before, or does so now."""
+    found: set[str] = set()
+    for old, new in seen.values():
+        for model, subject in ((before, old), (after, new)):
+            found |= set() if subject is None else peers.possible_choosers(model, subject)
+    return found
 
 
 def _scopes_about(model: Model, changed: Set[Key], found: Set[Touched]) -> list[Touched]:

@@ -9,9 +9,10 @@ is kept nowhere.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import NoneType
 
 from coordinator.declared import contents, templates, views
 from coordinator.declared.config_scope import CONFIG, FILES, OWNER
@@ -154,11 +155,10 @@ def _audience(subject: Subject, scope_type: str, sections: Mapping[str, object])
 
 def _organizations(value: object) -> Iterator[str]:
     """Every `organization_id`, at any depth: what step 11 will look for."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            if name == "organization_id":
-                yield str(inner)
-            yield from _organizations(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
+    if isinstance(value, (dict, Mapping)):
+        if "organization_id" in value:
+            yield str(value["organization_id"])
+        value = value.values()
+    for inner in value if isinstance(value, Iterable) else ():
+        if not isinstance(inner, (str, int, float, NoneType)):  # most are, and hold nothing
             yield from _organizations(inner)

@@ -35,6 +35,7 @@ class ConfigFolders(ScopeView):
 
     TYPE = CONFIG
     SHOWN = (Config,)
+    TELLS_OF_NODE = True  # where a file is a template
 
     def scopes(self, model: Model, subject: Subject) -> tuple[Scope, ...]:
         given = configs_for(model.configs_by_selector, subject)

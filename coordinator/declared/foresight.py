@@ -8,7 +8,7 @@ writes the first file is to see what it says. Warnings look at one node of each 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from coordinator.base.settings import DAY, CoordinatorSettings
@@ -16,7 +16,7 @@ from coordinator.declared import views
 from coordinator.declared.compiler import compile_scope
 from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import Cluster, DegradedModePolicy, Node
-from coordinator.declared.model import MemberEntry, Model, Subject
+from coordinator.declared.model import MemberEntry, Model, NodeSort
 from coordinator.declared.node_scopes import degraded_policy, policy_value
 from snapshot import canonical
 from snapshot.bundle import SCOPE as TRUST_BUNDLE
@@ -127,35 +127,56 @@ class _Sort:
 
 def warnings(model: Model, settings: CoordinatorSettings) -> tuple[str, ...]:
     """Of nodes that carry something: data nodes with a role."""
-    model = with_declared_members(model)
-    known: dict[tuple[str, tuple[str, ...]], _Sort] = {}
-    nodes: dict[str, _Sort] = {}
-    for node_id, subject in model.subjects.items():
-        if subject.roles:
-            policy = degraded_policy(model, subject)
-            key = (policy.id if policy else "", subject.roles)
-            if key not in known:
-                known[key] = _sort(policy, subject, settings)
-            nodes[node_id] = known[key]
-    return tuple(_sentences(nodes, settings))
+    counts: Counter[_Sort] = Counter()
+    for (policy_id, roles), count in sorted(_sorts_of(model).items()):
+        policy = next((policy for policy in model.degraded_policies if policy.id == policy_id), None)
+        counts[_sort(policy, roles, settings)] += count
+    return tuple(_sentences(counts, settings))
 
 
-def _sort(policy: DegradedModePolicy | None, subject: Subject, settings: CoordinatorSettings) -> _Sort:
+def _sorts_of(model: Model) -> Counter[NodeSort]:
+    if not model.sorts:
+        sorts = (_sort_of(model, node_id) for node_id in model.members.keys() | model.declared_subjects.keys())
+        model.sorts.update(Counter(sort for sort in sorts if sort is not None))  # at once: others may ask
+    return model.sorts
+
+
+def _sort_of(model: Model, node_id: str) -> NodeSort | None:
+    """None of one that carries nothing."""
+    subject = model.subject(node_id)
+    if subject is None or not subject.roles:
+        return None
+    policy = degraded_policy(model, subject)
+    return (policy.id if policy else "", subject.roles)
+
+
+def take_over(before: Model, after: Model, changed: Set[str]) -> None:
+    """What was counted for `before`, with a few nodes changed, by the same policies."""
+    if not before.sorts:
+        return
+    after.sorts.update(before.sorts)
+    after.sorts.subtract(sort for sort in (_sort_of(before, node_id) for node_id in changed) if sort is not None)
+    after.sorts.update(sort for sort in (_sort_of(after, node_id) for node_id in changed) if sort is not None)
+    for sort in [sort for sort, count in after.sorts.items() if not count]:
+        del after.sorts[sort]
+
+
+def _sort(policy: DegradedModePolicy | None, roles: tuple[str, ...], settings: CoordinatorSettings) -> _Sort:
     """Of one that holds one service and one route where its roles give it such."""
     outage = Outage(0, LONGEST_S)
-    calm = _typical(policy, subject, settings, outage)
+    calm = _typical(policy, roles, settings, outage)
     after = settings.head_lifetime_s
     stopped = _last_stop(calm)
-    restarted = _typical(policy, subject, settings, replace(outage, restart_s=float(after)))
+    restarted = _typical(policy, roles, settings, replace(outage, restart_s=float(after)))
     fenced, else_fenced = restarted.fenced_phase, calm.fenced_phase
     at_once = fenced is not None and fenced.after_s <= after and (else_fenced is None or else_fenced.after_s > after)
     return _Sort(stopped[0], stopped[1], fenced.cause if fenced and at_once else "", policy.id if policy else "")
 
 
 def _typical(
-    policy: DegradedModePolicy | None, subject: Subject, settings: CoordinatorSettings, outage: Outage
+    policy: DegradedModePolicy | None, roles: tuple[str, ...], settings: CoordinatorSettings, outage: Outage
 ) -> Foreseen:
-    held = allowed_scope_types(subject.roles)
+    held = allowed_scope_types(roles)
     section = canonical.dumps(policy_value(policy)) if policy is not None else None
     scopes = {
         name: HeldScope(settings.snapshot_lifetime_s, 1, grants=_SORT)
@@ -166,12 +187,12 @@ def _typical(
         scopes=scopes,
         policy=parse_policy(section),
         authority_epoch=1,
-        node_id=subject.node_id,
-        roles=frozenset(subject.roles),
+        node_id="any",
+        roles=frozenset(roles),
         running=frozenset({"any"}),
     )
     kinds = {name: GRANTED_BY[name] for name in held & GRANTED_BY.keys() if GRANTED_BY[name] in CARRIED}
-    if "egress_service" not in subject.roles:
+    if "egress_service" not in roles:
         kinds.pop("service_assignment", None)
     named: Named = {name: {kind: frozenset({"any"})} for name, kind in kinds.items()}
     return foresee(facts, uses_of(named, facts, outage.began), outage)
@@ -186,30 +207,35 @@ def _last_stop(foreseen: Foreseen) -> tuple[int | None, str]:
     return (None, "") if fenced is None else (fenced.after_s, fenced.cause)
 
 
-def _sentences(nodes: Mapping[str, _Sort], settings: CoordinatorSettings) -> Iterator[str]:
-    total, head_s = len(nodes), settings.head_lifetime_s
-    soon = {node_id: sort for node_id, sort in nodes.items() if sort.stops_s is not None and sort.stops_s <= head_s}
-    later = {node_id: sort for node_id, sort in nodes.items() if node_id not in soon and sort.restart}
+def _sentences(counts: Counter[_Sort], settings: CoordinatorSettings) -> Iterator[str]:
+    """`counts`: nodes of each sort."""
+    total, head_s = counts.total(), settings.head_lifetime_s
+    soon = Counter({sort: count for sort, count in counts.items() if _stops_within(sort, head_s)})
+    later = Counter({sort: count for sort, count in counts.items() if sort not in soon and sort.restart})
     parts = []
     if soon:
-        parts.append(f"{len(soon)} of {total} nodes stop after {_minutes(head_s)} ({_whys(soon.values())})")
+        parts.append(f"{soon.total()} of {total} nodes stop after {_minutes(head_s)} ({_whys(soon)})")
     if later:
-        whose = ", ".join(sorted({sort.policy for sort in later.values()})[:MOST_NAMED])
+        whose = ", ".join(sorted({sort.policy for sort in later})[:MOST_NAMED])
         parts.append(
-            f"{len(later)} of {total} at once after a restart (allow_unconfirmed_start is false: {whose})"
+            f"{later.total()} of {total} at once after a restart (allow_unconfirmed_start is false: {whose})"
             if soon
-            else f"{len(later)} of {total} nodes stop at once after a restart"
+            else f"{later.total()} of {total} nodes stop at once after a restart"
             f" (allow_unconfirmed_start is false: DegradedModePolicy {whose})"
         )
     if parts:
         yield f"in an outage {', '.join(parts)}; holdfastctl drill outage 72h says which"
 
 
-def _whys(sorts: Iterable[_Sort]) -> str:
+def _stops_within(sort: _Sort, seconds: int) -> bool:
+    return sort.stops_s is not None and sort.stops_s <= seconds
+
+
+def _whys(sorts: Counter[_Sort]) -> str:
     words = {"no_degraded_policy": "no DegradedModePolicy applies"}
-    found = Counter(
-        words.get(sort.why) or f"DegradedModePolicy {sort.policy} gives them nothing longer" for sort in sorts
-    )
+    found: Counter[str] = Counter()
+    for sort, count in sorts.items():
+        found[words.get(sort.why) or f"DegradedModePolicy {sort.policy} gives them nothing longer"] += count
     return "; ".join(f"{why}" if len(found) == 1 else f"{count}: {why}" for why, count in found.most_common(MOST_NAMED))
 
 

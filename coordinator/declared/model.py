@@ -1,8 +1,14 @@
-"""The declared state as one immutable value: the resources and the members. Views and decisions are functions of it."""
+"""The declared state as one immutable value: the resources and the members. Views and decisions are functions of it.
 
+What is read of it again and again is indexed, once for each state. A state that differs from another one in a few
+resources is made from that (next_model.py), and takes over whatever it has in common with it.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import TypeVar
 from weakref import ref
 
@@ -28,6 +34,7 @@ from snapshot.identifiers import Scope
 
 Kind = TypeVar("Kind", bound=Resource)
 Key = tuple[str, str]
+NodeSort = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -79,14 +86,27 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class ModelOrigin:
+    """The model that another one was made from, while there is one, and what may differ between them."""
+
+    before: "ref[Model]"
+    resources: frozenset[Key]
+    members: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Model:
     """All declared resources by (kind, id), and all members that are not revoked by their id."""
 
     cluster_id: str
     resources: Mapping[Key, Resource] = field(default_factory=dict)
     members: Mapping[str, MemberEntry] = field(default_factory=dict)
-    # What peers.py has worked out for this model: members by their place on a ring, by policy and organization.
+    # What next_model.py has made it from, where it has.
+    origin: ModelOrigin | None = field(default=None, init=False, repr=False, compare=False)
+    # What peers.py has worked out for this model, by policy and organization: members by their places on a ring, and
+    # who throws which points onto it.
     rings: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    throws: dict[str, Mapping[str, "Ring"]] = field(default_factory=dict, init=False, repr=False, compare=False)
     peers: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     # What change_impact.py has found between an earlier model, while there is one, and this: (node id, scope).
     compared: list[tuple["ref[Model]", frozenset[tuple[str, Scope]]]] = field(
@@ -96,11 +116,28 @@ class Model:
     written: dict[tuple[str, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
     # What views.py has found for a node: which services it is told of.
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # What foresight.py has counted: nodes by the id of their policy of degraded mode, and their roles.
+    sorts: "Counter[NodeSort]" = field(default_factory=Counter, init=False, repr=False, compare=False)
+    # Whether references.py has looked at all of it and found nothing wrong.
+    sound: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @cached_property
+    def by_kind(self) -> Mapping[str, Mapping[str, Resource]]:
+        """Every resource by its kind and id."""
+        found: dict[str, dict[str, Resource]] = {}
+        for (kind, id_), resource in self.resources.items():
+            found.setdefault(kind, {})[id_] = resource
+        return found
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
         """Every member with its declaration, in the order of the ids; without one it has no roles (rules J8)."""
         return {node_id: Subject(member, self.declaration(node_id)) for node_id, member in sorted(self.members.items())}
+
+    @cached_property
+    def declared_subjects(self) -> Mapping[str, Subject]:
+        """Every declared node as the member that it is to be."""
+        return {node.id: declared_subject(node) for node in self.of(Node)}
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -164,14 +201,21 @@ class Model:
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """Every resource of a kind, in the order of the ids."""
-        return sorted(
-            (resource for resource in self.resources.values() if isinstance(resource, kind)), key=lambda each: each.id
-        )
+        found = self.by_kind.get(kind.KIND, {}).values()
+        return sorted((resource for resource in found if isinstance(resource, kind)), key=attrgetter("id"))
+
+    def subject(self, node_id: str) -> Subject | None:
+        """Of a member, or of who is declared and has not joined yet."""
+        return self.subjects.get(node_id) or self.declared_subjects.get(node_id)
 
     def declaration(self, node_id: str) -> Node:
         """As nothing, where nothing is declared."""
         found = self.resources.get((Node.KIND, node_id))
         return found if isinstance(found, Node) else Node(node_id)
+
+
+def declared_subject(node: Node) -> Subject:
+    return Subject(MemberEntry(node.id, node.kind, node.site, ()), node)
 
 
 def selects(selector: Selector, subject: Subject) -> bool:

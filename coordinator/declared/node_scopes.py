@@ -1,12 +1,20 @@
 """The scope types that say what a node itself is, whom it may know and what it may go on doing. Pure."""
 
 import base64
+from functools import lru_cache
 
 from coordinator.declared import peers
 from coordinator.declared.kinds import Cluster, DegradedModePolicy, PeerPolicy, Resource
 from coordinator.declared.model import Model, Subject, selects
-from coordinator.declared.scope_view import MEMBER, ScopeView, Sections, ValueOrigin, node_sources, way_of_selection
-from coordinator.declared.sharding import split
+from coordinator.declared.scope_view import (
+    MEMBER,
+    ScopeView,
+    Sections,
+    ValueOrigin,
+    node_sources,
+    split,
+    way_of_selection,
+)
 from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource
 
@@ -41,6 +49,7 @@ class NodeRuntime(ScopeView):
     """What a node is to be. Nothing but its own declaration changes it, so no kind is shown to it."""
 
     TYPE = "node_runtime"
+    TELLS_OF_NODE = True
 
     def sections(self, _model: Model, subject: Subject, _scope: Scope) -> Sections:
         declared = subject.declared
@@ -148,5 +157,11 @@ def _peer(peer: Subject) -> dict[str, object]:
         "site_id": peer.member.site_id,
         "addresses": list(peer.declared.addresses),
         "url": peer.member.direct_url,
-        "certificates": [base64.b64encode(der).decode() for der in peer.member.certificates],
+        "certificates": [_encode(der) for der in peer.member.certificates],
     }
+
+
+@lru_cache(maxsize=16_384)
+def _encode(der: bytes) -> str:
+    """A certificate stands in as many directories as one has entries."""
+    return base64.b64encode(der).decode()

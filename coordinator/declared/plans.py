@@ -64,17 +64,6 @@ def changes(
     return tuple(sorted(found, key=lambda each: each.key))
 
 
-def result(kept: Mapping[Key, Resource], made: tuple[ResourceChange, ...]) -> dict[Key, Resource]:
-    """The resources after the changes."""
-    after = dict(kept)
-    for change in made:
-        if change.after is None:
-            after.pop(change.key)
-        else:
-            after[change.key] = change.after
-    return after
-
-
 def differences(old: object, new: object, path: str = "spec") -> Iterator[tuple[str, object, object]]:
     """Each member that differs: its path, the old value, the new one (None where there is none)."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):

@@ -1,6 +1,6 @@
 """Whether resources hold together: every name leads somewhere, every placement is possible. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from ipaddress import ip_network
@@ -39,7 +39,7 @@ from coordinator.declared.kinds import (
     StorageEndpoint,
     Tunnel,
 )
-from coordinator.declared.model import Key, MemberEntry, Subject, selects
+from coordinator.declared.model import Key, MemberEntry, Model, Subject, selects
 from coordinator.declared.selection_index import SelectionIndex
 from coordinator.declared.templates import LABEL
 from snapshot import canonical
@@ -56,59 +56,56 @@ MOST_SERVICES = 1_000  # each is a scope of the node, and a report names SCOPES_
 class _Together:
     """All resources, and what they are judged by."""
 
-    resources: Mapping[Key, Resource]
-    cluster_id: str
+    model: Model
+
+    @property
+    def resources(self) -> Mapping[Key, Resource]:
+        return self.model.resources
+
+    @property
+    def cluster_id(self) -> str:
+        return self.model.cluster_id
 
     @property
     def sites(self) -> list[str]:
         """`init` makes the first; every other one is declared (rules K12)."""
-        return sorted({DEFAULT_SITE, *(id_ for kind, id_ in self.resources if kind == Site.KIND)})
+        return sorted({DEFAULT_SITE, *self.model.by_kind.get(Site.KIND, ())})
 
-    @cached_property
+    @property
     def services_of(self) -> Mapping[str, list[Service]]:
         """By organization."""
-        found: dict[str, list[Service]] = {}
-        for resource in self.resources.values():
-            if isinstance(resource, Service):
-                found.setdefault(resource.organization, []).append(resource)
-        return found
+        return self.model.services_of
 
-    @cached_property
-    def subjects(self) -> list[Subject]:
+    @property
+    def subjects(self) -> Iterable[Subject]:
         """Each declared node as the member that it is to be."""
-        nodes = (resource for resource in self.resources.values() if isinstance(resource, Node))
-        return [Subject(MemberEntry(node.id, node.kind, node.site, ()), node) for node in nodes]
+        return self.model.declared_subjects.values()
 
-    @cached_property
-    def configs(self) -> list[Config]:
-        return [resource for resource in self.resources.values() if isinstance(resource, Config)]
+    @property
+    def configs(self) -> Mapping[str, Config]:
+        return self.model.configs
 
-    @cached_property
+    @property
     def configs_by_selector(self) -> SelectionIndex[Config]:
-        return SelectionIndex((config.to, config) for config in self.configs)
+        return self.model.configs_by_selector
 
     @cached_property
     def entry_policies(self) -> list[tuple[EntryPolicy, int]]:
         """Each with its size: all of a node's are one section."""
-        found = (resource for resource in self.resources.values() if isinstance(resource, EntryPolicy))
-        return [(policy, _size(policy)) for policy in found]
+        return [(policy, _size(policy)) for policy in self.model.of(EntryPolicy)]
 
     @cached_property
     def entry_bytes(self) -> int:
         return sum(size for _, size in self.entry_policies)
 
-    @cached_property
+    @property
     def egress_resources(self) -> Mapping[str, EgressResource]:
-        return {id_: found for (_, id_), found in self.resources.items() if isinstance(found, EgressResource)}
+        return self.model.egress_resources
 
-    @cached_property
+    @property
     def session_policies_of(self) -> Mapping[str, list[SessionPolicy]]:
         """By organization, the one that wins first."""
-        policies = (found for found in self.resources.values() if isinstance(found, SessionPolicy))
-        found: dict[str, list[SessionPolicy]] = {}
-        for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.id)):
-            found.setdefault(policy.organization, []).append(policy)
-        return found
+        return self.model.session_policies_of
 
     @cached_property
     def session_bytes(self) -> int:
@@ -122,13 +119,60 @@ class _Together:
         return found if isinstance(found, Node) else None
 
 
-def faults_of(resources: Mapping[Key, Resource], cluster_id: str) -> Iterator[Found]:
+def faults_of(model: Model) -> Iterator[Found]:
     """Every fault of every resource, with the resource whose field it is."""
-    together = _Together(resources, cluster_id)
-    for key in sorted(resources):
-        resource = resources[key]
+    if model.sound:
+        return
+    together, is_sound = _Together(model), True
+    for key in sorted(_find_judged(together)):
+        resource = model.resources[key]
         for fault in _faults(together, resource):
+            is_sound = False
             yield resource, fault
+    if is_sound:
+        model.sound.append(True)
+
+
+def _find_judged(together: _Together) -> Iterable[Key]:
+    """Those that may have a fault: all, or where the model was made from one that has none, those that the difference
+    concerns. In a large fleet nearly everything is a Node, or a Config of one, and nearly none of these is concerned.
+    """
+    model, origin = together.model, together.model.origin
+    before = None if origin is None else origin.before()
+    if origin is None or before is None or not before.sound:
+        return model.resources
+    kinds = {kind for kind, _ in origin.resources}
+    nodes = {id_ for kind, id_ in origin.resources if kind == Node.KIND}
+    found = origin.resources & model.resources.keys()
+    for kind, resources in model.by_kind.items():
+        if kind == Config.KIND and Organization.KIND not in kinds:
+            found |= {config.key for config in model.configs.values() if nodes and _asks_for(config, nodes)}
+        elif kind != Node.KIND or _concerns_nodes(together, kinds):
+            found |= {resource.key for resource in resources.values()}
+    return found
+
+
+def _concerns_nodes(together: _Together, kinds: Set[str]) -> bool:
+    """Whether a change of these kinds can make a Node wrong that stays as it is: what it names, or too much of what it
+    is told.
+    """
+    too_much: Mapping[str, Callable[[], bool]] = {
+        Config.KIND: lambda: len(together.configs) > MOST_CONFIGS,
+        EntryPolicy.KIND: lambda: together.entry_bytes > SECTION_BYTES,
+        SessionPolicy.KIND: lambda: together.session_bytes > SECTION_BYTES,
+        Service.KIND: lambda: len(together.model.services) > MOST_SERVICES,
+    }
+    return not kinds.isdisjoint((Site.KIND, Organization.KIND)) or any(
+        is_too_much() for kind, is_too_much in too_much.items() if kind in kinds
+    )
+
+
+def _asks_for(config: Config, node_ids: Set[str]) -> bool:
+    """Whether what is declared of these nodes can make a Config wrong: it names one, or writes labels into a text."""
+    if not node_ids.isdisjoint(config.to.nodes):
+        return True
+    names = (name for file in config.files.values() if file.content is not None for name in file.content.names)
+    return any(name.startswith(LABEL) for name in names)
 
 
 def _faults(together: _Together, resource: Resource) -> Iterator[FieldFault]:

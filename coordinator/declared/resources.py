@@ -15,7 +15,7 @@ from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.declared import kinds, private_key_scan, value_shapes, yaml_source
 from coordinator.declared.fields import ID_REMEDY, FieldFault
 from coordinator.declared.kinds import BY_NAME, EXEMPTING, Config, EgressResource, Resource
-from coordinator.declared.model import Key
+from coordinator.declared.model import Key, Model
 from coordinator.declared.references import faults_of
 from coordinator.declared.value_shapes import Shapes
 from coordinator.declared.yaml_source import UnreadableYaml, YamlDocument
@@ -94,13 +94,14 @@ def read(texts: Mapping[str, str], shapes: Shapes | None = None) -> dict[Key, De
 
 
 def check(declared: Mapping[Key, Declared], kept: Mapping[Key, Resource], cluster_id: str) -> None:
-    """Whether what is declared, with what is `kept` beside it, holds together; InvalidResources otherwise.
+    """Whether what is declared, with what is `kept` beside it, holds together; InvalidResources otherwise."""
+    check_in(declared, Model(cluster_id, {**kept, **{key: entry.resource for key, entry in declared.items()}}))
 
-    `kept`: resources of the database that stay as they are.
-    """
-    together = {**kept, **{key: entry.resource for key, entry in declared.items()}}
+
+def check_in(declared: Mapping[Key, Declared], together: Model) -> None:
+    """The same in a state that holds what is declared, and what stays beside it."""
     problems = []
-    for resource, fault in faults_of(together, cluster_id):
+    for resource, fault in faults_of(together):
         origin = declared.get(resource.key)
         if origin is not None:
             problems.append(origin.problem(fault))

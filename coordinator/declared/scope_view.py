@@ -8,8 +8,10 @@ The objects are in node_scopes.py and tenant_scopes.py, their table in views.py.
 type (who may hold it, who may share it) is in snapshot/, where nodes read it, too.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from coordinator.declared.kinds import Node, Resource, Selector
@@ -40,11 +42,13 @@ class ScopeView:
     """One scope type as it is compiled: the base of those of which a node has one scope, without ids.
 
     `SHOWN`: the kinds of resources whose members, or whose coming and going, can change what a scope says. Sites and
-    organizations stand nowhere there: no scope holds anything of them but their ids.
+    organizations stand nowhere there: no scope holds anything of them but their ids. `TELLS_OF_NODE`: whether what is
+    declared of a node changes what its scopes say, beyond which resources select it and whom it knows.
     """
 
     TYPE: ClassVar[str]
     SHOWN: ClassVar[tuple[type[Resource], ...]] = ()
+    TELLS_OF_NODE: ClassVar[bool] = False
 
     def scopes(self, _model: Model, _subject: Subject) -> tuple[Scope, ...]:
         """Those of a node that may hold the type, sorted."""
@@ -119,3 +123,25 @@ def way_of_selection(selector: Selector, subject: Subject) -> str:
         return f"{subject.node_id} by its id"
     roles = [f"role {role}" for role in selector.roles if role in subject.roles]
     return " and ".join([*roles[:1], *(f"label {name}={value}" for name, value in sorted(selector.labels.items()))])
+
+
+@lru_cache(maxsize=65_536)
+def part_of(id_: str) -> str:
+    """Two hex digits, `00` to `3f`. Asked of the same few thousand ids for every node."""
+    return f"{hashlib.sha256(id_.encode()).digest()[0] >> 2:02x}"
+
+
+def split(name: str, entries: Mapping[str, object]) -> dict[str, object]:
+    """How a large map is split into sections (format.md 5, 10): `entries` by id -> sections `name.<part>`, each an
+    object by id.
+
+    There are 64 parts, always: an entry's part is the first six bits of the SHA-256 of its id. The number is fixed, so
+    an entry never moves while the map grows, and a change of one entry touches one section of at most 1/64 of the map.
+    Sixty-four because a section is bounded by 1 MiB: filled to half, so that an uneven spread has room, they hold 32
+    MiB, ten times the largest map of a node that we plan for (20,000 routes of about 150 bytes), while 64 manifest
+    entries cost a small map no more than 7 KiB. A part without entries has no section.
+    """
+    sections: dict[str, dict[str, object]] = {}
+    for id_ in sorted(entries):
+        sections.setdefault(f"{name}.{part_of(id_)}", {})[id_] = entries[id_]
+    return {section: sections[section] for section in sorted(sections)}

@@ -25,8 +25,15 @@ from coordinator.declared.kinds import (
     TokenIssuer,
 )
 from coordinator.declared.model import Model, Subject, selects
-from coordinator.declared.scope_view import ScopeView, Sections, ValueOrigin, resource_of, way_of_selection, write_once
-from coordinator.declared.sharding import split
+from coordinator.declared.scope_view import (
+    ScopeView,
+    Sections,
+    ValueOrigin,
+    resource_of,
+    split,
+    way_of_selection,
+    write_once,
+)
 from snapshot.egress import RESOURCES
 from snapshot.identifiers import Scope
 from wire.operators.fleet_answers import DeclaredSource

@@ -2,7 +2,7 @@
 
     look(content, place, requirement)    -> Finding, with what was found in words
 
-A map that is too large for one section is cut into parts by the hash of its ids (sharding.py). Whoever expects
+A map that is too large for one section is cut into parts by the hash of its ids (scope_view.py). Whoever expects
 something of a route knows its id and not its part, so the parts of a section are one object here.
 """
 

@@ -17,6 +17,7 @@ from coordinator.database.member import Member
 from coordinator.declared.change_impact import affected_scopes
 from coordinator.declared.kinds import Node
 from coordinator.declared.model import MemberEntry, Model
+from coordinator.declared.next_model import next_model
 from coordinator.keys import nonces
 from coordinator.keys.tokens import TokenRecord, jti_of
 from coordinator.membership import operators
@@ -69,7 +70,7 @@ def foresee(database: Database, request: ProvenRequest, *, now: float) -> Forese
     entry = _entry_after(before.members.get(request.node_id), request, decision)
     if entry == before.members.get(request.node_id):
         return None
-    after = replace(before, members={**before.members, request.node_id: entry})
+    after = next_model(before, {}, {request.node_id: entry})
     affected_scopes(before, after)  # which stays with `after`
     return ForeseenJoin(before, after)
 
@@ -210,9 +211,10 @@ def _apply(
         _insert(transaction, request, decision)
     else:
         _update(transaction, request, decision)
-    after = catalog.with_member(transaction, before, request.node_id)
-    if foreseen is not None and foreseen.before is before and foreseen.after.members == after.members:
-        after = foreseen.after
+    entry = catalog.member_entry(transaction, request.node_id)
+    after = _foreseen_model(foreseen, before, entry, request.node_id) or next_model(
+        before, {}, {request.node_id: entry}
+    )
     touched = frozenset[str]()
     if before.members.get(request.node_id) != after.members.get(request.node_id):
         touched = frozenset(node_id for node_id, _ in catalog.raise_touched(transaction, before, after))
@@ -220,6 +222,15 @@ def _apply(
     transaction.audit("join", request.node_id, None, {**_describe(request), **by, "pin": decision.pin})
     joined, generation = catalog.new_member(transaction, request.node_id)
     return Grant(decision.outcome, joined, generation, touched)
+
+
+def _foreseen_model(
+    foreseen: ForeseenJoin | None, before: Model, entry: MemberEntry | None, node_id: str
+) -> Model | None:
+    """Where nothing has come first, and the member became what was foreseen."""
+    if foreseen is None or foreseen.before is not before or foreseen.after.members.get(node_id) != entry:
+        return None
+    return foreseen.after
 
 
 def _consume(transaction: Transaction, jti: str, request: ProvenRequest) -> None:

@@ -150,7 +150,7 @@ class _Weighing:
         if any(not self.changed.isdisjoint(self.standing[id_].keys) for id_ in both):
             return True
         without = self._model(1, both)
-        return next(iter(faults_of(without.resources, without.cluster_id)), None) is not None
+        return next(iter(faults_of(without)), None) is not None
 
     def superseded_changes(self, related: Set[int], reverts: int | None) -> frozenset[int]:
         """What waits for them has not begun and goes with them, but what waits for approval: nobody has seen it. Where
@@ -185,29 +185,31 @@ class _Weighing:
         }
 
         def before_of(node_id: str) -> Model:
-            return self._model(0, bases.get(node_id, frozenset()))
+            return self._model(0, bases[node_id]) if node_id in bases else self.before
 
         def after_of(node_id: str) -> Model:
-            undone = self.with_followers(bases.get(node_id, frozenset())) - replaced
-            return self._model(1, undone)
+            return self._model(1, self.with_followers(bases[node_id]) - replaced) if node_id in bases else self.after
 
         touched = self._touched_scopes(bases, before_of, after_of)
-        held: dict[str, tuple[str, ...]] = {}
+        changed: dict[str, set[str]] = {}
         pairs = compiled_pairs(before_of, after_of, touched, self.read)
-        first = _first_scopes(before_of, after_of, touched)
         for node_id, of_node in groupby(pairs, key=itemgetter(0)):
             found = []
             for pair in of_node:
                 look(pair)
                 found.append(pair)
             if any(map(is_held_back, found)):
-                held[node_id] = tuple(sorted({pair.scope.name for pair in found} | first.get(node_id, set())))
+                changed[node_id] = {pair.scope.name for pair in found}
+        first = _first_scopes(before_of, after_of, (scope for scope in touched if scope[0] in changed))
+        held = {node_id: tuple(sorted(scopes | first.get(node_id, set()))) for node_id, scopes in changed.items()}
         return held, {change_id for change_id in self.open if self._is_met(change_id, held)}
 
     def _touched_scopes(
         self, bases: Mapping[str, frozenset[int]], before_of: ModelOf, after_of: ModelOf
-    ) -> set[Touched]:
+    ) -> Collection[Touched]:
         """Of who goes on from another state than the declared one, what differs between that and what comes."""
+        if not bases:
+            return self.touched
         found = {(node_id, scope) for node_id, scope in self.touched if node_id not in bases}
         by_base: dict[frozenset[int], list[str]] = defaultdict(list)
         for node_id, base in bases.items():

@@ -22,6 +22,7 @@ from coordinator.database.database import Database, Transaction
 from coordinator.declared import plans, resources
 from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.model import Key, Model
+from coordinator.declared.next_model import next_model
 from coordinator.declared.plans import ResourceChange
 from coordinator.declared.resources import Declared
 from coordinator.publishing import effect, published_state
@@ -100,10 +101,8 @@ def work_out(before: Model, declared: Mapping[Key, Declared], *, prune: bool, st
     """The changes to the state `before`, with what they touch; InvalidResources where they do not hold together."""
     wanted = {key: entry.resource for key, entry in declared.items()}
     made = plans.changes(before.resources, wanted, prune=prune)
-    kept = plans.result(before.resources, made)
-    staying = {key: resource for key, resource in kept.items() if key not in declared}
-    resources.check(declared, staying, before.cluster_id)
-    after = replace(before, resources=kept)
+    after = next_model(before, {change.key: change.after for change in made})
+    resources.check_in(declared, after)
     bodies = {change.key: canonical.dumps(change.specs[1]).decode() for change in made if change.after is not None}
     touched = affected_scopes(before, after) if made else frozenset()
     return Proposal(declared, prune, before, after, made, bodies, touched, state)

@@ -203,7 +203,7 @@ def _later_change(transaction: Transaction, change_id: int, key: Key) -> ChangeR
 
 
 def _check_together(record: ChangeRecord, after: Model) -> None:
-    resource, fault = next(iter(faults_of(after.resources, after.cluster_id)), (None, None))
+    resource, fault = next(iter(faults_of(after)), (None, None))
     if resource is None or fault is None:
         return
     detail = f"without {record.name}, {' '.join(resource.key)}: {fault.message}"

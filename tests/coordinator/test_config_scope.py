@@ -166,7 +166,7 @@ def test_an_index_changes_wherever_a_file_does(store: Store) -> None:
 
 def problems(*resources) -> list[tuple[str, str]]:
     together = {each.key: each for each in resources}
-    return [(".".join(map(str, fault.path)), fault.message) for _, fault in faults_of(together, "prod")]
+    return [(".".join(map(str, fault.path)), fault.message) for _, fault in faults_of(Model("prod", together))]
 
 
 def test_who_lacks_a_label_is_named(store: Store) -> None:

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator.declared import resources
 from coordinator.declared.kinds import KINDS, Node, Organization, Selector, Service, restore
+from coordinator.declared.model import Model
 from coordinator.declared.references import faults_of
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
 
@@ -263,9 +264,9 @@ def test_a_node_is_told_of_a_thousand_services_at_most() -> None:
     here, nowhere = Selector(nodes=("egress_service",)), Selector(labels={"rack": "none"})
     services = [Service(f"s{number}", "a", here if number < 1000 else nowhere) for number in range(1200)]
     declared = {each.key: each for each in (Organization("a"), *nodes, *services)}
-    assert [fault for _, fault in faults_of(declared, "prod")] == []
+    assert [fault for _, fault in faults_of(Model("prod", declared))] == []
     declared |= {each.key: each for each in [replace(services[1100], runs_on=here)]}
-    ((resource, fault),) = faults_of(declared, "prod")
+    ((resource, fault),) = faults_of(Model("prod", declared))
     assert (resource, fault.path) == (nodes[1], ("spec", "organizations"))
     assert "1001 services" in fault.message and "runs_on" in fault.remedy
 

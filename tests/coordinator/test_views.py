@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from coordinator.declared import sharding, views
+from coordinator.declared import scope_view, views
 from coordinator.declared.config_scope import CONFIG
 from coordinator.declared.kinds import (
     Cluster,
@@ -229,13 +229,13 @@ def test_certificates_in_a_directory_are_no_secrets() -> None:
 def test_the_parts_of_a_map() -> None:
     """format.md 10: fixed, so an entry never moves; 20,000 routes stay far below a section's bound."""
     entries = {f"route-{number}": {"match": "x" * 130} for number in range(20_000)}
-    sections = sharding.split("routes", entries)
+    sections = scope_view.split("routes", entries)
     assert len(sections) == 64
     assert max(len(canonical.dumps(each)) for each in sections.values()) < 1 << 19
-    smaller = sharding.split("routes", dict(list(entries.items())[:100]))
+    smaller = scope_view.split("routes", dict(list(entries.items())[:100]))
     assert all(set(each) <= set(sections[name]) for name, each in smaller.items())
     assert ids(sections, "routes") == set(entries)
-    assert sharding.split("routes", {}) == {}
+    assert scope_view.split("routes", {}) == {}
 
 
 def shuffled(mapping):
