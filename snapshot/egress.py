@@ -44,7 +44,7 @@ def references(value: object) -> Iterator[str]:
     waiting = [value]
     while waiting:
         inner = waiting.pop()
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict):
             reference = inner.get(REFERENCE)
             if len(inner) == 1 and isinstance(reference, str):
                 yield reference

@@ -6,7 +6,7 @@
 What is malformed there authorises nothing, and is no fault of the document.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,10 +118,12 @@ def read_grants(scope_type: str, sections: Iterable[tuple[str, bytes]]) -> Grant
             resources |= resource_grants(data)
             continue
         grants_here = kind is not None and _holds(name, kind)
-        if not grants_here and _REFERENCE not in data:
+        refers = _REFERENCE in data  # a walk over every value is for those that do
+        if not grants_here and not refers:
             continue
         value = _load(data)
-        secrets.update(references(value))
+        if refers:
+            secrets.update(references(value))
         if kind is not None and grants_here:
             named.update(_grants_in(kind, value))
     granted = {kind: frozenset(named)} if kind else {}
@@ -134,16 +136,17 @@ def _holds(name: str, kind: str) -> bool:
 
 
 def _load(data: bytes) -> object:
+    """Of a section that was verified before it became active."""
     try:
-        return canonical.loads(data)
+        return canonical.reread(data)
     except canonical.NotCanonical:
         return None
 
 
 def _grants_in(kind: str, value: object) -> Iterator[str]:
-    entries = value.items() if isinstance(value, Mapping) else ()
+    entries = value.items() if isinstance(value, dict) else ()
     for name, entry in entries:
-        if not is_id(name) or not isinstance(entry, Mapping):
+        if not is_id(name) or not isinstance(entry, dict):
             continue
         if kind != "endpoints":
             yield name

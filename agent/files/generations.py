@@ -86,6 +86,7 @@ class Generations:
     grace_s: float = 60.0
     most_bytes: int = MOST_BYTES
     _retired: dict[str, float] = field(default_factory=dict)
+    _at_most: int | None = None  # bytes that there are on disk, no more; None: nobody has looked
 
     @property
     def link(self) -> Path:
@@ -163,13 +164,19 @@ class Generations:
 
     def make_room(self, needed: int) -> None:
         """For files of so many bytes on disk: old folders go before the new one is begun. FilesError if that does not
-        do.
+        do. All that was ever let in bounds what is there, so the files are gone through only where that does not fit:
+        else each new folder of 10,000 files would wait for a look at every file of every folder.
         """
-        if self._bytes() + needed > self.most_bytes:
+        if self._at_most is None or self._at_most + needed > self.most_bytes:
+            self._at_most = self._bytes()
+        if self._at_most + needed > self.most_bytes:
             self.drop_old()
-        if (held := self._bytes()) + needed > self.most_bytes:
+            self._at_most = self._bytes()
+        if self._at_most + needed > self.most_bytes:
+            held = self._at_most
             text = f"{self.folder} holds {held} bytes and is to hold {needed} more: {self.most_bytes} are allowed"
             raise FilesError(FilesFault.FILES_FULL, text)
+        self._at_most += needed
 
     def drop_old(self) -> None:
         """All but the folder in use; who has opened one keeps it."""

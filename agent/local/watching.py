@@ -16,7 +16,7 @@ import trio
 
 from agent.base.generation import Generation
 from agent.base.threads import Threads
-from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of, parts_of
+from agent.files.maps import ROUTES, ROUTES_SCOPE, map_of
 from agent.state.view import View, Views
 from snapshot import canonical
 from snapshot.identifiers import stands_for
@@ -56,14 +56,18 @@ class Changelog:
     generation: int = -1
     _sections: dict[str, Mapping[str, SectionEntry]] = field(default_factory=dict)
 
-    def observe(self, view: View, routes: frozenset[str] = EVERY_ROUTE) -> None:
-        """`routes`: those that have changed since the view before."""
-        after = {name: scope.document.sections for name, scope in view.scopes.items()}
+    def observe(self, seen: "SeenView") -> None:
+        """The view after the last one."""
         if self.generation >= 0:
-            changed = _differences(self._sections, after)
-            self.steps.append(_Step(self.generation, view.generation, changed, routes))
-        self._sections = after
-        self.generation = view.generation
+            self.steps.append(_Step(self.generation, seen.generation, seen.changed, seen.routes))
+        self._sections = seen.sections
+        self.generation = seen.generation
+
+    def look_at(self, view: View, before: View | None = None) -> "SeenView":
+        """What has changed since the view before. On a thread: it goes through all sections of what has changed."""
+        sections = {name: scope.document.sections for name, scope in view.scopes.items()}
+        changed = _differences(self._sections, sections)
+        return SeenView(view.generation, sections, changed, changed_routes(before, view, changed))
 
     def since(self, generation: int) -> dict[str, frozenset[str]]:
         """What has changed since, by scope; a withdrawn scope with the sections that it had."""
@@ -88,49 +92,76 @@ class Changelog:
         return oldest <= generation <= self.generation
 
 
+@dataclass(frozen=True)
+class SeenView:
+    """A view as the change log takes it."""
+
+    generation: int
+    sections: dict[str, Mapping[str, SectionEntry]]
+    changed: Mapping[str, frozenset[str]]
+    routes: frozenset[str] = EVERY_ROUTE
+
+
 def _differences(
     before: Mapping[str, Mapping[str, SectionEntry]], after: Mapping[str, Mapping[str, SectionEntry]]
 ) -> dict[str, frozenset[str]]:
     found = {}
     for name in before.keys() | after.keys():
         old, new = before.get(name, {}), after.get(name, {})
-        changed = frozenset(section for section in old.keys() | new.keys() if old.get(section) != new.get(section))
+        changed = frozenset() if old is new else _differing_sections(old, new)
         if changed or (name in before) != (name in after):
             found[name] = changed
     return found
 
 
-def changed_routes(before: View | None, after: View) -> frozenset[str]:
+def _differing_sections(old: Mapping[str, SectionEntry], new: Mapping[str, SectionEntry]) -> frozenset[str]:
+    others = frozenset(name for name, entry in new.items() if (held := old.get(name)) is None or held != entry)
+    return others | (old.keys() - new.keys())
+
+
+def changed_routes(before: View | None, after: View, changed: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """The ids of the routes that one view has otherwise than the other. It reads the parts that differ."""
-    old = None if before is None else before.scopes.get(ROUTES_SCOPE)
-    new = after.scopes.get(ROUTES_SCOPE)
-    if old is not None and new is not None and old.identity == new.identity:
-        return frozenset()
     if before is None:
         return EVERY_ROUTE
-    return _differing(old.document if old else None, new.document if new else None)
+    if not changed.get(ROUTES_SCOPE):
+        return frozenset()
+    old, new = before.scopes.get(ROUTES_SCOPE), after.scopes.get(ROUTES_SCOPE)
+    return _differing(old.document if old else None, new.document if new else None, changed[ROUTES_SCOPE])
 
 
-def _differing(old: StoredDocument | None, new: StoredDocument | None) -> frozenset[str]:
+def _differing(old: StoredDocument | None, new: StoredDocument | None, changed: Iterable[str]) -> frozenset[str]:
     sections = [{} if document is None else document.sections for document in (old, new)]
-    names = {part for section in sections for part in parts_of(ROUTES_SCOPE, ROUTES, section)}
-    parts = [part for part in names if sections[0].get(part) != sections[1].get(part)]
+    parts = sorted(part for part in changed if map_of(ROUTES_SCOPE, part) == ROUTES)
     if sum(section[part].size for section in sections for part in parts if part in section) > PARTS_COMPARED_BYTES:
         return EVERY_ROUTE
     try:
-        was, now = _entries(old, parts), _entries(new, parts)
+        return _compare(old, new, parts)
     except (StoreError, canonical.NotCanonical):  # the former parts may have gone by now
         return EVERY_ROUTE
+
+
+def _compare(old: StoredDocument | None, new: StoredDocument | None, parts: Iterable[str]) -> frozenset[str]:
+    """Part by part, so that it ends as soon as there are more than a notice names: where all is new, after a few parts.
+    A route that goes from one part to another differs in both, until both are read.
+    """
+    was: dict[str, object] = {}
+    now: dict[str, object] = {}
+    for part in parts:
+        before, after = _entries(old, part), _entries(new, part)
+        same = {name for name in before.keys() & after.keys() if before[name] == after[name]}
+        was.update((name, before[name]) for name in before.keys() - same)
+        now.update((name, after[name]) for name in after.keys() - same)
+        if max(len(was), len(now)) > 2 * ROUTES_NAMED:
+            return EVERY_ROUTE
     return frozenset(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
 
 
-def _entries(document: StoredDocument | None, parts: Iterable[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for part in parts if document is not None else ():
-        if document is not None and part in document.sections:
-            value = canonical.loads(document.read(part))
-            found.update(value if isinstance(value, dict) else {})
-    return found
+def _entries(document: StoredDocument | None, part: str) -> dict[str, object]:
+    """What an active document says was verified when it came."""
+    if document is None or part not in document.sections:
+        return {}
+    value = canonical.reread(document.read(part))
+    return value if isinstance(value, dict) else {}
 
 
 @dataclass
@@ -148,20 +179,20 @@ class Watching:
         """Until cancelled."""
         while True:
             try:
-                view, routes = await self.threads.read(self._look)
+                view, seen = await self.threads.read(self._look)
             except StoreError as error:
                 log.warning("changes not seen", error=str(error))
                 await trio.sleep(RETRY_S)
                 continue
             if view.generation > self.changelog.generation:
-                self.changelog.observe(view, routes)
+                self.changelog.observe(seen)
                 self._last = view
                 self.seen.tell(view.generation)
             await self.active.wait_above(view.generation)
 
-    def _look(self) -> tuple[View, frozenset[str]]:
+    def _look(self) -> tuple[View, SeenView]:
         view = self.views.all()
-        return view, changed_routes(self._last, view)
+        return view, self.changelog.look_at(view, self._last)
 
     async def next_change(self, after: int, readable: Readable) -> WatchAnswer:
         """As soon as something has changed that concerns the caller. An `after` of the future counts as none."""

@@ -20,6 +20,7 @@ from wire.backoff import BackOff
 from wire.logs import log
 
 RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
+HEAD_ALONE_S = 0.2
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 
@@ -42,6 +43,7 @@ class Publishing:
     error: str = ""
     rounds: Generation = field(default_factory=Generation)
     back_off: BackOff = field(default_factory=lambda: BackOff(random.uniform, RETRY_S, RETRY_MOST_S))
+    _shown: View | None = None
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
@@ -63,12 +65,25 @@ class Publishing:
                 await self.active.wait_woken(max(seen, view.generation))
 
     async def publish(self) -> View:
-        """One round: the files show what is active now."""
+        """One round: the files show what is active now. Where a head alone is new, what it lists is on its way: one
+        folder is made for both, since each costs as much as there are files.
+        """
         view = await self.threads.read(self.views.all)
+        if self._is_of_a_head_alone(view):
+            await trio.sleep(HEAD_ALONE_S)
+            view = await self.threads.read(self.views.all)
         if self.projection is not None:
             await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
+        self._shown = view
         self.published.tell(view.generation)
         return view
+
+    def _is_of_a_head_alone(self, view: View) -> bool:
+        """Since the view that the files show, and the grades are as they were."""
+        shown, now = self._shown, self.now()
+        if shown is None or shown.generation == view.generation or self.revoked():
+            return False
+        return shown.file_facts(now) == view.file_facts(now)
 
     def _round_done(self) -> None:
         self.rounds.tell(self.rounds.value + 1)

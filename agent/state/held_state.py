@@ -18,7 +18,7 @@ from snapshot.degraded import HeldScope
 from snapshot.grants import POLICY_SCOPE, POLICY_SECTION, Grants, LateGrants, Policy, parse_policy, read_grants
 from snapshot.identifiers import HEAD, SCOPE_TYPES, parse_scope
 from snapshot.limits import Limits
-from snapshot.manifest import Head, Revocations, SectionEntry
+from snapshot.manifest import Head, Revocations
 from snapshot.verifier_state import Roots, VerifierState
 from store.base.documents import StoredDocument
 from store.base.enrolment import Enrolment
@@ -27,6 +27,7 @@ from store.store import Store
 
 RUNTIME, BOOTSTRAP = "node_runtime", "node_bootstrap"
 AT_ONCE_BYTES = 1 << 20  # of a document of more, what it names is read once somebody asks: it would hold the start up
+ASKED_ON_THE_LOOP = frozenset({"peer_directory", "storage_directory"})  # what others name is asked for on a thread
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class HoldingsReader:
     enrolled: Enrolment | None = None
     _bundle: tuple[str, TrustBundle] | None = None
     _head: tuple[str, Head] | None = None
-    _grants: dict[tuple[str, str], Grants] = field(default_factory=dict)  # by scope type and section hash
+    _grants: dict[str, tuple[str, Grants | LateGrants]] = field(default_factory=dict)  # by scope, of that document
+    _read: dict[str, Mapping[tuple[str, str], Grants]] = field(default_factory=dict)  # by scope: section and its hash
 
     def read(self) -> Holdings:
         kept, view = self.store.standing(), self.views.all()
@@ -138,38 +140,47 @@ class HoldingsReader:
         return self._head[1]
 
     def _held_scopes(self, documents: Mapping[str, StoredDocument], holder: VerifierState) -> dict[str, HeldScope]:
-        used: set[tuple[str, str]] = set()
-        scopes = {
+        at_start = not self._grants
+        self._grants = {name: self._grants_of(document, at_start) for name, document in documents.items()}
+        for gone in self._read.keys() - documents.keys():
+            self._read.pop(gone, None)
+        return {
             name: HeldScope(
                 expires_at=document.envelope.expires_at,
                 authority_epoch=document.envelope.authority_epoch,
                 signer_revoked=not is_vouched_for(document, holder),
-                grants=self._grants_of(document, used),
+                grants=self._grants[name][1],
             )
             for name, document in documents.items()
         }
-        self._grants = {key: grants for key, grants in self._grants.items() if key in used}
-        return scopes
 
-    def _grants_of(self, document: StoredDocument, used: set[tuple[str, str]]) -> Grants | LateGrants:
-        scope_type = parse_scope(document.scope)[0]
-        used.update((scope_type + "/" + name, entry.sha256) for name, entry in document.sections.items())
+    def _grants_of(self, document: StoredDocument, at_start: bool) -> tuple[str, Grants | LateGrants]:
+        """Of this document, once; those that are late stay so while it is active. At a start what is there is read,
+        since it may be damaged. What has come since was whole a moment ago: no update waits for another look at it.
+        """
+        held = self._grants.get(document.scope)
+        if held is not None and held[0] == document.envelope_hash:
+            return held
         size = sum(entry.size for entry in document.sections.values() if not entry.is_raw)
-        if size > AT_ONCE_BYTES:
-            return LateGrants(lambda: self._read_grants(scope_type, document))
-        return self._read_grants(scope_type, document)
+        is_needed = at_start or parse_scope(document.scope)[0] in ASKED_ON_THE_LOOP
+        if is_needed and size <= AT_ONCE_BYTES:
+            return document.envelope_hash, self._read_grants(document)
+        return document.envelope_hash, LateGrants(lambda: self._read_grants(document))
 
-    def _read_grants(self, scope_type: str, document: StoredDocument) -> Grants:
-        of_json = {name: entry for name, entry in document.sections.items() if not entry.is_raw}  # bytes name nothing
-        found = [self._grants_in(scope_type, name, entry, document) for name, entry in of_json.items()]
+    def _read_grants(self, document: StoredDocument) -> Grants:
+        """What a section named that is as it was is not read again. Whoever asks is on a thread of his own: so what was
+        read is put in the place of what was read before, and neither is changed.
+        """
+        scope_type, before = parse_scope(document.scope)[0], self._read.get(document.scope, {})
+        found = {
+            (name, entry.sha256): before.get((name, entry.sha256))
+            or _compact(read_grants(scope_type, [(name, document.read(name))]))
+            for name, entry in document.sections.items()
+            if not entry.is_raw  # bytes name nothing
+        }
+        self._read[document.scope] = found
         kinds = Grants.__dataclass_fields__
-        return Grants(**{kind: together([getattr(grants, kind) for grants in found]) for kind in kinds})  # type: ignore[arg-type]
-
-    def _grants_in(self, scope_type: str, name: str, entry: SectionEntry, document: StoredDocument) -> Grants:
-        key = scope_type + "/" + name, entry.sha256
-        if key not in self._grants:
-            self._grants[key] = _compact(read_grants(scope_type, [(name, document.read(name))]))
-        return self._grants[key]
+        return Grants(**{kind: together([getattr(grants, kind) for grants in found.values()]) for kind in kinds})  # type: ignore[arg-type]
 
 
 def _compact(grants: Grants) -> Grants:

@@ -103,6 +103,13 @@ class View:
         held = [*self.scopes.values(), *([self.head] if self.head else [])]
         return min((scope.expires_at for scope in held if scope.expires_at > now), default=None)
 
+    def file_facts(self, now: float) -> tuple[object, ...]:
+        """All that the files show, but for the generation."""
+        rows = (
+            (name, scope.identity, scope.expires_at, self.grade_of(scope, now)) for name, scope in self.scopes.items()
+        )
+        return frozenset(rows), self.revoked_services
+
     def projected_scopes(self, now: float) -> Iterator[ProjectedScope]:
         for name, scope in self.scopes.items():
             yield ProjectedScope(

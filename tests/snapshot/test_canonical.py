@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from snapshot.canonical import NotCanonical, dumps, loads, number, parse
+from snapshot.canonical import NotCanonical, dumps, loads, number, parse, reread
 from snapshot.limits import Limits
 
 # RFC 8785, appendix B: the bits of a double, and its text.
@@ -168,6 +168,14 @@ NOT_CANONICAL = {
     "closes-otherwise": b"[}",
     "word": b"nul",
 }
+
+
+def test_what_was_judged_is_read_again_alike():
+    for text in ('{"a":[1,1.5,null,true,"\\u0001é"],"b":{}}', "[]", "7", '"a"', "-1e-7"):
+        assert reread(text.encode()) == loads(text.encode())
+    for bad in (b"", b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(NotCanonical):
+            reread(bad)
 
 
 @pytest.mark.parametrize("data", NOT_CANONICAL.values(), ids=NOT_CANONICAL)
