@@ -43,11 +43,11 @@ def workers(press: Press, node_id: str = "node-a") -> int:
     return int(found)
 
 
-def pass_by(press: Press, seconds: float, step_s: float = 0.0) -> None:
-    """In steps of the head's refresh, or of `step_s`, publishing whatever is due."""
+def pass_by(press: Press, seconds: float, step_s: float = HOUR) -> None:
+    """Publishing whatever is due, in steps that are longer than a head's refresh: nobody asks in between."""
     until = press.now + seconds
     while press.now < until:
-        press.now = min(until, press.now + (step_s or press.settings.head_refresh_s))
+        press.now = min(until, press.now + step_s)
         press.publish()
 
 
@@ -67,7 +67,7 @@ def test_who_is_held_back_is_told_what_it_was_told(press: Press) -> None:
 def test_what_it_has_is_renewed_for_as_long_as_that_takes(press: Press) -> None:
     """Weeks, with a change that stands halted: nothing runs into its end, and nothing of the change comes through.
 
-    In steps of hours: who publishes seldom has fewer chances to renew.
+    Who publishes seldom has fewer chances to renew.
     """
     press.change(WEB_9)
     press.move(1, Step.OFFERED)
