@@ -1,7 +1,7 @@
 """A whole coordinator under load, over real TLS with pinned certificates; its callers are other processes.
 
     .venv/bin/python -m benchmarks.coordinator_daemon polls 1000      # memory of each held poll, time to answer all
-    .venv/bin/python -m benchmarks.coordinator_daemon joins 300       # nonce, proof, admission, documents, grant
+    .venv/bin/python -m benchmarks.coordinator_daemon joins 300 [1000]    # into so many: nonce to grant
     .venv/bin/python -m benchmarks.coordinator_daemon heartbeats 200  # each answered after its commit; also PostgreSQL
 
 Prints ratios of one run. Members of the polls and heartbeats are put into the database with real certificates.
@@ -25,8 +25,10 @@ from types import SimpleNamespace
 import trio
 from sqlalchemy import insert
 
+from benchmarks.coordinator import state
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database
+from coordinator.publishing import declarations
 from coordinator.publishing.board import News
 from coordinator.run import collect_seldom
 from snapshot import canonical
@@ -39,6 +41,7 @@ from wire.endpoint import Endpoint
 
 NODES = 400
 EACH_ADDRESS = 200  # connections; a listener takes 256 from one
+QUIET_S = 5.0  # others are told of newcomers once nobody has joined for a while
 SETTINGS = "joins_per_minute = 10000"
 
 
@@ -227,26 +230,49 @@ def _round(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
 # ---- joins
 
 
-async def joins(count: int) -> None:
+async def joins(count: int, members: int) -> None:
+    """Of declared nodes, into so many members: how many, and how many heads are made for one, at once and in all."""
     with tempfile.TemporaryDirectory() as folder:
         founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=SETTINGS)
+        with_members(founded, members)
+        database = Database(founded.url)
+        texts = {"fleet.yaml": state(members + count)}
+        declarations.apply(database, texts, actor="benchmark", now=founded.now)
+        database.close()
         async with running(founded) as at:
-            tokens = []
-            for number in range(count):
-                await at.ask("POST", f"/v1/allowlist/n{number}", {})
-                tokens.append(await at.token())
-            (founded.folder / "tokens.json").write_text(json.dumps(tokens))
-            used = used_s()
-            taken = float(await output_of(caller("join", folder, at.ports.join, count)))
-            used = used_s() - used
-    print(f"joins over TLS: {count / taken:.0f}/s, {count / used:.0f}/s of one core of the coordinator")
+            await all_published(at, members)
+            health = at.daemon.coordinator.publisher.health
+            await allow(at, range(members, members + count))
+            used, heads = used_s(), health.published_heads
+            taken = float(await output_of(caller("join", folder, at.ports.join, members, count)))
+            used, at_once = used_s() - used, health.published_heads - heads
+            await trio.sleep(QUIET_S)
+            await until(lambda: health.behind == 0)
+            in_all = health.published_heads - heads
+    print(
+        f"joins over TLS into {members} members: {count / taken:.0f}/s, {count / used:.0f}/s of one core of the"
+        f" coordinator; {at_once / count:.1f} heads a join meanwhile, {in_all / count:.1f} in all"
+    )
 
 
-async def join(folder: Path, port: int, count: int) -> None:
+async def allow(at: Running, numbers: range) -> None:
+    begun, used = time.monotonic(), used_s()
+    for number in numbers:
+        await at.ask("POST", f"/v1/allowlist/n{number}", {})
+    taken, used = time.monotonic() - begun, used_s() - used
+    count = len(numbers)
+    print(
+        f"names allowed: {count / taken:.0f}/s one after the other, {count / used:.0f}/s of one core of the coordinator"
+    )
+    tokens = [await at.token() for _ in numbers]
+    (at.founded.folder / "tokens.json").write_text(json.dumps(tokens))
+
+
+async def join(folder: Path, port: int, members: int, count: int) -> None:
     """From several tasks at once, as after a power failure."""
     there = SimpleNamespace(folder=folder, now=time.time())
     at = SimpleNamespace(clients=[], joining=Endpoint("localhost", port, configured=True), founded=there)
-    nodes = [TlsNode(at, f"n{number}") for number in range(count)]
+    nodes = [TlsNode(at, f"n{number}") for number in range(members, members + count)]
     tokens = json.loads((folder / "tokens.json").read_text())
     limit = trio.Semaphore(16)
 
@@ -278,12 +304,12 @@ def main(arguments: list[str]) -> None:
             hold(Path(folder), int(port), int(count))
         case ["report", folder, port, count, now]:
             report(Path(folder), int(port), int(count), int(now))
-        case ["join", folder, port, count]:
-            trio.run(join, Path(folder), int(port), int(count))
+        case ["join", folder, port, members, count]:
+            trio.run(join, Path(folder), int(port), int(members), int(count))
         case ["polls", count]:
             trio.run(polls, int(count))
-        case ["joins", count]:
-            trio.run(joins, int(count))
+        case ["joins", count, *members]:
+            trio.run(joins, int(count), int(members[0]) if members else 0)
         case ["heartbeats", count]:
             with tempfile.TemporaryDirectory() as directory, urls(Path(directory)) as found:
                 for name, url in found.items():

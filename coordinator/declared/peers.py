@@ -214,17 +214,20 @@ def _take_over_throws(before: Model, after: Model, changed: Set[str]) -> None:
         return
     found = {policy: dict(rings) for policy, rings in before.throws.copy().items()}
     for node_id in changed:
-        old, new = before.subjects.get(node_id), after.subjects.get(node_id)
-        if old is not None:
-            policy, thrown = _throw(before, old)
-            for organization in _visible_organizations(old):
-                found[policy][organization] = _without(found[policy][organization], thrown)
-        if new is not None:
-            policy, thrown = _throw(after, new)
+        old, new = (dict(_throws_of(model, model.subjects.get(node_id))) for model in (before, after))
+        for (policy, organization), thrown in old.items() if old != new else ():
+            found[policy][organization] = _without(found[policy][organization], thrown)
+        for (policy, organization), thrown in new.items() if old != new else ():
             of_policy = found.setdefault(policy, {})
-            for organization in _visible_organizations(new):
-                of_policy[organization] = _with(of_policy.get(organization, _EMPTY), thrown)
+            of_policy[organization] = _with(of_policy.get(organization, _EMPTY), thrown)
     after.throws.update(found)
+
+
+def _throws_of(model: Model, subject: Subject | None) -> Iterator[tuple[tuple[str, str], list[tuple[int, str]]]]:
+    """By policy and organization, the points of one member."""
+    if subject is not None:
+        policy, thrown = _throw(model, subject)
+        yield from (((policy, organization), thrown) for organization in _visible_organizations(subject))
 
 
 def _with(ring: Ring, entries: Iterable[tuple[int, str]]) -> Ring:
