@@ -232,6 +232,7 @@ class AdminApi:
 
     async def readmit(self, request: Request) -> AnswerMessage:
         entry = await self._enter(request, revocation.readmit)
+        self._wake()
         await self._at.pins.load()  # certificates that were kept to be told are forgotten
         return entry
 
@@ -257,7 +258,7 @@ class AdminApi:
         at = self._at
         asked = await message_of(request, TokenRequest)
         several = MultiUse(asked.uses, asked.nodes)
-        text, claims = await self._change(
+        text, claims = await in_database(
             admission.issue_token,
             at.database,
             at.token_key,
@@ -314,9 +315,12 @@ class AdminApi:
     ) -> Result:
         """One change; then whoever depends on it is woken."""
         result = await in_database(operation, *arguments, **named)
+        self._wake()
+        return result
+
+    def _wake(self) -> None:
         self._at.rollouts.wake()
         self._at.publisher.wake()
-        return result
 
     async def _leave(self, request: Request, operation: Leaving) -> NodeNamed:
         node_id = parameter(request, "node_id", is_id)
@@ -327,7 +331,7 @@ class AdminApi:
         return NodeNamed(node_id)
 
     async def _enter(self, request: Request, operation: Entering) -> AllowlistEntry:
-        """As declared, where the request does not say otherwise."""
+        """As declared, where the request does not say otherwise. Who may join is told to nobody, so nobody is woken."""
         asked = await message_of(request, EntryRequest)
         declared = await in_library(admission.declared_entry, self._at.database, parameter(request, "node_id", is_id))
         entry = AllowlistEntry(
@@ -336,7 +340,7 @@ class AdminApi:
             asked.site_id or declared.site_id,
             asked.certificate_sha256 or declared.certificate_sha256,
         )
-        await self._change(operation, self._at.database, entry, actor=request.peer.name, now=self._at.now())
+        await in_database(operation, self._at.database, entry, actor=request.peer.name, now=self._at.now())
         return entry
 
     async def _entries(self) -> list[NodeEntry]:

@@ -42,6 +42,10 @@ ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it in
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
 
 
+class CanonicalText(str):
+    """JSON as it is to be written: canonical already."""
+
+
 @dataclass
 class Transaction:
     """An open transaction. Rows go in and out as plain mappings; nothing here outlives the transaction."""
@@ -87,12 +91,16 @@ class Transaction:
                 **who,
                 "action": action,
                 "subject": bound_text(subject),
-                "before": canonical.dumps(before).decode(),
-                "after": canonical.dumps(after).decode(),
+                "before": _write_json(before),
+                "after": _write_json(after),
             }
             for action, subject, before, after in acts
         ]
         self.run(insert(schema.audit), rows)
+
+
+def _write_json(value: object) -> str:
+    return value if isinstance(value, CanonicalText) else canonical.dumps(value).decode()
 
 
 class Database:

@@ -210,7 +210,8 @@ def _write(transaction: Transaction, proposal: Proposal) -> None:
     bodies = proposal.bodies.items()
     rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
     transaction.run(insert(table), rows)
-    transaction.audit_all([(f"resource.{change.verb}", " ".join(change.key), *change.specs) for change in made])
+    acts = zip(made, proposal.texts, strict=True)
+    transaction.audit_all([(f"resource.{change.verb}", " ".join(change.key), *texts) for change, texts in acts])
     transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(change)) for key, change in _exempt(made)])
 
 

@@ -35,7 +35,7 @@ class Newcomers:
     _audited: int = 0
     _joined_at: float = 0.0
     _waiting: dict[str, float] = field(default_factory=dict)  # since when
-    _pressing: set[str] = field(default_factory=set)  # chosen, and not published yet
+    _pressing: set[str] = field(default_factory=set)  # chosen, and not tried yet
 
     def choose(self, database: Database, due: Sequence[str], now: float) -> list[str]:
         """Those of the due that do not wait, in their order. `now`: of a monotonic clock."""
@@ -50,7 +50,8 @@ class Newcomers:
         self._waiting = {node_id: self._waiting[node_id] for node_id in due if node_id not in self._pressing}
         return chosen
 
-    def note_published(self, node_id: str) -> None:
+    def note_attempt(self, node_id: str) -> None:
+        """Published, or refused since somebody has joined in between: then it may wait once more."""
         self._pressing.discard(node_id)
 
     def _look(self, database: Database, now: float) -> None:

@@ -37,9 +37,9 @@ _LOOK_AGAIN = "look at the plan again: the state or the files are others than th
 def judge(database: Database, proposal: Proposal, ask: ChangeRequest | None) -> Proposal:
     """From one consistent reading. What takes a change back is judged by nothing: it leads to where all has been."""
     if ask is not None and ask.reverts is not None:
-        return proposals.weigh(database, proposal, reverts=ask.reverts)
+        return proposals.weigh(database, proposal, reverts=ask.reverts).write_out()
     with database.read() as transaction:
-        return judge_in(transaction, proposal, ask)
+        return judge_in(transaction, proposal, ask).write_out()
 
 
 def judge_in(transaction: Transaction, proposal: Proposal, ask: ChangeRequest | None) -> Proposal:

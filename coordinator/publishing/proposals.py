@@ -18,7 +18,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.configs.compiled_pairs import CompiledPair
 from coordinator.database import catalog
 from coordinator.database.catalog import StateName
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import CanonicalText, Database, Transaction
 from coordinator.declared import plans, resources
 from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.model import Key, Model
@@ -42,6 +42,7 @@ class PlanVerdict:
 
 
 NO_VERDICT = PlanVerdict()
+NOTHING = "null"
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,21 @@ class Proposal:
     @cached_property
     def plan(self) -> str:
         """As canonical JSON: of each resource what it was and what it is."""
-        said = (
-            zip(("kind", "id", "verb", "before", "after"), _resource_members(change), strict=True)
-            for change in self.changes
-        )
-        return canonical.dumps([dict(change) for change in said]).decode()
+        return f"[{','.join(map(_plan_entry, self.changes, self.texts))}]"
+
+    @cached_property
+    def texts(self) -> list[tuple[CanonicalText, CanonicalText]]:
+        """Of each change the specification before and after, as canonical JSON."""
+        return [
+            (_text(change.specs[0]), CanonicalText(self.bodies.get(change.key, NOTHING))) for change in self.changes
+        ]
+
+    def write_out(self) -> "Proposal":
+        """The same, with all that it will write written out: for a large fleet that takes a second, and while it is
+        carried out everybody waits.
+        """
+        _ = self.plan_hash
+        return self
 
     @cached_property
     def plan_hash(self) -> str:
@@ -142,8 +153,13 @@ def weigh_in(
     return replace(proposal, effect=found)
 
 
-def _resource_members(change: ResourceChange) -> tuple[object, ...]:
-    return (*change.key, change.verb, *change.specs)
+def _plan_entry(change: ResourceChange, texts: tuple[str, str]) -> str:
+    kind, id_ = map(_text, change.key)
+    return f'{{"after":{texts[1]},"before":{texts[0]},"id":{id_},"kind":{kind},"verb":{_text(change.verb)}}}'
+
+
+def _text(value: object) -> CanonicalText:
+    return CanonicalText(canonical.dumps(value).decode())
 
 
 def check_base(based_on: str | None, state_id: str) -> None:

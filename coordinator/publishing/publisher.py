@@ -225,6 +225,7 @@ class Publisher:
         documents: set[str] = set()  # many nodes may share one
         for publication in publications:
             refused = refusals.get(publication.node_id)
+            self._newcomers.note_attempt(publication.node_id)
             if refused is not None:
                 self.health.conflicts += 1
                 self._backlog.note_failure(publication.node_id)
@@ -234,7 +235,6 @@ class Publisher:
                 self._resting.outrun(publication.node_id)
                 continue
             self._resting.note_success(publication.node_id)
-            self._newcomers.note_published(publication.node_id)
             self.health.published_heads += 1
             documents.update(document.snapshot_id for document in publication.documents)
             self._backlog.note_published(publication.node_id)

@@ -40,7 +40,7 @@ class Fleet:
 
     def publish(self, *node_ids: str) -> None:
         for draft in self.press.publish(*node_ids).drafts:
-            self.newcomers.note_published(draft.publication.node_id)
+            self.newcomers.note_attempt(draft.publication.node_id)
 
 
 @pytest.fixture
@@ -107,6 +107,16 @@ def test_who_is_due_already_does_not_wait(fleet: Fleet) -> None:
     assert fleet.choose() == ["a", "b"]
     fleet.admit("c")
     assert fleet.choose() == ["a", "b", "c"]
+
+
+def test_who_is_touched_by_one_more_while_it_is_published_may_wait_again(fleet: Fleet) -> None:
+    fleet.admit("c")
+    assert fleet.choose() == ["c"]
+    fleet.publish("c")
+    assert fleet.choose(QUIET_S) == ["a", "b"]
+    fleet.admit("d")
+    fleet.newcomers.note_attempt("a")  # which was refused
+    assert fleet.choose() == ["b", "d"]
 
 
 def test_after_a_start_nobody_waits(fleet: Fleet) -> None:

@@ -9,6 +9,7 @@ from coordinator.declared import change_impact, peers, references, resources, vi
 from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.publishing import declarations, proposals
 from coordinator.reports import heartbeat_form, heartbeats
+from snapshot import canonical
 from tests.coordinator.candidates import NOW, admit
 from tests.coordinator.profiling import entered_files
 from tests.coordinator.reports import body
@@ -87,3 +88,16 @@ def test_a_plan_is_kept_to(cluster: Database, second: Database) -> None:
     assert keys(cluster) == [("Organization", "wayne")]
     fresh = proposals.propose(cluster, declared(ACME))
     assert len(declarations.carry_out(cluster, fresh, based_on=fresh.state_id, **HOW).changes) == 1
+
+
+def test_a_plan_is_the_canonical_json_of_its_changes(cluster: Database) -> None:
+    declarations.apply(cluster, {"a.yaml": ACME + "---\nkind: Site\nid: east\n"}, **HOW)
+    texts = {"a.yaml": 'kind: Organization\nid: acme\nspec: {name: "Äcme"}\n---\nkind: Node\nid: n1\n'}
+    proposal = proposals.propose(cluster, resources.read(texts), prune=True)
+    said = [
+        {"kind": change.key[0], "id": change.key[1], "verb": change.verb, "before": before, "after": after}
+        for change in proposal.changes
+        for before, after in [change.specs]
+    ]
+    assert [entry["verb"] for entry in said] == ["create", "change", "delete"]
+    assert proposal.write_out().plan == canonical.dumps(said).decode()
