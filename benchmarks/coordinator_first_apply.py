@@ -1,9 +1,10 @@
 """A first `apply` of a large fleet: how long it takes, how that grows, and how long a node's report waits meanwhile.
 
-    .venv/bin/python -m benchmarks.coordinator_first_apply [--nodes 500 1000 2000 5000] [--database SQLite]
+    .venv/bin/python -m benchmarks.coordinator_first_apply [--nodes 500 1000 2000 5000] [--database SQLite] [--now]
 
-Through the threads that a coordinator uses: YAML is read and the change worked out beside the one that writes, a report
-is written every 20 ms. Prints the parts for each size, and the exponent that fits them (1 is linear, 2 is quadratic).
+Through the threads that a coordinator uses: YAML is read and the change worked out and judged beside the one that
+writes, a report is written every 20 ms. Prints the parts for each size, and the exponent that fits them (1 is linear, 2
+is quadratic).
 """
 
 import argparse
@@ -11,6 +12,7 @@ import math
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,9 +20,10 @@ import trio
 
 from benchmarks.coordinator import databases, state, with_members
 from coordinator.base.threads import in_database, in_library
+from coordinator.changes.records import ChangeRequest
 from coordinator.database.database import Database
 from coordinator.declared import resources
-from coordinator.publishing import declarations, proposals
+from coordinator.publishing import declarations, plan_check, proposals
 from coordinator.reports import heartbeat_form, heartbeats
 from tests.coordinator.founding import Founded
 from tests.coordinator.reports import body
@@ -51,7 +54,7 @@ async def reporting(database: Database, now: float, measured: Measured) -> None:
         await trio.sleep(EVERY_S)
 
 
-async def apply(database: Database, nodes: int, now: float) -> Measured:
+async def apply(database: Database, nodes: int, now: float, ask: ChangeRequest | None) -> Measured:
     measured = Measured()
     async with trio.open_nursery() as nursery:
         times = [time.perf_counter()]
@@ -59,8 +62,10 @@ async def apply(database: Database, nodes: int, now: float) -> Measured:
         nursery.start_soon(reporting, database, now, measured)
         times.append(time.perf_counter())
         proposal = await in_library(proposals.propose, database, declared)
+        proposal = await in_library(plan_check.judge, database, proposal, ask)
         times.append(time.perf_counter())
-        plan = await in_database(declarations.carry_out, database, proposal, actor="benchmark", now=now)
+        carry_out = partial(declarations.carry_out, actor="benchmark", now=now, ask=ask)
+        plan = await in_database(carry_out, database, proposal)
         times.append(time.perf_counter())
         assert len({node_id for node_id, _ in plan.touched}) == nodes
         nursery.cancel_scope.cancel()
@@ -76,13 +81,13 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return steep / sum((x - middle_x) ** 2 for x, _ in logs)
 
 
-def sized(name: str, folder: Path, nodes: int) -> Measured:
+def sized(name: str, folder: Path, nodes: int, ask: ChangeRequest | None) -> Measured:
     folder.mkdir()
     with databases(folder) as urls:
         founded = Founded(folder, urls[name])
         database = Database(urls[name])
         with_members(database, nodes, founded.now)
-        measured = trio.run(apply, database, nodes, founded.now)
+        measured = trio.run(apply, database, nodes, founded.now, ask)
         database.close()
     waits = sorted(measured.waits)
     print(
@@ -96,9 +101,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--nodes", type=int, nargs="+", default=[500, 1_000, 2_000, 5_000])
     options.add_argument("--database", choices=["SQLite", "PostgreSQL"], default="SQLite")
+    options.add_argument("--now", action="store_true", help="without a change: to all at once")
     chosen = options.parse_args()
+    ask = None if chosen.now else ChangeRequest("measured")
     with tempfile.TemporaryDirectory() as directory:
-        found = {nodes: sized(chosen.database, Path(directory) / str(nodes), nodes) for nodes in chosen.nodes}
+        found = {nodes: sized(chosen.database, Path(directory) / str(nodes), nodes, ask) for nodes in chosen.nodes}
     if len(found) > 1:
         fitted = exponent([(nodes, each.applied) for nodes, each in found.items()])
         print(f"{chosen.database}: the time of an apply grows with nodes to the power of {fitted:.2f}")

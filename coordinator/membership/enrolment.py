@@ -68,11 +68,10 @@ def prove(
             token=token,
             connection_certificate=pin,
         )
-        membership.turn_away_stranger(database, request, now=now)
+        return ProvenJoin(request, membership.foresee(database, request, now=now))
     except Refused as refused:
         note(refused)
         raise
-    return ProvenJoin(request, membership.foresee(database, request, now=now))
 
 
 def admit(database: Database, candidate: ProvenJoin, *, now: float) -> Grant:

@@ -60,12 +60,17 @@ class ForeseenJoin:
 def foresee(database: Database, request: ProvenRequest, *, now: float) -> ForeseenJoin | None:
     """What the join would make of the state, and with it which heads it touches: that takes a while in a large cluster,
     so it is worked out beside everybody else, and `join` finds it done. None where it would be refused, or for nothing.
+
+    Refused, and nothing is written, not even the nonce, for who shows neither a token of ours nor a pinned certificate.
+    Whoever is not refused here is decided upon again, in the transaction of `join`.
     """
     with database.read() as transaction:
-        before = catalog.load(transaction)
+        before, state = catalog.load(transaction), _state(transaction, request)
         try:
-            decision = decide(request, _state(transaction, request), now)
+            decision = decide(request, state, now)
         except Refused:
+            if request.connection_certificate is None and state.token is None:
+                raise
             return None  # by `join`, with its audit row
     entry = _entry_after(before.members.get(request.node_id), request, decision)
     if entry == before.members.get(request.node_id):
@@ -97,19 +102,6 @@ def join(database: Database, request: ProvenRequest, foreseen: ForeseenJoin | No
             refusal = refused
             _audit_refusal(transaction, request.node_id, refused)
     raise refusal
-
-
-def turn_away_stranger(database: Database, request: ProvenRequest, *, now: float) -> None:
-    """Refused, and nothing is written, not even the nonce: who shows neither a token of ours nor a pinned certificate.
-
-    Whoever is not refused here is decided upon again, in the transaction of `join`.
-    """
-    if request.connection_certificate is not None:
-        return
-    with database.read() as transaction:
-        state = _state(transaction, request)
-        if state.token is None:
-            decide(request, state, now)
 
 
 def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> bool:
