@@ -1,7 +1,7 @@
 """The envelope of format.md 4: closed, canonical, and every member in form, or no envelope at all."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from snapshot import canonical
 from snapshot.algorithms import ALGORITHMS
@@ -81,13 +81,12 @@ class Envelope:
         return self.signer_key_id, *self.cosigner_key_ids
 
     def to_bytes(self) -> bytes:
-        members: dict[str, object] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _TIMES:
-                value = format_time(value)
-            if field.name not in _INCREMENT_ONLY or self.kind == INCREMENT:
-                members[field.name] = value
+        members: dict[str, object] = dict(vars(self))
+        for name in _TIMES:
+            members[name] = format_time(getattr(self, name))
+        if self.kind != INCREMENT:
+            for name in _INCREMENT_ONLY:
+                del members[name]
         return canonical.dumps(members)
 
 

@@ -3,6 +3,7 @@
     verify          the verdict on a document: Verified, AlreadyApplied, NotYetValid, or Rejected is raised
     follow          the verdicts on a run of trust bundles
     judge_opening   steps 1..5 alone, before a section is fetched
+    judge_claims    steps 2..4 and 7..10 alone, over an envelope that was made here
     STEPS           the steps, each named as the statement that must be true
 
 A step returns nothing, or rejects; none of them writes. `now` is one reading, in Unix seconds. Steps 1..4 read claims
@@ -178,6 +179,23 @@ def judge_opening(opening: Opening, holder: VerifierState, *, kind: str, now: fl
     except _OUR_FAULTS as fault:
         raise _verifier_fault(case.step, fault) from fault
     return case.envelope
+
+
+def judge_claims(claims: Envelope, holder: VerifierState, *, now: float) -> bool:
+    """Steps 2..4 and 7..10: all that depends on who reads, and when; Rejected, or whether it says anything new. Of a
+    document whose bytes and content were judged already: nothing is parsed, hashed or verified.
+    """
+    case = Verification(holder, claims.kind, now, _OpeningOnly(None), None)
+    case.envelope = claims
+    try:
+        for number, holds in STEPS_OF_CLAIMS:
+            case.step = number
+            holds(case)
+    except _AlreadyAppliedError:
+        return False
+    except _OUR_FAULTS as fault:
+        raise _verifier_fault(case.step, fault) from fault
+    return True
 
 
 def signed_sizes(judged: Envelope, manifest_bytes: bytes, holder: VerifierState) -> dict[str, int]:
@@ -491,6 +509,7 @@ STEPS: tuple[tuple[int, Callable[[Verification], None]], ...] = (
     (11, content_is_well_formed),
     (12, no_secret_is_raw),
 )
+STEPS_OF_CLAIMS = tuple(step for step in STEPS if step[0] in (2, 3, 4, 7, 8, 9, 10))
 
 
 def _proof(case: Verification) -> Verified:

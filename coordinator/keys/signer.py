@@ -57,14 +57,14 @@ class EnvelopeClaims:
     valid_from: int | None = None  # issued_at where it is None
     min_trust_bundle_version: int = 0
 
-    def envelope(self, kind: str) -> Envelope:
+    def envelope(self, kind: str, scope_type: str = "") -> Envelope:
         """Without content and signers, which `sign` fills in."""
         return Envelope(
             kind=kind,
             snapshot_id=self.snapshot_id,
             cluster_id=self.cluster_id,
             subject_node_id=self.subject_node_id,
-            scope_type=self.scope_type,
+            scope_type=scope_type or self.scope_type,
             scope_ids=tuple(sorted(self.scope_ids)),
             roles=tuple(sorted(self.roles)),
             organization_ids=tuple(sorted(self.organization_ids)),
@@ -109,6 +109,7 @@ def increment(
     keys: Sequence[SigningKey],
 ) -> SignedDocument:
     """`brought` are the bytes of each section set, and of each patch."""
+    content = increment_bytes(changes)
     after = manifest.state_after(base.sections, changes)
     envelope = replace(
         claims.envelope(INCREMENT),
@@ -117,8 +118,12 @@ def increment(
         base_content_hash=content_hash(manifest.state_bytes(base.sections)),
         next_content_hash=content_hash(manifest.state_bytes(after)),
     )
-    content = canonical.dumps({name: _change_members(change) for name, change in changes.items()})
     return sign(envelope, content, _in_order(brought), keys)
+
+
+def increment_bytes(changes: Mapping[str, SectionChange]) -> bytes:
+    """The manifest of an increment."""
+    return canonical.dumps({name: _change_members(change) for name, change in changes.items()})
 
 
 def head(
@@ -131,15 +136,33 @@ def head(
     candidates: Mapping[str, ScopeVersion] | None = None,
 ) -> SignedDocument:
     """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
-    members: dict[str, object] = {
+    listed = {scope: version.members() for scope, version in scopes.items()}
+    coming = {scope: version.members() for scope, version in (candidates or {}).items()}
+    members = head_members(claims, listed, coming, poll_after_s=poll_after_s, revocations=revocations or Revocations())
+    return head_of(claims, members, keys)
+
+
+def head_members(
+    claims: EnvelopeClaims,
+    scopes: Mapping[str, Mapping[str, object]],
+    candidates: Mapping[str, Mapping[str, object]],
+    *,
+    poll_after_s: int,
+    revocations: Revocations,
+) -> dict[str, object]:
+    """The manifest of a head as JSON. `scopes` and `candidates` as it lists them (ScopeVersion.members)."""
+    return {
         "generation": claims.config_version,
         "poll_after_s": poll_after_s,
-        "revocations": _revocation_members(revocations or Revocations(), of_head=True),
-        "scopes": {scope: version.members() for scope, version in scopes.items()},
+        "revocations": _revocation_members(revocations, of_head=True),
+        "scopes": scopes,
+        **({"candidates": candidates} if candidates else {}),
     }
-    if candidates:
-        members["candidates"] = {scope: version.members() for scope, version in candidates.items()}
-    return sign(replace(claims.envelope(HEAD), scope_type=HEAD), canonical.dumps(members), (), keys)
+
+
+def head_of(claims: EnvelopeClaims, members: Mapping[str, object], keys: Sequence[SigningKey]) -> SignedDocument:
+    """The head that says this."""
+    return sign(claims.envelope(HEAD, HEAD), canonical.dumps(members), (), keys)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:

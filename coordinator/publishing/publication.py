@@ -56,7 +56,7 @@ from coordinator.publishing.gates import ChangeMark
 from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
-from coordinator.publishing.review import review
+from coordinator.publishing.review import MeantHead
 from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
@@ -66,7 +66,6 @@ from snapshot import manifest
 from snapshot.bundle import CONFIG
 from snapshot.envelope import SHARED, Envelope
 from snapshot.identifiers import HEAD, Scope
-from snapshot.manifest import ScopeVersion
 from snapshot.roles import ESTABLISHING
 from snapshot.verifier_state import Mark, VerifierState
 
@@ -421,7 +420,7 @@ def _kept_document(made: signer.SignedDocument, content: ScopeContent) -> Publis
 def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierState) -> signer.SignedDocument:
     keys = case.issue.signers(content.scope.type)
     made = signer.snapshot(_claims(case, content, version), content.read_all(), keys, content.raw)
-    review(made, holder, case.issue.now)
+    case.shared.reviewer.review(made, holder, case.issue.now)
     return made
 
 
@@ -441,14 +440,15 @@ def _increment(
         }
     except Refused:  # what the base was made of is lost, and it is all that is
         return None
+    size = sum(map(len, brought.values())) + len(signer.increment_bytes(delta.changes))
+    if size >= to.content_length + len(manifest.state_bytes(content.entries)):  # the envelopes are about the same
+        return None
     claims = replace(
         _claims(case, content, to.config_version), refresh_after=to.refresh_after, expires_at=to.expires_at
     )
     keys = case.issue.signers(content.scope.type)
     made = signer.increment(claims, Base(base.config_version, held.sections), delta.changes, brought, keys)
-    if _size(made.envelope, made.manifest_bytes) >= _size(to, manifest.state_bytes(content.entries)):
-        return None
-    review(made, holder, case.issue.now)
+    case.shared.reviewer.review(made, holder, case.issue.now)
     return drop_stored(to_document(made), delta.brought)
 
 
@@ -485,20 +485,27 @@ def _head(case: _Case) -> signer.SignedDocument:
         min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
     )
     marks = {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
-    scopes, candidates = _versions(case.listing, marks), _versions(case.candidates, case.candidate_marks)
-    poll_after_s = issue.poll_after_s(situation.node_id)
+    members = signer.head_members(
+        claims,
+        _entries(case.listing, marks),
+        _entries(case.candidates, case.candidate_marks),
+        poll_after_s=issue.poll_after_s(situation.node_id),
+        revocations=issue.revocations,
+    )
     keys = issue.signers(HEAD)
     with _signing():
-        made = signer.head(
-            claims, scopes, keys, poll_after_s=poll_after_s, revocations=issue.revocations, candidates=candidates
-        )
-    review(made, case.holder, issue.now)
+        made = signer.head_of(claims, members, keys)
+    said_of_changes = frozenset(marks.values()), frozenset(case.candidate_marks.values())
+    case.shared.reviewer.review(made, case.holder, issue.now, MeantHead(members, said_of_changes))
     return made
 
 
-def _versions(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, ScopeVersion]:
-    said = {scope: vars(marks[scope]) if scope in marks else {} for scope in entries}
-    return {scope: ScopeVersion(**vars(entry), **said[scope]) for scope, entry in entries.items()}
+def _entries(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, Mapping[str, object]]:
+    """As a head lists them."""
+    return {
+        scope: vars(entry) | marks[scope].members() if scope in marks else vars(entry)
+        for scope, entry in entries.items()
+    }
 
 
 def _is_as_declared(case: _Case, scope: str) -> bool:
@@ -587,11 +594,6 @@ def drop_stored(document: Document, sections: Mapping[str, bytes | StoredSection
 
 def _kept_section(section: bytes | StoredSection) -> bytes | StoredObject:
     return section if isinstance(section, bytes) else StoredObject(section_key(section.sha256))
-
-
-def _size(one: Envelope, manifest_bytes: bytes) -> int:
-    """Without the envelope itself, which of two documents of one scope has about the same."""
-    return one.content_length + len(manifest_bytes)
 
 
 def _new_id() -> str:

@@ -1,11 +1,44 @@
-"""The agent's own verifier, run on everything that was signed, before it is given out (rules S69)."""
+"""The agent's own verifier, run on everything that was signed, before it is given out (rules S69).
+
+    review(document, holder, now)            all of its twelve steps
+    Reviewer().review(document, ...)         the same verdicts for a batch; of documents that say the same, once
+
+A fleet's heads, and the documents of one content, differ in few words, and most of what the verifier does is to read:
+two thirds of what a head cost were our own bytes, parsed and verified as a stranger's. So the first of its kind in a
+batch is judged by all twelve steps, from its bytes. Who comes after it is its twin where, read back from the bytes that
+were signed, it
+
+- has the members of that one's envelope, but for its id, its subject, its version and its time of renewal;
+- has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
+  were meant, with the same revocations and the same kinds of marks, and no more bytes;
+
+and is then asked by the steps that depend on whose it is: 2..4 and 7..10 (`verify.judge_claims`).
+
+Why that suffices. Form, hashes, signers, dates, audience and content of a twin are those of what has passed. Its id is
+random digits of ours, its subject a member's id, and the numbers are written by the writer that wrote the first one's.
+What a head lists are envelopes that were read, or judged here. Only the signature of a twin is not verified: it is by
+the key whose signature just was, in this process; and a signature that a broken machine spoils is refused by the node,
+which keeps what it has and says so.
+
+Increments, recoveries' targets and what is larger are judged whole, each.
+"""
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.container import ChunkParts
+from snapshot.envelope import INCREMENT, Envelope
+from snapshot.identifiers import format_time, is_id
 from snapshot.reasons import Rejected
 from snapshot.verifier_state import VerifierState
-from snapshot.verify import Verified, verify
+from snapshot.verify import AlreadyApplied, Verified, judge_claims, verify
+
+_TIME = "refresh_after"
+_OF_EACH = ("snapshot_id", "subject_node_id", "config_version", _TIME)
+_OF_EACH_HEAD = (*_OF_EACH, "content_hash")
 
 
 def review(document: SignedDocument, holder: VerifierState, now: float) -> Verified:
@@ -14,9 +47,80 @@ def review(document: SignedDocument, holder: VerifierState, now: float) -> Verif
     try:
         verdict = verify(ChunkParts(document.chunks(), holder.limits), holder, kind=kind, now=now)
     except Rejected as rejected:
-        detail = f"{document.envelope.scope} of {holder.node_id}: step {rejected.step}, {rejected.detail}"
-        raise Unpublishable(rejected.reason.value, detail) from rejected
+        raise _refused(document, holder, rejected) from rejected
     if not isinstance(verdict, Verified):
-        name = type(verdict).__name__
-        raise Unpublishable("no_effect", f"{document.envelope.scope} of {holder.node_id} would be {name}")
+        raise _without_effect(document, holder, type(verdict).__name__)
     return verdict
+
+
+@dataclass(frozen=True)
+class MeantHead:
+    """What a head is to say. `marks`: all that its entries say of changes, which have a form of their own."""
+
+    manifest: Mapping[str, object]
+    marks: Hashable
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """What has passed all steps: the members of its envelope that its twins share with it, and its manifest."""
+
+    members: Mapping[str, object]
+    manifest: bytes
+
+
+@dataclass
+class Reviewer:
+    """Of one batch: one reading of the clock, one trust bundle, one set of revocations."""
+
+    _passed: dict[Hashable, _Passed] = field(default_factory=dict)
+
+    def review(
+        self, document: SignedDocument, holder: VerifierState, now: float, meant: MeantHead | None = None
+    ) -> None:
+        """`meant`: of a head. Unpublishable as of `review`."""
+        one = document.envelope
+        if one.kind == INCREMENT or holder.recoveries:
+            review(document, holder, now)
+            return
+        members = json.loads(document.envelope_bytes)
+        own = {name: members.pop(name) for name in (_OF_EACH if meant is None else _OF_EACH_HEAD)}
+        key = (one.scope, holder.roles, one.content_hash if meant is None else meant.marks)
+        passed = self._passed.get(key)
+        if passed is None or not (_says_own(own, one) and _is_like(document, members, passed, meant)):
+            review(document, holder, now)
+            self._passed[key] = _Passed(members, document.manifest_bytes)
+        else:
+            _judge_claims(document, holder, now)
+
+
+def _says_own(own: Mapping[str, object], meant: Envelope) -> bool:
+    as_meant = all(own[name] == getattr(meant, name) for name in own if name != _TIME)
+    return as_meant and own[_TIME] == format_time(meant.refresh_after) and is_id(own["subject_node_id"])
+
+
+def _is_like(document: SignedDocument, members: Mapping[str, object], passed: _Passed, meant: MeantHead | None) -> bool:
+    if members != passed.members:
+        return False
+    if meant is None:
+        return document.manifest_bytes == passed.manifest
+    is_no_larger = len(document.manifest_bytes) <= len(passed.manifest)
+    return is_no_larger and bool(json.loads(document.manifest_bytes) == meant.manifest)
+
+
+def _judge_claims(document: SignedDocument, holder: VerifierState, now: float) -> None:
+    try:
+        is_new = judge_claims(document.envelope, holder, now=now)
+    except Rejected as rejected:
+        raise _refused(document, holder, rejected) from rejected
+    if not is_new:
+        raise _without_effect(document, holder, AlreadyApplied.__name__)
+
+
+def _refused(document: SignedDocument, holder: VerifierState, rejected: Rejected) -> Unpublishable:
+    detail = f"{document.envelope.scope} of {holder.node_id}: step {rejected.step}, {rejected.detail}"
+    return Unpublishable(rejected.reason.value, detail)
+
+
+def _without_effect(document: SignedDocument, holder: VerifierState, found: str) -> Unpublishable:
+    return Unpublishable("no_effect", f"{document.envelope.scope} of {holder.node_id} would be {found}")

@@ -34,6 +34,7 @@ from coordinator.database.documents import EVERYBODY, Document
 from coordinator.declared.compiler import Audience, ScopeContent
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import PublishedDocument
+from coordinator.publishing.review import Reviewer
 from snapshot import envelope
 from snapshot.envelope import INCREMENT, SNAPSHOT
 
@@ -54,6 +55,7 @@ class SharedDocuments:
     """Of one batch, and of the transaction in which its nodes were read."""
 
     transaction: Transaction
+    reviewer: Reviewer = field(default_factory=Reviewer)
     read: dict[str, int] = field(default_factory=dict)  # counters as they stand in the database
     _last: dict[str, int] = field(default_factory=dict)
     _newest: dict[Key, SharedDocument | None] = field(default_factory=dict)

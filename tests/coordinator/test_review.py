@@ -1,12 +1,15 @@
 """What the agent's verifier refuses is never given out, whatever the compiler did (rules S69; S72..S82)."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.keys import signer
 from coordinator.keys.signer import SignedDocument
-from coordinator.publishing.review import review
+from coordinator.publishing.review import MeantHead, Reviewer, review
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot.manifest import Revocations
+from snapshot.verifier_state import VerifierState
 from tests.fakes.cluster import HOUR, NOW, Cluster, key
 
 ROUTES = {"routes": {"r1": {"organization_id": "amber"}}}
@@ -106,3 +109,115 @@ def test_a_section_that_is_not_what_was_signed_is_not_given_out(cluster: Cluster
     other = SignedDocument(good.envelope, good.envelope_bytes, good.signatures, good.manifest_bytes, (b'{"x":1}',))
     assert reason(cluster, other) == "content_mismatch"
     assert signer.content_hash(good.manifest_bytes) == good.envelope.content_hash
+
+
+def judge_twin(cluster: Cluster, document: SignedDocument, holder: VerifierState, now: float = NOW) -> str:
+    """The verdict on what comes after another one of the same content; empty for a good one."""
+    reviewer = Reviewer()
+    reviewer.review(cluster.snapshot(ROUTES, organization_ids=["amber"]), cluster.node("core_mesh").holder, NOW)
+    try:
+        reviewer.review(document, holder, now)
+    except Unpublishable as refused:
+        return refused.reason
+    return ""
+
+
+def test_a_document_of_equal_content_passes_by_its_claims(cluster: Cluster) -> None:
+    """rules S71"""
+    made = cluster.snapshot(ROUTES, organization_ids=["amber"])
+    assert judge_twin(cluster, made, cluster.node("core_mesh").holder) == ""
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"cluster_id": "elsewhere"},
+        {"subject_node_id": "node-b"},
+        {"subject_node_id": "Node B"},
+        {"expires_at": NOW - 1, "refresh_after": NOW - 2, "valid_from": NOW - HOUR},
+        {"refresh_after": NOW - 2 * HOUR},
+        {"refresh_after": NOW + 365 * 24 * HOUR},
+        {"roles": ["ingress"]},
+        {"organization_ids": ["foreign"]},
+        {"organization_ids": []},
+        {"authority_epoch": 2},
+        {"min_trust_bundle_version": 9},
+        {"scope_ids": ["b", "a"]},
+        {"snapshot_id": "No id"},
+        {"content_length": 7},
+        {"signature_algorithm": "none"},
+    ],
+)
+def test_what_differs_from_what_has_passed_is_refused_as_by_the_whole_verifier(cluster: Cluster, members: dict) -> None:
+    made = cluster.forge(cluster.snapshot(ROUTES, organization_ids=["amber"]), **members)
+    holder = cluster.node("core_mesh").holder
+    assert judge_twin(cluster, made, holder) == reason(cluster, made) != ""
+
+
+def test_of_equal_content_what_goes_back_or_says_nothing_new_is_refused(cluster: Cluster) -> None:
+    """rules S76, S85"""
+    node = cluster.node("core_mesh")
+    first, second = (cluster.snapshot(ROUTES, organization_ids=["amber"]) for _ in range(2))
+    node.take(second)
+    assert judge_twin(cluster, first, node.holder) == "rollback"
+    assert judge_twin(cluster, second, node.holder) == "no_effect"
+    node.take(
+        cluster.head(
+            {},
+            revocations=Revocations(1, key_ids=frozenset(key for key, _ in first.signatures)),
+            keys=[key("config-2")],
+        )
+    )
+    assert judge_twin(cluster, first, node.holder) == "key_revoked"
+
+
+def test_the_same_claims_over_other_bytes_are_refused(cluster: Cluster) -> None:
+    good = cluster.snapshot(ROUTES, organization_ids=["amber"])
+    other = cluster.snapshot({"routes": {"r1": {"organization_id": "amber", "x": 1}}}, organization_ids=["amber"])
+    mixed = SignedDocument(good.envelope, good.envelope_bytes, good.signatures, other.manifest_bytes, other.sections)
+    holder = cluster.node("core_mesh").holder
+    assert judge_twin(cluster, mixed, holder) == reason(cluster, mixed) == "content_mismatch"
+    later = cluster.snapshot(ROUTES, organization_ids=["amber"])
+    lied = SignedDocument(good.envelope, later.envelope_bytes, later.signatures, good.manifest_bytes, good.sections)
+    reviewer = Reviewer()
+    reviewer.review(good, holder, NOW)
+    reviewer.review(lied, holder, NOW)  # judged by its bytes, and those are good
+
+
+def head_of(cluster: Cluster, generation: int, meant: dict | None = None, **entry: object) -> tuple:
+    """A head of one scope, and what it was meant to be."""
+    said = {"authority_epoch": 1, "config_version": 3, "content_hash": "sha256:" + "a" * 64, "snapshot_id": "a-1"}
+    claims = cluster._claims("head", {"config_version": generation})
+    claims = replace(claims, expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
+    members = signer.head_members(
+        claims, {"route_policy": {**said, **entry}}, {}, poll_after_s=9, revocations=Revocations()
+    )
+    return signer.head_of(claims, members, [key("config-1")]), MeantHead(meant or members, frozenset())
+
+
+def test_a_head_that_says_what_was_meant_passes_by_its_claims(cluster: Cluster) -> None:
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    for generation in (1, 2, 3):
+        made, meant = head_of(cluster, generation, content_hash="sha256:" + f"{generation}" * 64)
+        reviewer.review(made, node.holder, NOW, meant)
+        node.take(made)
+    with pytest.raises(Unpublishable, match="rollback"):
+        reviewer.review(*head_of(cluster, 2)[:1], node.holder, NOW, head_of(cluster, 2)[1])
+
+
+@pytest.mark.parametrize(
+    ("entry", "meant"),
+    [
+        ({"snapshot_id": "Not an id"}, {"generation": 2}),  # not what was meant
+        ({"snapshot_id": "not an id, and longer than the one before"}, None),  # as it was meant, and larger
+    ],
+)
+def test_a_head_that_is_another_than_was_meant_or_larger_is_judged_whole(
+    cluster: Cluster, entry: dict, meant: dict | None
+) -> None:
+    node, reviewer = cluster.node("core_mesh"), Reviewer()
+    first, as_meant = head_of(cluster, 1)
+    reviewer.review(first, node.holder, NOW, as_meant)
+    made, said = head_of(cluster, 2, meant, **entry)
+    with pytest.raises(Unpublishable, match="bad_content"):
+        reviewer.review(made, node.holder, NOW, said)
