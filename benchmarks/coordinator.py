@@ -88,7 +88,7 @@ def publish_all(database: Database, kept: Backlog, keys: tuple[SigningKey, ...],
             assert heads.publish(database, publications, actor="benchmark", now=now) == {}
             for each in batch.drafts:
                 assert not each.failed, each.failed
-                kept.note_published(each.publication.node_id)
+                kept.note_published(each)
             made += len(publications)
             documents += sum(len(each.documents) for each in publications)
     return made, documents

@@ -188,7 +188,7 @@ def publish_due(press: Press) -> int:
             assert heads.publish(press.database, publications, actor="benchmark", now=press.now) == {}
             for draft in batch.drafts:
                 assert not draft.failed, draft.failed
-                press.kept.note_published(draft.publication.node_id)
+                press.kept.note_published(draft)
             made += len(publications)
     return made
 

@@ -5,6 +5,8 @@
     reread      the value of bytes that `parse` has passed before
     survey      a value that did not come from bytes -> Parsed
     dumps       a value -> its canonical bytes
+    dumps_flat  the same of one object of strings, integers and sequences of strings, as envelopes are
+    join        the same of one object whose members are written already
 
 How `parse` knows that bytes are canonical without writing the value again: what is not canonical in valid JSON leaves
 a trace. White space other than the space is never inside a string, so it must not occur. With all strings cut out, no
@@ -30,7 +32,7 @@ Rejected:
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
@@ -48,6 +50,7 @@ _BARE_STRING = re.compile(rb'"[^"]*"')
 _PLAIN = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _NAMES = frozenset({str})
 _SIMPLE = frozenset({str, bool, type(None)})  # types of values that are written as they are
+_FLAT = frozenset({str, int, tuple, type(None)})
 _SHORT_ESCAPES = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r"}
 _CANONICAL_ESCAPES = {r"\"", r"\\"} | {_SHORT_ESCAPES.get(code, f"\\u{code:04x}") for code in range(32)}
 
@@ -127,6 +130,28 @@ def dumps(value: object) -> bytes:
     if _is_plain(value):
         return _PLAIN.encode(value).encode()
     return "".join(_tokens(value)).encode()
+
+
+def dumps_flat(members: Mapping[str, str | int | tuple[str, ...] | None]) -> bytes:
+    """The canonical bytes of an object whose names are ASCII, and whose values are of these types exactly; of any other
+    as `dumps` has it. Half of its time, which goes into looking at each value.
+    """
+    kinds = set(map(type, members.values()))
+    if not kinds <= _FLAT:
+        return dumps(members)
+    for value in members.values():
+        if type(value) is int:
+            _refuse_large(value)
+        elif type(value) is tuple and not _NAMES.issuperset(map(type, value)):
+            return dumps(members)
+    return _PLAIN.encode(members).encode()
+
+
+def join(members: Mapping[str, str]) -> str:
+    """The canonical text of an object. `members`: by name the canonical text of the value; the names are of ids, as
+    scopes are, and need no escapes.
+    """
+    return "{" + ",".join([f'"{name}":{members[name]}' for name in sorted(members)]) + "}"
 
 
 def number(value: float) -> str:

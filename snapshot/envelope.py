@@ -81,13 +81,13 @@ class Envelope:
         return self.signer_key_id, *self.cosigner_key_ids
 
     def to_bytes(self) -> bytes:
-        members: dict[str, object] = dict(vars(self))
+        members = dict(vars(self))
         for name in _TIMES:
             members[name] = format_time(getattr(self, name))
         if self.kind != INCREMENT:
             for name in _INCREMENT_ONLY:
                 del members[name]
-        return canonical.dumps(members)
+        return canonical.dumps_flat(members)
 
 
 def parse(data: bytes, kind: str, limits: Limits = DEFAULT) -> Envelope:

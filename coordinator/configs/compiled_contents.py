@@ -1,4 +1,4 @@
-"""What the nodes of one batch are told by one model: what says the same to many is compiled once."""
+"""What the nodes of one batch are told by one model: what says the same to many is compiled or hashed once."""
 
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ class CompiledContents:
     model: Model
     read: ReadPart
     _common: dict[Scope, ScopeContent] = field(default_factory=dict)
+    _equal: dict[tuple[object, ...], ScopeContent] = field(default_factory=dict)
 
     def compile(self, node_id: str, scope: Scope) -> ScopeContent:
         """As `compile_scope`."""
@@ -28,4 +29,5 @@ class CompiledContents:
         content = compile_scope(self.model, node_id, scope, self.read)
         if scope.type == CONFIG and content.is_shared:
             self._common[scope] = content
-        return content
+        key = (scope, content.audience, content.is_shared, content.raw, *content.sections.items())
+        return self._equal.setdefault(key, content)

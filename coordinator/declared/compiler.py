@@ -64,16 +64,22 @@ class ScopeContent:
 
     def section(self, name: str) -> bytes:
         """The bytes of one."""
-        data = self.sections[name]
-        return data if isinstance(data, bytes) else self.read(data.sha256)
+        return self.bytes_of(self.sections[name])
+
+    def bytes_of(self, section: bytes | StoredSection) -> bytes:
+        return section if isinstance(section, bytes) else self.read(section.sha256)
 
     def read_all(self) -> dict[str, bytes]:
         """The bytes of all: for the one document that is made of them."""
         return {name: self.section(name) for name in self.sections}
 
     @cached_property
+    def manifest(self) -> bytes:
+        return manifest.state_bytes(self.entries)
+
+    @cached_property
     def content_hash(self) -> str:
-        return hash_of(manifest.state_bytes(self.entries))
+        return hash_of(self.manifest)
 
 
 def compile_scope(model: Model, node_id: str, scope: Scope, read: ReadPart = read_none) -> ScopeContent:

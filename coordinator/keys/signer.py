@@ -1,6 +1,6 @@
 """Signing: what `snapshot/verify.py` believes, made. The agent's process never holds this module.
 
-snapshot increment head recovery      a Document of that kind
+snapshot increment head_of recovery   a SignedDocument of that kind
 sign                                  any envelope over any content, as it is given
 trust_bundle_sections, key_record     the sections of a trust bundle
 """
@@ -15,7 +15,7 @@ from snapshot import canonical, container, manifest
 from snapshot.bundle import ACTIVE, CONFIG, ROOT
 from snapshot.envelope import INCREMENT, RECOVERY, SHARED, SNAPSHOT, Envelope
 from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
-from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange, SectionEntry
+from snapshot.manifest import RecoveryManifest, Revocations, SectionChange, SectionEntry
 from snapshot.signature import pae
 
 NO_HASH = "sha256:" + "0" * 64
@@ -57,14 +57,16 @@ class EnvelopeClaims:
     valid_from: int | None = None  # issued_at where it is None
     min_trust_bundle_version: int = 0
 
-    def envelope(self, kind: str, scope_type: str = "") -> Envelope:
-        """Without content and signers, which `sign` fills in."""
+    def envelope(
+        self, kind: str, content: bytes | None = None, length: int = 0, keys: Sequence[SigningKey] = ()
+    ) -> Envelope:
+        """Without a content and keys, these are for `sign` to fill in."""
         return Envelope(
             kind=kind,
             snapshot_id=self.snapshot_id,
             cluster_id=self.cluster_id,
             subject_node_id=self.subject_node_id,
-            scope_type=scope_type or self.scope_type,
+            scope_type=self.scope_type,
             scope_ids=tuple(sorted(self.scope_ids)),
             roles=tuple(sorted(self.roles)),
             organization_ids=tuple(sorted(self.organization_ids)),
@@ -75,11 +77,11 @@ class EnvelopeClaims:
             refresh_after=self.refresh_after,
             expires_at=self.expires_at,
             min_trust_bundle_version=self.min_trust_bundle_version,
-            signer_key_id=NO_HASH,
-            signature_algorithm="",
-            cosigner_key_ids=(),
-            content_hash=NO_HASH,
-            content_length=0,
+            signer_key_id=keys[0].key_id if keys else NO_HASH,
+            signature_algorithm=keys[0].algorithm if keys else "",
+            cosigner_key_ids=tuple(sorted(key.key_id for key in keys[1:])),
+            content_hash=NO_HASH if content is None else content_hash(content),
+            content_length=length,
         )
 
 
@@ -97,8 +99,15 @@ def snapshot(
     """`sections` are JSON values by name, or their bytes; those named by `raw` are bytes and no JSON."""
     encoded = {name: section_bytes(value) for name, value in sections.items()}
     entries = {name: entry_of(data, is_raw=name in raw) for name, data in encoded.items()}
-    content = manifest.state_bytes(entries)
-    return sign(claims.envelope(SNAPSHOT), content, _in_order(encoded), keys)
+    return snapshot_of(claims, manifest.state_bytes(entries), encoded, keys)
+
+
+def snapshot_of(
+    claims: EnvelopeClaims, content: bytes, sections: Mapping[str, bytes], keys: Sequence[SigningKey]
+) -> SignedDocument:
+    """The snapshot of this manifest, which names just these sections."""
+    length = sum(map(len, sections.values()))
+    return sign_as_given(claims.envelope(SNAPSHOT, content, length, keys), content, _in_order(sections), keys)
 
 
 def increment(
@@ -126,22 +135,6 @@ def increment_bytes(changes: Mapping[str, SectionChange]) -> bytes:
     return canonical.dumps({name: _change_members(change) for name, change in changes.items()})
 
 
-def head(
-    claims: EnvelopeClaims,
-    scopes: Mapping[str, ScopeVersion],
-    keys: Sequence[SigningKey],
-    *,
-    poll_after_s: int = 15,
-    revocations: Revocations | None = None,
-    candidates: Mapping[str, ScopeVersion] | None = None,
-) -> SignedDocument:
-    """The head of `claims.subject_node_id`; its generation is `claims.config_version`."""
-    listed = {scope: version.members() for scope, version in scopes.items()}
-    coming = {scope: version.members() for scope, version in (candidates or {}).items()}
-    members = head_members(claims, listed, coming, poll_after_s=poll_after_s, revocations=revocations or Revocations())
-    return head_of(claims, members, keys)
-
-
 def head_members(
     claims: EnvelopeClaims,
     scopes: Mapping[str, Mapping[str, object]],
@@ -154,15 +147,15 @@ def head_members(
     return {
         "generation": claims.config_version,
         "poll_after_s": poll_after_s,
-        "revocations": _revocation_members(revocations, of_head=True),
+        "revocations": revocation_members(revocations, of_head=True),
         "scopes": scopes,
         **({"candidates": candidates} if candidates else {}),
     }
 
 
-def head_of(claims: EnvelopeClaims, members: Mapping[str, object], keys: Sequence[SigningKey]) -> SignedDocument:
-    """The head that says this."""
-    return sign(claims.envelope(HEAD, HEAD), canonical.dumps(members), (), keys)
+def head_of(claims: EnvelopeClaims, content: bytes, keys: Sequence[SigningKey]) -> SignedDocument:
+    """The head of this manifest."""
+    return sign_as_given(claims.envelope(HEAD, content, 0, keys), content, (), keys)
 
 
 def recovery(claims: EnvelopeClaims, allowed: RecoveryManifest, keys: Sequence[SigningKey]) -> SignedDocument:
@@ -206,7 +199,7 @@ def trust_bundle_sections(
         "keys": dict(keys),
         "thresholds": {ROOT: root_threshold, CONFIG: config_threshold, **(of_types or {})},
         "authority": {"authority_epoch": authority_epoch},
-        "revocations": _revocation_members(revocations or Revocations(), of_head=False),
+        "revocations": revocation_members(revocations or Revocations(), of_head=False),
     }
 
 
@@ -260,7 +253,7 @@ def _change_members(change: SectionChange) -> dict[str, object]:
     return members
 
 
-def _revocation_members(revocations: Revocations, *, of_head: bool) -> dict[str, object]:
+def revocation_members(revocations: Revocations, *, of_head: bool) -> dict[str, object]:
     members = {name: sorted(v) if isinstance(v, frozenset) else v for name, v in vars(revocations).items()}
     if not of_head:
         members = {name: value for name, value in members.items() if name not in ("version", "key_ids")}

@@ -24,6 +24,7 @@ from coordinator.publishing import heads, published_state
 from coordinator.publishing.gates import Gates, NodeGate
 from coordinator.publishing.publication import Compile, Draft, NodeContents, Offered, draft
 from coordinator.publishing.published_state import Situation
+from coordinator.publishing.remembered import PublishedMemory
 from coordinator.publishing.shared_documents import SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports import features
@@ -33,13 +34,14 @@ from snapshot.identifiers import Scope
 @dataclass
 class Backlog:
     """`followed`: the state up to which changes are noted. `known`: nodes published whole since the start. `models`:
-    what nodes go by that are held back.
+    what nodes go by that are held back. `remembered`: of what is out.
     """
 
     followed: Model | None = None
     known: set[str] = field(default_factory=set)
     changed: dict[str, set[Scope]] = field(default_factory=dict)
     models: UndoneModels = field(default_factory=UndoneModels)
+    remembered: PublishedMemory = field(default_factory=PublishedMemory)
     _otherwise: dict[str, frozenset[Scope]] = field(default_factory=dict)
 
     def follow(self, model: Model) -> None:
@@ -59,7 +61,11 @@ class Backlog:
         waiting = features.unreadable_scopes(held, reads)
         return {scope: node_id not in self.known or scope in changed for scope in held if scope not in waiting}
 
-    def note_published(self, node_id: str) -> None:
+    def note_published(self, draft: Draft) -> None:
+        node_id = draft.publication.node_id
+        self.remembered.heads.put(node_id, draft.known)
+        for document in draft.new:
+            self.remembered.keep_document(document)
         self.known.add(node_id)
         self.changed.pop(node_id, None)
         if otherwise := self._otherwise.pop(node_id, frozenset()):
@@ -101,7 +107,7 @@ def prepare(
         read = published_state.reader(transaction)
         gates = Gates.read(transaction, model, node_ids, backlog.models, read)
         case = _Round(issue, backlog, SharedDocuments(transaction), read)
-        for node_id, situation in published_state.read_situations(transaction, node_ids).items():
+        for node_id, situation in published_state.read_situations(transaction, node_ids, backlog.remembered).items():
             try:
                 drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))
             except Unpublishable as fault:

@@ -34,6 +34,7 @@ Rejected:
 - Keeping all heads: only the newest is ever handed out; history is the lines of `published`.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,14 +46,14 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.changes import records
 from coordinator.changes.records import ChangeNode
 from coordinator.database import cluster_state, documents, schema, scope_versions
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import Database, Transaction, is_in
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import PublishedHead
 from coordinator.reports.refusal_records import RefusalOutcome
-from snapshot import canonical
 from snapshot.envelope import SNAPSHOT
 
+MOST_SCOPES = 500  # in one statement
 Pair = tuple[int, int]
 Numbered = tuple[str, Pair]
 """A scope that nodes may share, and a new version of it."""
@@ -88,7 +89,7 @@ def bases(transaction: Transaction, node_ids: Sequence[str] | None = None) -> di
     joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
     columns = select(nodes.c.node_id, nodes.c.generation, heads.c.generation.label("published"))
     chosen = columns.select_from(joined)
-    rows = transaction.rows(chosen if node_ids is None else chosen.where(nodes.c.node_id.in_(node_ids)))
+    rows = transaction.rows(chosen if node_ids is None else chosen.where(is_in(nodes.c.node_id, node_ids)))
     return {row.node_id: Basis(row.generation, row.published or 0) for row in rows}
 
 
@@ -129,13 +130,14 @@ def publish(database: Database, publications: Sequence[Publication], *, actor: s
     numbered: dict[Numbered, bytes] = {}
     with database.change(actor=actor, now=now) as transaction:
         cluster_state.sound(transaction)
-        read = _read(transaction, publications)
-        for publication in publications:
+        found = _find_changed(transaction, publications)
+        read = _read(transaction, found)
+        for changed in found:
             try:
-                candidate = _accept(transaction, publication, read)
+                candidate = _accept(transaction, changed, read)
                 _check_numbers(candidate, numbered)
             except Refused as refused:
-                refusals[publication.node_id] = refused
+                refusals[changed.publication.node_id] = refused
             else:
                 accepted.append(candidate)
                 numbered |= _numbers(candidate)
@@ -162,13 +164,17 @@ class LastVersions(NamedTuple):
 NEVER = LastVersions((0, 0), (0, 0))
 
 
-def last_versions(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, LastVersions]]:
-    """By node and scope."""
+def last_versions(
+    transaction: Transaction, node_ids: Sequence[str], scopes: Sequence[str] | None = None
+) -> dict[str, dict[str, LastVersions]]:
+    """By node and scope: of all scopes, or of some."""
     table = schema.published
     key = (table.c.node_id, table.c.scope, table.c.authority_epoch)
     listed = func.max(case((table.c.is_candidate, 0), else_=table.c.config_version)).label("listed")
     numbered = func.max(table.c.config_version).label("numbered")
-    chosen = select(*key, numbered, listed).where(table.c.node_id.in_(node_ids))
+    chosen = select(*key, numbered, listed).where(is_in(table.c.node_id, node_ids))
+    if scopes is not None:
+        chosen = chosen.where(is_in(table.c.scope, scopes))
     found: dict[str, dict[str, LastVersions]] = defaultdict(dict)
     for row in transaction.rows(chosen.group_by(*key)):
         before, epoch = found[row.node_id].get(row.scope, NEVER), row.authority_epoch
@@ -187,14 +193,22 @@ class _Line(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Changed:
+    """The lines that a publication announces, and its node's last head did not. `listing`, `candidates`: as text."""
+
+    publication: Publication
+    listing: str
+    candidates: str
+    lines: tuple[_Line, ...]
+
+
+@dataclass(frozen=True)
 class _Read:
-    """What publications are held against; read once for all of them."""
+    """What publications are held against; read once for all of them, and only of what they change."""
 
     standing: cluster_state.ClusterState
     bases: Mapping[str, Basis]
     heads: Mapping[str, tuple[int, int, str]]  # node -> (epoch, generation, snapshot id)
-    listings: Mapping[str, Mapping[str, HeadEntry]]
-    candidates: Mapping[str, Mapping[str, HeadEntry]]
     last: Mapping[str, Mapping[str, LastVersions]]
     on_record: Mapping[tuple[str, str, Pair], str]  # node, scope, version -> content hash: of what is announced now
     kept: set[str]
@@ -208,29 +222,62 @@ class _Accepted:
     """A publication that may go out, and its lines that are not on record yet or name another document."""
 
     publication: Publication
+    changed: _Changed
     new: tuple[_Line, ...]
     again: tuple[_Line, ...]
 
 
-def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Read:
-    """Of these nodes alone: what one node's change costs does not grow with the fleet."""
-    node_ids = [publication.node_id for publication in publications]
-    named = {entry.snapshot_id for publication in publications for _, entry, _ in _lines(publication)}
+def _find_changed(transaction: Transaction, publications: Sequence[Publication]) -> list[_Changed]:
+    """Most heads list what the one before them did, and a text is compared in no time."""
     table = schema.heads
+    columns = select(table.c.node_id, table.c.listing, table.c.candidates)
+    before = {
+        row.node_id: (row.listing, row.candidates)
+        for chunk in documents.chunks([publication.node_id for publication in publications])
+        for row in transaction.rows(columns.where(is_in(table.c.node_id, chunk)))
+    }
+    found = []
+    for publication in publications:
+        listing, candidates = (
+            documents.listing_text(publication.listing),
+            documents.listing_text(publication.candidates),
+        )
+        listed_before, coming_before = before.get(publication.node_id, ("{}", "{}"))
+        lines: list[_Line] = []
+        if listing != listed_before:
+            lines += _changed_lines(publication.listing, listed_before, is_candidate=False)
+        if candidates != coming_before:
+            lines += _changed_lines(publication.candidates, coming_before, is_candidate=True)
+        found.append(_Changed(publication, listing, candidates, tuple(lines)))
+    return found
+
+
+def _changed_lines(entries: Mapping[str, HeadEntry], text_before: str, *, is_candidate: bool) -> Iterator[_Line]:
+    before = json.loads(text_before)  # our own writing
+    for scope, entry in entries.items():
+        if before.get(scope) != vars(entry):
+            yield _Line(scope, entry, is_candidate)
+
+
+def _read(transaction: Transaction, changed: Sequence[_Changed]) -> _Read:
+    """Of these nodes alone: what one node's change costs does not grow with the fleet."""
+    publications = [candidate.publication for candidate in changed]
+    node_ids = [publication.node_id for publication in publications]
+    named = {line.entry.snapshot_id for candidate in changed for line in candidate.lines}
+    table = schema.heads
+    columns = select(table.c.node_id, table.c.authority_epoch, table.c.generation, table.c.snapshot_id)
     heads = {
         row.node_id: (row.authority_epoch, row.generation, row.snapshot_id)
         for chunk in documents.chunks(node_ids)
-        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk)))
+        for row in transaction.rows(columns.where(is_in(table.c.node_id, chunk)))
     }
     joining = any(publication.rows for publication in publications)
     return _Read(
         standing=cluster_state.standing(transaction),
         bases=bases(transaction, node_ids),
         heads=heads,
-        listings=documents.listings(transaction, node_ids),
-        candidates=documents.candidates(transaction, node_ids),
-        last=_last(transaction, node_ids),
-        on_record=_on_record(transaction, publications),
+        last=_last(transaction, changed),
+        on_record=_on_record(transaction, changed),
         kept=documents.existing_ids(transaction, named),
         sections=documents.existing_keys(
             transaction, documents.keys_of(made for publication in publications for made in publication.documents)
@@ -242,32 +289,33 @@ def _read(transaction: Transaction, publications: Sequence[Publication]) -> _Rea
     )
 
 
-def _lines(each: Publication) -> Iterator[_Line]:
-    for is_candidate, entries in ((False, each.listing), (True, each.candidates)):
-        yield from (_Line(scope, entry, is_candidate) for scope, entry in entries.items())
-
-
-def _last(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, LastVersions]]:
+def _last(transaction: Transaction, changed: Sequence[_Changed]) -> dict[str, dict[str, LastVersions]]:
+    """Of the scopes of lines that change; where those are too many for a statement, of all."""
+    named = sorted({line.scope for candidate in changed for line in candidate.lines})
+    scopes = named if len(named) <= MOST_SCOPES else None
     found: dict[str, dict[str, LastVersions]] = {}
-    for chunk in documents.chunks(node_ids):
-        found |= last_versions(transaction, chunk)
+    for chunk in documents.chunks([candidate.publication.node_id for candidate in changed if candidate.lines]):
+        found |= last_versions(transaction, chunk, scopes)
     return found
 
 
-def _on_record(transaction: Transaction, publications: Sequence[Publication]) -> dict[tuple[str, str, Pair], str]:
-    """Lines with the version numbers that are announced now, of any of the nodes: few more than are asked for."""
+def _on_record(transaction: Transaction, changed: Sequence[_Changed]) -> dict[tuple[str, str, Pair], str]:
+    """Lines with the version numbers that are announced anew, of any of the nodes: few more than are asked for."""
     table = schema.published
-    numbers = sorted({entry.config_version for publication in publications for _, entry, _ in _lines(publication)})
+    numbers = sorted({line.entry.config_version for candidate in changed for line in candidate.lines})
     return {
         (row.node_id, row.scope, (row.authority_epoch, row.config_version)): row.content_hash
-        for chunk in documents.chunks([publication.node_id for publication in publications])
+        for chunk in documents.chunks([candidate.publication.node_id for candidate in changed if candidate.lines])
         for some in documents.chunks(numbers)
-        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk), table.c.config_version.in_(some)))
+        for row in transaction.rows(
+            select(table).where(is_in(table.c.node_id, chunk), is_in(table.c.config_version, some))
+        )
     }
 
 
-def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accepted:
-    """Refused `conflict` for what may not go out; nothing has been written then."""
+def _accept(transaction: Transaction, changed: _Changed, read: _Read) -> _Accepted:
+    """Refused `conflict` for what may not go out; nothing has been written then. What was announced before is kept."""
+    each = changed.publication
     _check_basis(each, read)
     for document in (*each.documents, each.head):
         if document.issued_at < read.standing.last_issued_at:
@@ -275,19 +323,17 @@ def _accept(transaction: Transaction, each: Publication, read: _Read) -> _Accept
         if document.authority_epoch > read.standing.authority_epoch:
             raise Refused(Code.CONFLICT, f"epoch {document.authority_epoch} was not announced")
     brought = {document.snapshot_id for document in each.documents}
-    missing = {entry.snapshot_id for _, entry, _ in _lines(each)} - brought - read.kept
+    missing = {line.entry.snapshot_id for line in changed.lines} - brought - read.kept
     if missing:
         raise Refused(Code.CONFLICT, f"{min(missing)} is announced but not kept")
     if lost := documents.keys_of(each.documents) - read.sections:
         raise Refused(Code.CONFLICT, f"{min(lost)} is not kept any more", remedy="compile again")
     if over := {row.change_id for row in each.rows} - read.changes:
         raise Refused(Code.CONFLICT, f"change {min(over)} is over", remedy="compile again")
-    announced = {False: read.listings.get(each.node_id, {}), True: read.candidates.get(each.node_id, {})}
-    changed = [line for line in _lines(each) if announced[line.is_candidate].get(line.scope) != line.entry]
-    known = {line: _is_known(transaction, each, line, read) for line in changed}
-    new = tuple(line for line in changed if not known[line])
+    known = {line: _is_known(transaction, each, line, read) for line in changed.lines}
+    new = tuple(line for line in changed.lines if not known[line])
     _check_counters(each, new, read)
-    return _Accepted(each, new, tuple(line for line in changed if known[line]))
+    return _Accepted(each, changed, new, tuple(line for line in changed.lines if known[line]))
 
 
 def _snapshots_to_count(each: Publication) -> Mapping[Numbered, Document]:
@@ -379,18 +425,22 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     replaced = [read.heads[publication.node_id][2] for publication in publications if publication.node_id in read.heads]
     documents.forget(transaction, replaced)
     for chunk in documents.chunks([publication.node_id for publication in publications]):
-        transaction.run(delete(schema.heads).where(schema.heads.c.node_id.in_(chunk)))
+        transaction.run(delete(schema.heads).where(is_in(schema.heads.c.node_id, chunk)))
     signed = [document for publication in publications for document in (*publication.documents, publication.head)]
     documents.insert_documents(transaction, signed)
     records.add_nodes(transaction, [row for publication in publications for row in publication.rows], keep=True)
     scope_versions.advance(transaction, _counters(accepted))
-    transaction.run(insert(schema.heads), [_head_row(publication) for publication in publications])
+    transaction.run(insert(schema.heads), [_head_row(candidate.changed) for candidate in accepted])
     _write_entries(transaction, accepted)
     nodes = schema.nodes
     mine = update(nodes).where(nodes.c.node_id == bindparam("node")).values(generation=bindparam("number"))
-    transaction.run(
-        mine, [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
-    )
+    raised = [
+        publication
+        for publication in publications
+        if publication.head.config_version != publication.based_on.generation
+    ]
+    rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in raised]
+    transaction.run(mine, rows)
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
@@ -435,7 +485,8 @@ def _key_of(line: _Line) -> dict[str, object]:
     return {**about, "epoch": entry.authority_epoch, "version": entry.config_version}
 
 
-def _head_row(each: Publication) -> dict[str, object]:
+def _head_row(changed: _Changed) -> dict[str, object]:
+    each = changed.publication
     return {
         "node_id": each.node_id,
         "authority_epoch": each.head.authority_epoch,
@@ -443,10 +494,6 @@ def _head_row(each: Publication) -> dict[str, object]:
         "snapshot_id": each.head.snapshot_id,
         "refresh_after": each.refresh_after,
         "expires_at": each.head.expires_at,
-        "listing": _text(each.listing),
-        "candidates": _text(each.candidates),
+        "listing": changed.listing,
+        "candidates": changed.candidates,
     }
-
-
-def _text(entries: Mapping[str, HeadEntry]) -> str:
-    return canonical.dumps({scope: vars(entry) for scope, entry in entries.items()}).decode()

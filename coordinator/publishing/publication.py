@@ -47,7 +47,6 @@ from coordinator.base.refusal import Refused, bound_text
 from coordinator.changes.records import ChangeNode
 from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, StoredObject, section_key
 from coordinator.database.scope_versions import is_counted
-from coordinator.declared import increments
 from coordinator.declared.compiler import Audience, ScopeContent, StoredSection
 from coordinator.declared.model import Subject
 from coordinator.keys import signer
@@ -56,14 +55,14 @@ from coordinator.publishing.gates import ChangeMark
 from coordinator.publishing.heads import Pair, Publication
 from coordinator.publishing.instead import Choice, choose
 from coordinator.publishing.published_state import AllowedRecovery, PublishedDocument, Situation
+from coordinator.publishing.remembered import KnownDocument, KnownHead
 from coordinator.publishing.review import MeantHead
 from coordinator.publishing.rollback_overlay import content_of, governing
 from coordinator.publishing.shared_documents import SharedDocument, SharedDocuments
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports.refusal_records import RefusalOutcome
 from coordinator.reports.standing_refusals import KeptRefusal
-from snapshot import manifest
-from snapshot.bundle import CONFIG
+from snapshot import canonical
 from snapshot.envelope import SHARED, Envelope
 from snapshot.identifiers import HEAD, Scope
 from snapshot.roles import ESTABLISHING
@@ -107,10 +106,14 @@ class NodeContents:
 
 @dataclass(frozen=True)
 class Draft:
-    """`failed`: by scope, what kept its new version from being published."""
+    """`failed`: by scope, what kept its new version from being published. `known`, `new`: what is out for the node once
+    this is published, and what it lists anew, so that they need not be read again.
+    """
 
     publication: Publication
     failed: Mapping[str, Unpublishable]
+    known: KnownHead
+    new: tuple[KnownDocument, ...]
 
 
 @dataclass
@@ -127,6 +130,7 @@ class _Case:
     listed: dict[str, PublishedDocument] = field(default_factory=dict)  # what the listing names
     candidates: dict[str, HeadEntry] = field(default_factory=dict)
     candidate_marks: dict[str, ChangeMark] = field(default_factory=dict)
+    new: list[PublishedDocument] = field(default_factory=list)  # of what both name, what they did not name before
     refresh: dict[str, int] = field(default_factory=dict)  # when each document is due
     documents: list[Document] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)  # counters that new versions were made from
@@ -158,7 +162,19 @@ def draft(issue: Issue, situation: Situation, told: NodeContents, shared: Shared
         outcomes=tuple(_outcomes(case)),
         rows=told.rows,
     )
-    return Draft(publication, case.failed)
+    new = tuple(KnownDocument(made.entry, made.envelope, made.manifest_bytes) for made in case.new)
+    return Draft(publication, case.failed, _known_head(case, publication), new)
+
+
+def _known_head(case: _Case, publication: Publication) -> KnownHead:
+    """As it would be read again."""
+    last, last_listed = dict(case.situation.last), dict(case.situation.last_listed)
+    for scope, entry in publication.listing.items():
+        last[scope] = max(last.get(scope, (0, 0)), entry.pair)
+        last_listed[scope] = max(last_listed.get(scope, (0, 0)), entry.pair)
+    for scope, entry in publication.candidates.items():
+        last[scope] = max(last.get(scope, (0, 0)), entry.pair)
+    return KnownHead(publication.head.snapshot_id, publication.listing, publication.candidates, last, last_listed)
 
 
 def _in_order(scopes: Iterable[Scope]) -> list[Scope]:
@@ -185,29 +201,15 @@ def _settle(case: _Case, scope: Scope, *, is_changed: bool) -> None:
 def _stays(case: _Case, held: PublishedDocument, holder: VerifierState | None = None) -> bool:
     """Whether a document may stand as it is while its content does. `holder`: where it is not the node as it is."""
     is_due = case.issue.now >= case.issue.due_at(held.envelope, case.situation.node_id)
-    is_good = _is_vouched_for(case.issue, held) and _fits(holder or case.holder, held)
+    is_good = case.issue.vouches_for(held.envelope) and _fits(holder or case.holder, held.envelope)
     return not is_due and held.entry.authority_epoch == case.issue.authority_epoch and is_good
 
 
-def _is_vouched_for(issue: Issue, held: PublishedDocument) -> bool:
-    """Whether those who signed it may still: else every node calls it `signer_revoked`, and a resync finds it again
-    (format.md 8, rules S82). A retiring key's signature is good.
-    """
-    one, bundle, revoked = held.envelope, issue.bundle, issue.revocations.key_ids
-    records = [bundle.keys[key_id] for key_id in one.signers if key_id in bundle.keys]
-    faults = [
-        record.fault(issue.cluster_id, issue.now, one.scope_type, CONFIG, record.key_id in revoked)
-        for record in records
-    ]
-    return faults.count(None) >= bundle.config_threshold(one.scope_type)
-
-
-def _fits(holder: VerifierState, held: PublishedDocument) -> bool:
+def _fits(holder: VerifierState, held: Envelope) -> bool:
     """A node that has lost a role or an organization would find the document damaged at its next start (step 10)."""
-    roles, organizations = set(held.envelope.roles), set(held.envelope.organization_ids)
-    if held.envelope.scope_type in ESTABLISHING:
-        return roles == holder.roles and organizations == holder.organization_ids
-    return roles <= holder.roles and organizations <= holder.organization_ids
+    if held.scope_type in ESTABLISHING:
+        return holder.roles == set(held.roles) and holder.organization_ids == set(held.organization_ids)
+    return holder.roles.issuperset(held.roles) and holder.organization_ids.issuperset(held.organization_ids)
 
 
 def _renew(case: _Case, held: PublishedDocument | None, content: ScopeContent) -> None:
@@ -324,6 +326,8 @@ def _announce(case: _Case, offered: Offered, content: ScopeContent, holder: Veri
         else:
             coming = _publish(case, listed, content, _next_version(case, content), holder=holder)
     case.candidates[name], case.candidate_marks[name] = coming.entry, offered.mark
+    if coming is not case.situation.candidates.get(name):
+        case.new.append(coming)
     case.refresh[f"{name} as a candidate"] = case.issue.due_at(coming.envelope, case.situation.node_id)
 
 
@@ -419,7 +423,7 @@ def _kept_document(made: signer.SignedDocument, content: ScopeContent) -> Publis
 
 def _sign(case: _Case, content: ScopeContent, version: int, holder: VerifierState) -> signer.SignedDocument:
     keys = case.issue.signers(content.scope.type)
-    made = signer.snapshot(_claims(case, content, version), content.read_all(), keys, content.raw)
+    made = signer.snapshot_of(_claims(case, content, version), content.manifest, content.read_all(), keys)
     case.shared.reviewer.review(made, holder, case.issue.now)
     return made
 
@@ -433,20 +437,14 @@ def _increment(
     base = held.envelope
     if (base.authority_epoch, _audience(base)) != (to.authority_epoch, _audience(to)):
         return None
-    try:
-        delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
-        brought = {
-            name: data if isinstance(data, bytes) else content.read(data.sha256) for name, data in delta.brought.items()
-        }
-    except Refused:  # what the base was made of is lost, and it is all that is
-        return None
-    size = sum(map(len, brought.values())) + len(signer.increment_bytes(delta.changes))
-    if size >= to.content_length + len(manifest.state_bytes(content.entries)):  # the envelopes are about the same
+    delta = case.shared.delta(held, content)
+    if delta is None:
         return None
     claims = replace(
         _claims(case, content, to.config_version), refresh_after=to.refresh_after, expires_at=to.expires_at
     )
     keys = case.issue.signers(content.scope.type)
+    brought = {name: content.bytes_of(section) for name, section in delta.brought.items()}
     made = signer.increment(claims, Base(base.config_version, held.sections), delta.changes, brought, keys)
     case.shared.reviewer.review(made, holder, case.issue.now)
     return drop_stored(to_document(made), delta.brought)
@@ -485,19 +483,41 @@ def _head(case: _Case) -> signer.SignedDocument:
         min_trust_bundle_version=0,  # it is what announces the next bundle, to nodes that hold an older one
     )
     marks = {scope: mark for scope, mark in case.told.marks.items() if _is_as_declared(case, scope)}
-    members = signer.head_members(
+    poll_after_s = issue.poll_after_s(situation.node_id)
+    keys = issue.signers(HEAD)
+    with _signing():
+        made = signer.head_of(claims, _head_text(case, claims, marks, poll_after_s).encode(), keys)
+    meant = signer.head_members(
         claims,
         _entries(case.listing, marks),
         _entries(case.candidates, case.candidate_marks),
-        poll_after_s=issue.poll_after_s(situation.node_id),
+        poll_after_s=poll_after_s,
         revocations=issue.revocations,
     )
-    keys = issue.signers(HEAD)
-    with _signing():
-        made = signer.head_of(claims, members, keys)
     said_of_changes = frozenset(marks.values()), frozenset(case.candidate_marks.values())
-    case.shared.reviewer.review(made, case.holder, issue.now, MeantHead(members, said_of_changes))
+    case.shared.reviewer.review(made, case.holder, issue.now, MeantHead(meant, said_of_changes))
     return made
+
+
+def _head_text(case: _Case, claims: EnvelopeClaims, marks: Mapping[str, ChangeMark], poll_after_s: int) -> str:
+    """Joined from texts, a fifth of the time of writing the members; the review reads it and compares it with them."""
+    texts = {
+        "generation": str(claims.config_version),
+        "poll_after_s": str(poll_after_s),
+        "revocations": case.issue.revocations_text,
+        "scopes": canonical.join(_texts(case.listing, marks)),
+    }
+    if case.candidates:
+        texts["candidates"] = canonical.join(_texts(case.candidates, case.candidate_marks))
+    return canonical.join(texts)
+
+
+def _texts(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, str]:
+    marked = {scope: vars(entries[scope]) | marks[scope].members() for scope in marks if scope in entries}
+    return {
+        scope: canonical.dumps(marked[scope]).decode() if scope in marked else entry.text
+        for scope, entry in entries.items()
+    }
 
 
 def _entries(entries: Mapping[str, HeadEntry], marks: Mapping[str, ChangeMark]) -> dict[str, Mapping[str, object]]:
@@ -563,6 +583,8 @@ def _hash_at(situation: Situation, scope: str, pair: tuple[int, int]) -> str:
 def _list_held(case: _Case, held: PublishedDocument) -> None:
     scope = held.envelope.scope
     case.listing[scope], case.listed[scope] = held.entry, held
+    if held is not case.situation.held.get(scope):
+        case.new.append(held)
     case.refresh[scope] = case.issue.due_at(held.envelope, case.situation.node_id)
 
 

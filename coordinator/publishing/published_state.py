@@ -17,12 +17,13 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.engine import Row
 
 from coordinator.base.settings import CLOCK_SKEW_S, CoordinatorSettings
-from coordinator.database import cluster_state, object_store, revocations, schema
-from coordinator.database.database import Transaction
+from coordinator.database import cluster_state, documents, object_store, revocations, schema
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import HeadEntry, chunks, section_key
 from coordinator.declared.compiler import StoredSection
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing.heads import Basis, Pair, last_versions
+from coordinator.publishing.remembered import KnownDocument, KnownHead, PublishedMemory
 from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports import features, refusal_records
 from coordinator.reports.standing_refusals import KeptRefusal
@@ -162,15 +163,17 @@ def read_revocations(transaction: Transaction) -> Revocations:
     return manifest.parse_revocations(dict(revocations.manifest(transaction)), of_head=True)
 
 
-def read_situations(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Situation]:
-    """Of entries of the catalog; who is none is left out."""
+def read_situations(
+    transaction: Transaction, node_ids: Sequence[str], known: PublishedMemory | None = None
+) -> dict[str, Situation]:
+    """Of entries of the catalog; who is none is left out. `known`: what need not be read again."""
     found: dict[str, Situation] = {}
     for chunk in chunks(node_ids):
-        found |= _read_chunk(transaction, chunk)
+        found |= _read_chunk(transaction, chunk, known or PublishedMemory())
     return found
 
 
-def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Situation]:
+def _read_chunk(transaction: Transaction, node_ids: Sequence[str], known: PublishedMemory) -> dict[str, Situation]:
     nodes, heads, status = schema.nodes, schema.heads, schema.node_status
     joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
     joined = joined.outerjoin(status, nodes.c.node_id == status.c.node_id)
@@ -179,27 +182,23 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
         nodes.c.generation,
         heads.c.authority_epoch,
         heads.c.generation.label("published"),
-        heads.c.listing,
-        heads.c.candidates,
+        heads.c.snapshot_id,
         status.c.features,
     )
-    rows = transaction.rows(columns.select_from(joined).where(nodes.c.node_id.in_(node_ids)))
-    listings = {row.node_id: _listing(row.listing) for row in rows}
-    coming = {row.node_id: _listing(row.candidates) for row in rows}
-    held, candidates = _held_documents(transaction, listings), _held_documents(transaction, coming)
-    last = last_versions(transaction, node_ids)
-    listed = {node_id: {scope: pairs.listed for scope, pairs in last[node_id].items()} for node_id in listings}
-    recoveries = _recoveries(transaction, node_ids, listed)
+    rows = transaction.rows(columns.select_from(joined).where(is_in(nodes.c.node_id, node_ids)))
+    out = _heads_out(transaction, {row.node_id: row.snapshot_id for row in rows}, known)
+    held = _held_documents(transaction, out.values(), known)
+    recoveries = _recoveries(transaction, node_ids, {node_id: head.last_listed for node_id, head in out.items()})
     refusing = _refusing(transaction, node_ids)
     return {
         row.node_id: Situation(
             node_id=row.node_id,
             based_on=Basis(row.generation, row.published or 0),
             head=(row.authority_epoch or 0, row.published or 0),
-            held=held[row.node_id],
-            last={scope: pairs.numbered for scope, pairs in last[row.node_id].items()},
-            last_listed={scope: pair for scope, pair in listed[row.node_id].items() if pair != (0, 0)},
-            candidates=candidates[row.node_id],
+            held=_documents_of(out[row.node_id].listing, held),
+            last=out[row.node_id].last,
+            last_listed=out[row.node_id].last_listed,
+            candidates=_documents_of(out[row.node_id].candidates, held),
             recoveries=recoveries[row.node_id],
             refusing=refusing.get(row.node_id, {}),
             features=features.parse(row.features),
@@ -208,24 +207,66 @@ def _read_chunk(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, 
     }
 
 
-def _listing(text: str | None) -> dict[str, HeadEntry]:
-    value = {} if text is None else canonical.loads(text.encode())
-    if not isinstance(value, dict):
-        raise AssertionError("a listing is an object")
-    return {scope: HeadEntry(**entry) for scope, entry in value.items()}
+def _heads_out(
+    transaction: Transaction, wanted: Mapping[str, str | None], known: PublishedMemory
+) -> dict[str, KnownHead]:
+    """By node. `wanted`: the id of the head that is out for it, or None."""
+    remembered = {node_id: known.head(node_id, snapshot_id) for node_id, snapshot_id in wanted.items()}
+    found = {node_id: head for node_id, head in remembered.items() if head is not None}
+    if new := [node_id for node_id in wanted if node_id not in found]:
+        found |= _read_heads(transaction, new)
+        for node_id in new:
+            if wanted[node_id] is not None:
+                known.heads.put(node_id, found[node_id])
+    return found
+
+
+def _read_heads(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, KnownHead]:
+    """One that lists nothing for a node without."""
+    table = schema.heads
+    columns = select(table.c.node_id, table.c.snapshot_id, table.c.listing, table.c.candidates)
+    rows = {row.node_id: row for row in transaction.rows(columns.where(is_in(table.c.node_id, node_ids)))}
+    last = last_versions(transaction, node_ids)
+    found: dict[str, KnownHead] = {}
+    for node_id in node_ids:
+        row, pairs = rows.get(node_id), last[node_id]
+        found[node_id] = KnownHead(
+            snapshot_id="" if row is None else row.snapshot_id,
+            listing={} if row is None else documents.entries_of(row.listing),
+            candidates={} if row is None else documents.entries_of(row.candidates),
+            last={scope: pair.numbered for scope, pair in pairs.items()},
+            last_listed={scope: pair.listed for scope, pair in pairs.items() if pair.listed != (0, 0)},
+        )
+    return found
 
 
 def _held_documents(
-    transaction: Transaction, listings: Mapping[str, Mapping[str, HeadEntry]]
-) -> dict[str, dict[str, PublishedDocument]]:
-    """A listed document that is gone is as none: its scope is compiled anew. What many nodes share is read once."""
-    wanted = {entry.snapshot_id for listing in listings.values() for entry in listing.values()}
-    read = reader(transaction)
-    found = {id_: _holding(_entry(row), row, read) for id_, row in _rows(transaction, wanted).items()}
-    return {
-        node_id: {scope: found[entry.snapshot_id] for scope, entry in listing.items() if entry.snapshot_id in found}
-        for node_id, listing in listings.items()
+    transaction: Transaction, heads_out: Iterable[KnownHead], known: PublishedMemory
+) -> dict[str, PublishedDocument]:
+    """All that these heads name, by id. One that is gone is as none: its scope is compiled anew. What many nodes share
+    is read once.
+    """
+    wanted = {
+        entry.snapshot_id for head in heads_out for part in (head.listing, head.candidates) for entry in part.values()
     }
+    remembered = {snapshot_id: known.documents.get(snapshot_id) for snapshot_id in wanted}
+    found = {snapshot_id: document for snapshot_id, document in remembered.items() if document is not None}
+    kept = documents.existing_ids(transaction, found)
+    new = {id_: _known_document(row) for id_, row in _rows(transaction, wanted - found.keys()).items()}
+    for document in new.values():
+        known.keep_document(document)
+    read = reader(transaction)
+    return {
+        id_: PublishedDocument(document.entry, document.envelope, document.manifest, read)
+        for id_, document in (found | new).items()
+        if id_ in kept or id_ in new
+    }
+
+
+def _documents_of(
+    listing: Mapping[str, HeadEntry], held: Mapping[str, PublishedDocument]
+) -> dict[str, PublishedDocument]:
+    return {scope: held[entry.snapshot_id] for scope, entry in listing.items() if entry.snapshot_id in held}
 
 
 def read_document(transaction: Transaction, snapshot_id: str) -> PublishedDocument:
@@ -237,6 +278,10 @@ def read_document(transaction: Transaction, snapshot_id: str) -> PublishedDocume
 def _holding(entry: HeadEntry, row: "Row[Any]", read: Read) -> PublishedDocument:
     parsed = envelope.parse(bytes(row.envelope), SNAPSHOT)
     return PublishedDocument(entry, parsed, bytes(row.manifest), read)
+
+
+def _known_document(row: "Row[Any]") -> KnownDocument:
+    return KnownDocument(_entry(row), envelope.parse(bytes(row.envelope), SNAPSHOT), bytes(row.manifest))
 
 
 def _refusing(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dict[str, Refusing]]:
@@ -280,7 +325,7 @@ def _recoveries(
     joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
     chosen = select(table, kept.c.envelope, kept.c.manifest, kept.c.signatures).select_from(joined)
     found: dict[str, dict[str, AllowedRecovery]] = defaultdict(dict)
-    for row in transaction.rows(chosen.where(table.c.node_id.in_(node_ids)).order_by(kept.c.published_at)):
+    for row in transaction.rows(chosen.where(is_in(table.c.node_id, node_ids)).order_by(kept.c.published_at)):
         epoch = last[row.node_id].get(row.scope, (0, 0))[0]
         allowed = _recovery(transaction, row, epoch)
         if allowed is not None:
@@ -321,7 +366,7 @@ def _rows(transaction: Transaction, snapshot_ids: Iterable[str]) -> dict[str, "R
     return {
         row.snapshot_id: row
         for chunk in chunks(sorted(snapshot_ids))
-        for row in transaction.rows(select(table).where(table.c.snapshot_id.in_(chunk)))
+        for row in transaction.rows(select(table).where(is_in(table.c.snapshot_id, chunk)))
     }
 
 

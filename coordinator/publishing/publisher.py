@@ -16,9 +16,9 @@ The rules of the room:
 4. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
    exchanged in between.
 
-Example. An apply touches 300 of 4,000 nodes. They are compiled in batches of 64, and each batch goes out before the
+Example. An apply touches 3,000 of 4,000 nodes. They are compiled in batches of 256, and each batch goes out before the
 next is compiled, so the first nodes have theirs after a fraction of the time. While the third batch is made, a node
-joins: it is put first (`wait_published`), and does not wait for the rest. One of the 300 has a scope that cannot be
+joins: it is put first (`wait_published`), and does not wait for the rest. One of the 3,000 has a scope that cannot be
 compiled: its head lists the version before of that scope, everything else of it is new, and `health.failed` says why.
 
 Rejected:
@@ -48,15 +48,16 @@ from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
-from coordinator.publishing.heads import Publication
 from coordinator.publishing.newcomers import Newcomers
+from coordinator.publishing.publication import Draft
 from coordinator.publishing.signing_context import Unpublishable
 from snapshot import container
 from snapshot.identifiers import HEAD
 from wire.logs import log
 
 TICK_S = 1.0
-BATCH = 64
+BATCH = 256
+BATCH_OF_WHOLE = 64  # where all scopes of a node are compiled, which takes ten times as long
 ROUNDS = 30  # of renewals, at most, in the time of one head: half a minute as it is set
 ACTOR = "coordinator"
 
@@ -161,7 +162,8 @@ class Publisher:
         waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
         self.health.behind = len(due)
         while waiting:
-            chunk, waiting = waiting[:BATCH], waiting[BATCH:]
+            size = BATCH if self._backlog.known.issuperset(waiting[:BATCH]) else min(BATCH, BATCH_OF_WHOLE)
+            chunk, waiting = waiting[:size], waiting[size:]
             if not await self._publish(chunk):
                 await trio.sleep(TICK_S)  # nor is this tried again at once
                 return
@@ -185,16 +187,17 @@ class Publisher:
                 self.wake()
                 return True
             self._note(batch)
-            await self._put_out([draft.publication for draft in batch.drafts])
+            await self._put_out(batch.drafts)
         except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was restored meanwhile
             self._cannot(str(fault))
             return False
         return not (batch.unsigned and not batch.drafts)
 
-    async def _put_out(self, publications: Sequence[Publication]) -> None:
-        if publications:
+    async def _put_out(self, drafts: Sequence[Draft]) -> None:
+        if drafts:
+            publications = [draft.publication for draft in drafts]
             refusals = await in_database(heads.publish, self._database, publications, actor=ACTOR, now=self._now())
-            self._tell(publications, refusals)
+            self._tell(drafts, refusals)
 
     def _cannot(self, fault: str) -> None:
         if fault != self.health.fault:
@@ -221,9 +224,10 @@ class Publisher:
             for scope, fault in draft.failed.items():
                 log.error("not published", node=draft.publication.node_id, scope=scope, reason=str(fault))
 
-    def _tell(self, publications: Sequence[Publication], refusals: "dict[str, Refused]") -> None:
+    def _tell(self, drafts: Sequence[Draft], refusals: "dict[str, Refused]") -> None:
         documents: set[str] = set()  # many nodes may share one
-        for publication in publications:
+        for draft in drafts:
+            publication = draft.publication
             refused = refusals.get(publication.node_id)
             self._newcomers.note_attempt(publication.node_id)
             if refused is not None:
@@ -237,7 +241,7 @@ class Publisher:
             self._resting.note_success(publication.node_id)
             self.health.published_heads += 1
             documents.update(document.snapshot_id for document in publication.documents)
-            self._backlog.note_published(publication.node_id)
+            self._backlog.note_published(draft)
             self._board.announce(publication.node_id, news_of(publication.head, publication.refresh_after))
         self.health.published_documents += len(documents)
 

@@ -12,9 +12,10 @@ were signed, it
 - has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
   were meant, with the same revocations and the same kinds of marks, and no more bytes;
 
-and is then asked by the steps that depend on whose it is: 2..4 and 7..10 (`verify.judge_claims`).
+and is then asked by the steps that depend on whose it is: 3 and 7..10 (`verify.judge_claims`).
 
-Why that suffices. Form, hashes, signers, dates, audience and content of a twin are those of what has passed. Its id is
+Why that suffices. Form, cluster, hashes, signers, dates, audience and content of a twin are those of what has passed,
+and a batch has one reading of the clock, one trust bundle and one set of revocations. Its id is
 random digits of ours, its subject a member's id, and the numbers are written by the writer that wrote the first one's.
 What a head lists are envelopes that were read, or judged here. Only the signature of a twin is not verified: it is by
 the key whose signature just was, in this process; and a signature that a broken machine spoils is refused by the node,
@@ -47,7 +48,7 @@ def review(document: SignedDocument, holder: VerifierState, now: float) -> Verif
     try:
         verdict = verify(ChunkParts(document.chunks(), holder.limits), holder, kind=kind, now=now)
     except Rejected as rejected:
-        raise _refused(document, holder, rejected) from rejected
+        raise _refusal_of(document, holder, rejected) from rejected
     if not isinstance(verdict, Verified):
         raise _without_effect(document, holder, type(verdict).__name__)
     return verdict
@@ -112,12 +113,12 @@ def _judge_claims(document: SignedDocument, holder: VerifierState, now: float) -
     try:
         is_new = judge_claims(document.envelope, holder, now=now)
     except Rejected as rejected:
-        raise _refused(document, holder, rejected) from rejected
+        raise _refusal_of(document, holder, rejected) from rejected
     if not is_new:
         raise _without_effect(document, holder, AlreadyApplied.__name__)
 
 
-def _refused(document: SignedDocument, holder: VerifierState, rejected: Rejected) -> Unpublishable:
+def _refusal_of(document: SignedDocument, holder: VerifierState, rejected: Rejected) -> Unpublishable:
     detail = f"{document.envelope.scope} of {holder.node_id}: step {rejected.step}, {rejected.detail}"
     return Unpublishable(rejected.reason.value, detail)
 

@@ -3,6 +3,7 @@
     number(scope)            the next version of a scope, and `taken(...)` once a document has it
     newest(content)          the newest shared document of this content for this audience, kept or made in this batch
     add(content, made)       one that was made: whoever comes later finds it
+    delta(held, content)     what changes from one content to another, where an increment is smaller than the document
     increment(held, to)      what leads from one shared document to another
 
 Equal content for the same audience (roles and organizations of the envelope) is one document: signed once, reviewed
@@ -28,10 +29,14 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
+from coordinator.base.refusal import Refused
 from coordinator.database import schema, scope_versions
 from coordinator.database.database import Transaction
 from coordinator.database.documents import EVERYBODY, Document
-from coordinator.declared.compiler import Audience, ScopeContent
+from coordinator.declared import increments
+from coordinator.declared.compiler import Audience, ScopeContent, StoredSection
+from coordinator.declared.increments import Delta
+from coordinator.keys import signer
 from coordinator.publishing import published_state
 from coordinator.publishing.published_state import PublishedDocument
 from coordinator.publishing.review import Reviewer
@@ -60,6 +65,7 @@ class SharedDocuments:
     _last: dict[str, int] = field(default_factory=dict)
     _newest: dict[Key, SharedDocument | None] = field(default_factory=dict)
     _increments: dict[tuple[str, str], Document | None] = field(default_factory=dict)
+    _deltas: dict[tuple[str, str], Delta | None] = field(default_factory=dict)
 
     def number(self, scope: str) -> int:
         """The version that the next document of a scope gets."""
@@ -95,6 +101,18 @@ class SharedDocuments:
     def add_increment(self, held: PublishedDocument, to: PublishedDocument, made: Document | None) -> None:
         self._increments[held.entry.snapshot_id, to.entry.snapshot_id] = made
 
+    def delta(self, held: PublishedDocument, content: ScopeContent) -> Delta | None:
+        """Worked out once for all that go from the one content to the other, also with documents of their own. None
+        also where what the base was made of is lost.
+        """
+        pair = (held.content_hash, content.content_hash)
+        if pair not in self._deltas:
+            try:
+                self._deltas[pair] = _smaller_delta(held, content)
+            except Refused:  # and it is all that is lost
+                self._deltas[pair] = None
+        return self._deltas[pair]
+
     def _find(self, content: ScopeContent, epoch: int) -> SharedDocument | None:
         table = schema.documents
         chosen = select(table.c.snapshot_id, table.c.envelope).where(
@@ -123,6 +141,16 @@ class SharedDocuments:
             table.c.authority_epoch == to.entry.authority_epoch,
         )
         return self.transaction.row(chosen.limit(1)) is not None
+
+
+def _smaller_delta(held: PublishedDocument, content: ScopeContent) -> Delta | None:
+    """The envelopes are about the same."""
+    delta = increments.changes(held.sections, held.read, content.sections, content.raw, content.always)
+    brought = sum(
+        section.size if isinstance(section, StoredSection) else len(section) for section in delta.brought.values()
+    )
+    whole = sum(entry.size for entry in content.entries.values()) + len(content.manifest)
+    return delta if brought + len(signer.increment_bytes(delta.changes)) < whole else None
 
 
 def _key(content: ScopeContent) -> Key:

@@ -3,15 +3,21 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database.documents import HeadEntry
+from coordinator.keys import signer
 from coordinator.keys.signing_key import SigningKey
+from snapshot import canonical
 from snapshot.bundle import ACTIVE, CONFIG, TrustBundle
 from snapshot.envelope import SHARED, Envelope
 from snapshot.manifest import Revocations
 
 SPREAD = 0.1  # how much earlier than its time a document may be due, so that not all are due at once
+
+
+_SHARES = 4_096  # remembered: of the nodes of a batch, which are asked for more than once
 
 
 class Unpublishable(Exception):
@@ -39,6 +45,12 @@ class Issue:
     bundle_entry: HeadEntry
     revocations: Revocations
     _signers: dict[str, tuple[SigningKey, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _vouched: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def revocations_text(self) -> str:
+        """As each head says them."""
+        return canonical.dumps(signer.revocation_members(self.revocations, of_head=True)).decode()
 
     def signers(self, scope_type: str) -> tuple[SigningKey, ...]:
         """All of our keys that may sign this now. While a key is rolled over these are the old one and the new one
@@ -53,6 +65,21 @@ class Issue:
         if len(found) < needed:
             raise Unpublishable("no_signer", f"{len(found)} of our keys may sign {scope_type}, {needed} are needed")
         return found
+
+    def vouches_for(self, one: Envelope) -> bool:
+        """Whether those who signed it may still: else every node calls it `signer_revoked`, and a resync finds it again
+        (format.md 8, rules S82). A retiring key's signature is good.
+        """
+        key = (one.scope_type, *one.signers)
+        if key not in self._vouched:
+            bundle, revoked = self.bundle, self.revocations.key_ids
+            records = [bundle.keys[key_id] for key_id in one.signers if key_id in bundle.keys]
+            faults = [
+                record.fault(self.cluster_id, self.now, one.scope_type, CONFIG, record.key_id in revoked)
+                for record in records
+            ]
+            self._vouched[key] = faults.count(None) >= bundle.config_threshold(one.scope_type)
+        return self._vouched[key]
 
     def expires_at(self, lifetime_s: int) -> int:
         return int(self.now) + lifetime_s
@@ -76,6 +103,7 @@ class Issue:
         return max(1, round(self.settings.poll_after_s * (0.8 + 0.4 * share)))
 
 
+@lru_cache(maxsize=_SHARES)
 def _share_of(subject: str) -> float:
     """From 0 to 1, the same for the same words."""
     return int.from_bytes(hashlib.sha256(subject.encode()).digest()[:4], "big") / 2**32

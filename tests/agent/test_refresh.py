@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from coordinator.keys import signer
 from tests.agent.bench import bench
 from tests.fakes.cluster import HOUR, key
 from tests.fakes.damage import flipped
+from tests.fakes.signed import signed_head
 from tests.journeys.lab import ROUTES
 
 
@@ -59,7 +59,7 @@ async def test_who_holds_no_request_is_asked_later(made, mock_clock):
 
 async def test_a_head_keeps_the_node_from_nobody_for_longer_than_five_minutes(made, mock_clock):
     """rules X27, K30: whoever can sign a head would else have the last word, and a coordinator that is back none"""
-    head = signer.head(made.server.cluster._claims("head", {}), {}, [key("config-1")], poll_after_s=2**53 - 1)
+    head = signed_head(made.server.cluster._claims("head", {}), {}, [key("config-1")], poll_after_s=2**53 - 1)
     made.server.say(made.server.cluster.forge(head, keys=[key("config-1")], **made.server.times()))
     await made.outside.refresh.ask(made.coordinator)
     assert made.node.holdings.head.poll_after_s == 2**53 - 1

@@ -141,7 +141,7 @@ class Press:
         )
         assert refused == {}
         for each in batch.drafts:
-            self.kept.note_published(each.publication.node_id)
+            self.kept.note_published(each)
         return batch
 
     def head(self, node_id: str = "node-a") -> Head:

@@ -418,7 +418,7 @@ class Groups(RuleBasedStateMachine):
                 if draft.publication.node_id in refused:
                     press.kept.note_failure(draft.publication.node_id)
                 else:
-                    press.kept.note_published(draft.publication.node_id)
+                    press.kept.note_published(draft)
 
     @rule(node_id=st.sampled_from(NODES))
     def follow(self, node_id: str) -> None:

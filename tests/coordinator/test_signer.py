@@ -18,6 +18,7 @@ from snapshot.identifiers import HEAD, SCOPE_TYPES, format_time
 from snapshot.manifest import RecoveryManifest, Revocations, ScopeVersion, SectionChange
 from snapshot.verify import Verified, verify
 from tests.fakes.cluster import CLUSTER_ID, DAY, NODE_ID, NOW, Cluster, key
+from tests.fakes.signed import signed_head
 
 CONFIG, SECOND = key("config-1"), key("config-2")
 
@@ -152,7 +153,7 @@ def test_a_head(node):
     listed = ScopeVersion(1, 4, signer.content_hash(b""), "one")
     gone = Revocations(2, node_ids=frozenset({"node-c", "node-b"}))
     scopes = {"route_policy/a": listed}
-    document = signer.head(claims(config_version=9), scopes, [CONFIG], poll_after_s=5, revocations=gone)
+    document = signed_head(claims(config_version=9), scopes, [CONFIG], poll_after_s=5, revocations=gone)
     said, content, _ = read(document)
     assert (said["kind"], said["scope_type"], content["generation"], content["poll_after_s"]) == ("head", HEAD, 9, 5)
     assert content["revocations"]["node_ids"] == ["node-b", "node-c"]

@@ -33,6 +33,7 @@ from snapshot.reasons import Rejected
 from snapshot.signature import pae
 from snapshot.verifier_state import Roots, VerifierState
 from tests.fakes.node import Node
+from tests.fakes.signed import signed_head
 
 NOW = parse_time("2027-12-05T16:00:00Z")
 HOUR, DAY = 3600, 86400
@@ -176,7 +177,7 @@ class Cluster:
         """The next generation; it lists what was published last, unless told otherwise."""
         listed = self.listed()
         claims = replace(self._claims(HEAD, members), expires_at=NOW + HOUR // 2, refresh_after=NOW + HOUR // 4)
-        made = signer.head(
+        made = signed_head(
             claims,
             listed if scopes is None else scopes,
             keys or self._signers(CONFIG),

@@ -9,11 +9,11 @@ repair(server)          docs/keys.md, "Every key but the roots": two ceremonies,
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.keys import signer
 from snapshot.bundle import CONFIG, REVOKED
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations, ScopeVersion
 from tests.fakes.cluster import HOUR, key
+from tests.fakes.signed import signed_head
 
 HIGHEST = 2**53 - 1
 STOLEN = ("config-1", "config-2")
@@ -58,7 +58,7 @@ class Thief:
             scope: _listing(one) for scope, one in self.cluster.published.items() if scope not in (HEAD, "trust_bundle")
         }
         times = {"issued_at": now, "valid_from": now, "refresh_after": now + HOUR, "expires_at": now + 2 * HOUR}
-        made = signer.head(claims, listed if scopes is None else scopes, [key(STOLEN[0])], **manifest)
+        made = signed_head(claims, listed if scopes is None else scopes, [key(STOLEN[0])], **manifest)
         return self.cluster.forge(made, keys=[key(STOLEN[0])], **(times | members))
 
     def say(self, scopes: Mapping[str, ScopeVersion] | None = None, **members: object):

@@ -6,6 +6,7 @@ from coordinator.keys import keystore, signer
 from snapshot.bundle import CONFIG
 from snapshot.identifiers import HEAD
 from snapshot.manifest import Revocations
+from tests.fakes.signed import signed_head
 from tests.fakes.thief import HIGHEST
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import Gateway, declare
@@ -19,7 +20,7 @@ def his_head(lab: Lab) -> bytes:
         "his", "prod", HEAD, HIGHEST, 1, now, now + 600, now + 1200, subject_node_id="gateway"
     )
     revocations = Revocations(version=HIGHEST, node_ids=frozenset({"gateway"}))
-    return signer.head(claims, {}, [keystore.load(file)], poll_after_s=HIGHEST, revocations=revocations).to_bytes()
+    return signed_head(claims, {}, [keystore.load(file)], poll_after_s=HIGHEST, revocations=revocations).to_bytes()
 
 
 def test_the_documented_repair_ends_what_he_has_signed(lab: Lab, gateway: Gateway):

@@ -15,6 +15,7 @@ from store.base.disk import Disk
 from store.base.layout import Root
 from store.base.timefloor import Boot
 from store.store import Store
+from tests.fakes.signed import signed_head
 
 CLUSTER, NODE = "blue", "node-1"
 NOW = 1_900_000_000
@@ -76,7 +77,7 @@ class Cluster:
         return self.increment(version, base, {name: SectionChange("set", entry, entry)}, {name: data})
 
     def head(self, generation: int, **changes: object):
-        return signer.head(self.claims("head", generation, subject_node_id=NODE, **changes), {}, [self.config])
+        return signed_head(self.claims("head", generation, subject_node_id=NODE, **changes), {}, [self.config])
 
     def recovery(self, old: int, new: signer.SignedDocument, nonce: str = "n1"):
         allowed = RecoveryManifest(old, new.envelope.config_version, new.envelope.content_hash, nonce)

@@ -13,6 +13,7 @@ from snapshot.verify import AlreadyApplied, verify
 from store.base.disk import Disk
 from store.base.errors import StoreError, StoreFault
 from store.base.records import name_of
+from tests.fakes.signed import signed_head
 from tests.store.cluster import BOOT, CLUSTER, DAY, NODE, NOW, SCOPE, Cluster, Node
 
 SECTIONS = {"a": {"x": 1}, "b": {"y": "z" * 300}}
@@ -128,7 +129,6 @@ def test_an_increment_shares_what_it_does_not_change(node, cluster):
 
 def test_a_patch_keeps_its_result(node, cluster):
     """rules S33; threats I22"""
-    from coordinator.keys import signer
 
     base = node.apply(cluster.snapshot(1, SECTIONS))
     operations = signer.section_bytes([{"op": "replace", "path": "/x", "value": 5}])
@@ -397,5 +397,5 @@ def test_a_head_issued_again_raises_no_generation(node, cluster):
     assert node.store.active("head").envelope.config_version == 2
     listed = {SCOPE: ScopeVersion(1, 1, "sha256:" + "0" * 64, "s-1")}
     claims = cluster.claims("head", 3, subject_node_id=NODE)
-    node.apply(signer.head(claims, listed, [cluster.config]))
+    node.apply(signed_head(claims, listed, [cluster.config]))
     assert node.store.watch.generation == generation + 1

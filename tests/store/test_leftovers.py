@@ -13,6 +13,7 @@ from snapshot.manifest import Revocations, ScopeVersion
 from store.base.errors import StoreError, StoreFault
 from store.base.pending import MOST_WAITING
 from store.fsck.check import check
+from tests.fakes.signed import signed_head
 from tests.store.cluster import CLUSTER, DAY, NODE, NOW, SCOPE, Cluster, Node
 from tests.store.dying import DyingDisk, in_a_child
 from tests.store.filling import fill_slots, receive
@@ -37,7 +38,7 @@ def repaired_bundle(cluster, version=2):
 
 def head(cluster, generation, listed=(), **changes):
     claims = cluster.claims("head", generation, subject_node_id=NODE, **changes)
-    return signer.head(claims, dict(listed), [cluster.config])
+    return signed_head(claims, dict(listed), [cluster.config])
 
 
 def listing(document):
@@ -159,7 +160,7 @@ def test_what_a_revoked_key_signed_goes_with_the_head_that_revokes_it(tmp_path, 
         claims = own.claims("trust_bundle", 2, roles=(), expires_at=NOW + 90 * DAY)
         node.apply(signer.snapshot(claims, both, [own.root]))
         assert [one.scope for one in node.store.pending()] == [SCOPE], "it is trusted still"
-        revoking = signer.head(
+        revoking = signed_head(
             own.claims("head", 1, subject_node_id=NODE),
             {SCOPE: listing(document)},
             [own.config],

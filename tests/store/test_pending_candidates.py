@@ -12,6 +12,7 @@ from store.base.errors import StoreError, StoreFault
 from store.base.pending import CANDIDATES_SHARE, MOST_CANDIDATES, Pending
 from store.base.records import PendingRecord, digest_from_name
 from store.fsck.check import check
+from tests.fakes.signed import signed_head
 from tests.store.cluster import BOOT, CLUSTER, DAY, NODE, NOW, SCOPE, Node
 from tests.store.filling import fill_slots, receive
 
@@ -43,7 +44,7 @@ def listed(document, **changes) -> ScopeVersion:
 def say(node, generation, scopes=(), candidates=()) -> None:
     """A head."""
     claims = node.cluster.claims("head", generation, subject_node_id=NODE)
-    node.apply(signer.head(claims, dict(scopes), [node.cluster.config], candidates=dict(candidates)))
+    node.apply(signed_head(claims, dict(scopes), [node.cluster.config], candidates=dict(candidates)))
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""What this process has read or published last of heads and documents, so that it need not be read and parsed again.
+
+A node's next head is made from the head before it, and of eight documents that this lists one may change: to read all
+of them again was a third of what the change cost.
+
+Nothing here can be outdated, whichever coordinator publishes. A document never changes under its id. What a head lists,
+and what was ever published for its node, changes with the head alone (heads.py writes all three, in one transaction,
+and nothing else does), so both are remembered under the id of the head that was out, and are good for as long as the
+database says that it still is. Whether a document is kept is asked each time.
+
+Losing this costs work, never correctness: it is bounded, and empty after a start.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from coordinator.database.documents import HeadEntry
+from coordinator.publishing.heads import Pair
+from snapshot.envelope import Envelope
+
+MOST_HEADS = 20_000
+MOST_DOCUMENTS = 80_000
+MANIFEST_BYTES = 4_096  # of longer ones there are few, and most nodes share them
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class KnownHead:
+    """`last`: the greatest version of each scope, ever; `last_listed`: without what was a candidate and no more."""
+
+    snapshot_id: str
+    listing: Mapping[str, HeadEntry]
+    candidates: Mapping[str, HeadEntry]
+    last: Mapping[str, Pair]
+    last_listed: Mapping[str, Pair]
+
+
+@dataclass(frozen=True)
+class KnownDocument:
+    entry: HeadEntry
+    envelope: Envelope
+    manifest: bytes
+
+
+@dataclass
+class Recent(Generic[Key, Value]):
+    """Of so many the ones used last."""
+
+    most: int
+    _values: OrderedDict[Key, Value] = field(default_factory=OrderedDict)
+
+    def get(self, key: Key) -> Value | None:
+        found = self._values.get(key)
+        if found is not None:
+            self._values.move_to_end(key)
+        return found
+
+    def put(self, key: Key, value: Value) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self.most:
+            self._values.popitem(last=False)
+
+
+@dataclass
+class PublishedMemory:
+    """`heads` by node, `documents` by id."""
+
+    heads: Recent[str, KnownHead] = field(default_factory=lambda: Recent(MOST_HEADS))
+    documents: Recent[str, KnownDocument] = field(default_factory=lambda: Recent(MOST_DOCUMENTS))
+
+    def head(self, node_id: str, snapshot_id: str | None) -> KnownHead | None:
+        """The node's, if it is this one."""
+        found = self.heads.get(node_id)
+        return found if found is not None and found.snapshot_id == snapshot_id else None
+
+    def keep_document(self, document: KnownDocument) -> None:
+        if len(document.manifest) <= MANIFEST_BYTES:
+            self.documents.put(document.entry.snapshot_id, document)
