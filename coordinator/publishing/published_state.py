@@ -49,7 +49,7 @@ class PublishedDocument:
     entry: HeadEntry
     envelope: Envelope
     manifest_bytes: bytes
-    source: Read
+    source: Read = field(compare=False, repr=False)
 
     @cached_property
     def sections(self) -> Mapping[str, manifest.SectionEntry]:

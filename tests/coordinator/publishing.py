@@ -3,21 +3,24 @@
 import json
 from dataclasses import dataclass, field, replace
 
+from sqlalchemy import select
+
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
 from coordinator.changes.change_start import StartedChange
 from coordinator.changes.records import ChangeRequest, change_name
 from coordinator.changes.states import SETTLED, ChangeState, Step
-from coordinator.database import documents, uploads
+from coordinator.database import documents, schema, uploads
 from coordinator.database.database import Database
 from coordinator.database.documents import Document, HeadEntry
 from coordinator.declared import resources, value_shapes
 from coordinator.keys.signing_key import SigningKey
-from coordinator.publishing import backlog, declarations, file_contents, heads, proposals
+from coordinator.publishing import backlog, declarations, file_contents, heads, proposals, published_state
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.proposals import PlanVerdict, Proposal
 from coordinator.publishing.publisher import container_of
+from coordinator.publishing.remembered import PublishedMemory
 from coordinator.trust import trust_import
 from snapshot import canonical
 from snapshot.container import ChunkParts
@@ -143,6 +146,16 @@ class Press:
         for each in batch.drafts:
             self.kept.note_published(each)
         return batch
+
+    def check_remembered(self) -> None:
+        """What this coordinator need not read again is what it would read."""
+        table, known = schema.nodes, PublishedMemory()
+        known.heads._values.update(self.kept.remembered.heads._values)
+        known.documents._values.update(self.kept.remembered.documents._values)
+        with self.database.read() as transaction:
+            node_ids = [row.node_id for row in transaction.rows(select(table.c.node_id))]
+            remembered = published_state.read_situations(transaction, node_ids, known)
+            assert remembered == published_state.read_situations(transaction, node_ids)
 
     def head(self, node_id: str = "node-a") -> Head:
         """As its node reads it."""

@@ -222,6 +222,10 @@ class GuardedHeads(RuleBasedStateMachine):
                 assert scope not in listed or entry.pair > listed[scope].pair
                 assert told(self.press, node_id, entry)
 
+    @invariant()
+    def what_is_remembered_is_what_is_out(self) -> None:
+        self.press.check_remembered()
+
     def come_to_an_end(self) -> None:
         """All are there and content, and a last change is about everything: it supersedes what stands halted."""
         for node in self.fleet.nodes.values():

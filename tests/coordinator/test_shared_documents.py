@@ -443,6 +443,11 @@ class Groups(RuleBasedStateMachine):
                     said = (entry.content_hash, entry.snapshot_id)
                     assert self.contents.setdefault((scope, *entry.pair), said) == said
 
+    @invariant()
+    def what_is_remembered_is_what_is_out(self) -> None:
+        for press in self.presses:
+            press.check_remembered()
+
     def _apply(self) -> None:
         self.press.apply(self.state.yaml())
 
