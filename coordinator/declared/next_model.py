@@ -16,6 +16,7 @@ order of magnitude, and a model is read thousands of times as often as it is mad
 """
 
 from collections.abc import Iterator, Mapping, Set
+from operator import itemgetter
 from typing import TypeVar
 from weakref import ref
 
@@ -129,7 +130,7 @@ def _subjects(model: Model, node_ids: Set[str]) -> Iterator[tuple[str, Subject |
 def _in_order(before: Mapping[str, Subject], changed: Mapping[str, Subject | None]) -> dict[str, Subject]:
     """In the order of the ids, also with one that is new."""
     found: dict[str, Subject] = _put(before, changed)
-    return found if changed.keys() <= before.keys() else dict(sorted(found.items()))
+    return found if changed.keys() <= before.keys() else dict(sorted(found.items(), key=itemgetter(0)))
 
 
 def _take_over_choices(before: Model, after: Model, kinds: Set[str], changed: Set[str]) -> None:
