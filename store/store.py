@@ -41,6 +41,7 @@ from store.base.records import (
     PendingRecord,
     ProbationRecord,
     ProbationTerms,
+    ScopeRecord,
     digest_from_name,
     name_of,
 )
@@ -166,7 +167,7 @@ class Store:
             return HolderState(
                 reading.generation,
                 {scope: floor.mark for scope, floor in floors.scopes.items()},
-                {name: self._document(reading, scope.active) for name, scope in scopes.items() if scope.active},
+                self._active_documents(reading, scopes.values()),
                 trust.containers(transaction),
                 floors.used_nonces,
                 reading.lost_scopes(),
@@ -262,7 +263,7 @@ class Store:
 
         def swap(transaction: LmdbTransaction) -> int:
             generation = activation.swap(
-                transaction, promotions, self._floors.record, now, Happened.APPLIED, self._cached_document, boot
+                transaction, promotions, self._floors.record, now, Happened.APPLIED, self.document_at_hand, boot
             )
             leftovers.leave(transaction, verified)
             ceiling = facts or self._bundle_facts(transaction)
@@ -533,9 +534,8 @@ class Store:
         record = scope_record(transaction, activation.BUNDLE_SCOPE)
         if record is None or record.active is None:
             return None
-        if record.active not in self._documents:
-            self._remember(document(transaction, record.active, self._blob))
-        held = self._documents[record.active].envelope
+        known = self.document_at_hand(record.active) or document(transaction, record.active, self._blob)
+        held = known.envelope
         return BundleFacts(held.config_version, 0, held.issued_at, held.expires_at)
 
     def _has_probations(self) -> bool:
@@ -546,18 +546,29 @@ class Store:
         self.watch.tell(GenerationChange(generation, scopes))
         return generation
 
+    def _active_documents(self, reading: StoreReading, scopes: Iterable[ScopeRecord]) -> dict[str, StoredDocument]:
+        """By scope. What is active no more is not kept: a large one would stay in memory with all that followed it."""
+        found = {scope.scope: self._document(reading, scope.active) for scope in scopes if scope.active}
+        self._documents = {document.digest: document for document in found.values()}
+        return found
+
     def _document(self, reading: StoreReading, digest: bytes) -> StoredDocument:
         """Documents are immutable, so what was parsed once is kept."""
-        if digest not in self._documents:
-            self._remember(replace(reading.document(digest), fetch=self._blob))
-        return self._documents[digest]
+        held = self._documents.get(digest)
+        if held is None:
+            held = replace(reading.document(digest), fetch=self._blob)
+            self._remember(held)
+        return held
 
-    def _cached_document(self, digest: bytes) -> StoredDocument | None:
+    def document_at_hand(self, digest: bytes) -> StoredDocument | None:
+        """What was parsed already; nothing is read for it. A manifest of 20,000 sections takes a tenth of a second and
+        8 MiB, so all who read share one.
+        """
         return self._documents.get(digest)
 
     def _remember(self, held: StoredDocument) -> None:
         if len(self._documents) >= MOST_PARSED:
-            self._documents.clear()
+            self._documents = {}
         self._documents[held.digest] = held
 
     def _blob(self, digest: bytes) -> bytes:

@@ -86,6 +86,9 @@ class PlainStore:
         except KeyError:
             raise StoreError(StoreFault.STORE_CORRUPT, "it has changed meanwhile: ask again") from None
 
+    def document_at_hand(self, digest: bytes) -> StoredDocument | None:
+        return None
+
     def waiting(self) -> Mapping[str, Waiting]:
         return {}
 

@@ -66,7 +66,7 @@ class Changelog:
     def look_at(self, view: View, before: View | None = None) -> "SeenView":
         """What has changed since the view before. On a thread: it goes through all sections of what has changed."""
         sections = {name: scope.document.sections for name, scope in view.scopes.items()}
-        changed = _differences(self._sections, sections)
+        changed = {} if self.generation < 0 else _differences(self._sections, sections)
         return SeenView(view.generation, sections, changed, changed_routes(before, view, changed))
 
     def since(self, generation: int) -> dict[str, frozenset[str]]:

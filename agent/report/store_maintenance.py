@@ -1,9 +1,10 @@
-"""The store kept well: garbage collected, blobs hashed again in rounds (rules L35, L36; threats D-26)."""
+"""The store kept well: garbage collected, blobs hashed again in rounds (rules L35, L36; threats D-26). Memory, too."""
 
 from dataclasses import dataclass
 
 import trio
 
+from agent.base.gc_tuning import give_back_memory
 from agent.state.node import RunningNode
 from store.base.errors import StoreError
 from wire.logs import log
@@ -17,16 +18,25 @@ CROWDED = 0.8  # rules, Numbers: garbage collection from 80 %
 class Upkeep:
     node: RunningNode
     collected_at: float = float("-inf")
+    _given_back_at: int = -1  # the generation
 
     async def run(self) -> None:
         """Until cancelled: small steps, so that nothing else waits long for the disk."""
         while True:
             await trio.sleep(PAUSE_S)
+            await self._give_memory_back()
             try:
                 await self._scrub()
                 await self.collect()
             except StoreError as error:
                 log.warning("upkeep put off", fault=error.fault, detail=error.detail)
+
+    async def _give_memory_back(self) -> None:
+        """Once an update is over: a document is some times as large in memory while it is judged."""
+        generation = self.node.store.watch.generation
+        if generation != self._given_back_at:
+            self._given_back_at = generation
+            await self.node.threads.read(give_back_memory)
 
     async def _scrub(self) -> None:
         step = await self.node.threads.write(self.node.store.scrub.step, self.node.now())

@@ -7,8 +7,7 @@
 The documents may be kept and read from after the block: their blobs are hashed at each read.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -26,7 +25,6 @@ from store.base.documents import StoredDocument
 from store.base.pending import Waiting
 from store.base.records import Rejection, ScopeRecord, ScopeTrial, name_of
 
-MOST_PARSED = 512
 HEAD_FRESH_S = 86_400  # the most that agent.toml may say
 
 
@@ -160,6 +158,8 @@ class ViewedStore(Protocol):
 
     def get(self, name: str) -> bytes: ...
 
+    def document_at_hand(self, digest: bytes) -> StoredDocument | None: ...
+
     def waiting(self) -> Mapping[str, Waiting]: ...
 
     def fill_level(self) -> float: ...
@@ -171,7 +171,7 @@ class Views:
     def __init__(self, store: ViewedStore, head_fresh_s: int = HEAD_FRESH_S) -> None:
         self._store = store
         self._head_fresh_s = head_fresh_s
-        self._parsed: OrderedDict[bytes, StoredDocument] = OrderedDict()
+        self._parsed: dict[bytes, StoredDocument] = {}
         self._last: tuple[int, View] | None = None
 
     @property
@@ -183,8 +183,9 @@ class Views:
             last = self._last
             if last is not None and last[0] == reading.commit_number:
                 return last[1]
-            view = self._view(reading, reading.scopes())
+            view = self._view(reading, records := reading.scopes())
             self._last = reading.commit_number, view
+            self._forget_all_but(records.values())
             return view
 
     def at_hand(self) -> View | None:
@@ -213,13 +214,16 @@ class Views:
         return View(reading.generation, held, replace(head, good_for_s=self._head_fresh_s) if head else None)
 
     def _document(self, reading: ViewedReading, digest: bytes) -> StoredDocument:
-        found = self._parsed.get(digest)
+        found = self._parsed.get(digest) or self._store.document_at_hand(digest)
         if found is None:
             found = StoredDocument(reading.document(digest).record, digest, self._fetch)
-            self._parsed[digest] = found
-            while len(self._parsed) > MOST_PARSED:
-                self._parsed.popitem(last=False)
+        self._parsed[digest] = found
         return found
+
+    def _forget_all_but(self, records: Iterable[ScopeRecord]) -> None:
+        """What is active no more may be large, and is seldom asked for."""
+        kept = {record.active for record in records}
+        self._parsed = {digest: document for digest, document in list(self._parsed.items()) if digest in kept}
 
     def _fetch(self, digest: bytes) -> bytes:
         return self._store.get(name_of(digest))

@@ -19,6 +19,12 @@ def test_it_is_restored_whatever_ends_it():
     assert gc.get_freeze_count() == 0
 
 
+def test_memory_that_is_free_goes_back():
+    held = [bytes(1000) for _ in range(100_000)]
+    del held
+    gc_tuning.give_back_memory()
+
+
 async def test_the_agent_runs_in_it(one, mock_clock):
     """rules A10: once what speaks to coordinators is loaded, no collection looks at any of it again"""
     before = sys.getswitchinterval()
