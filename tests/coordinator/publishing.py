@@ -1,7 +1,12 @@
 """A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sqlalchemy import select
 
@@ -27,7 +32,7 @@ from snapshot.container import ChunkParts
 from snapshot.manifest import Head, parse_head
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
-from tests.coordinator import candidates
+from tests.coordinator import candidates, migrated
 from tests.coordinator.bundles import Bundles, roots_of
 from tests.coordinator.candidates import CLUSTER, NOW, admit
 from tests.fakes.node import accepted
@@ -81,7 +86,18 @@ class Press:
 
     @classmethod
     def founded(cls, database: Database, *nodes: str) -> "Press":
-        """A cluster with these members and STATE, nothing published yet."""
+        """A cluster with these members and STATE, nothing published yet. A SQLite file becomes a copy of one that was
+        founded before, with its keys: to found it is more work than most tests do with it.
+        """
+        if not database.is_sqlite:
+            return cls._found(database, *nodes)
+        copy, bundles = _founded_once(nodes)
+        with closing(database.engine.raw_connection()) as connection:
+            copy.backup(connection.driver_connection)
+        return cls(database, bundles=replace(bundles))
+
+    @classmethod
+    def _found(cls, database: Database, *nodes: str) -> "Press":
         candidates.found(database)
         press = cls(database)
         press.add_bundle()
@@ -259,3 +275,16 @@ class Reader:
         """All sections, one after the other."""
         held = self.holder.active[scope]
         return b"".join(held.read(name) for name in held.sections)
+
+
+@cache
+def _founded_once(nodes: tuple[str, ...]) -> tuple[sqlite3.Connection, Bundles]:
+    """In memory."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    with TemporaryDirectory() as folder:
+        database = Database(migrated.at(Path(folder) / "state.db"))
+        made = Press._found(database, *nodes)
+        with closing(database.engine.raw_connection()) as connection:
+            connection.driver_connection.backup(copy)
+        database.close()
+    return copy, made.bundles
