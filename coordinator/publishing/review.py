@@ -12,14 +12,15 @@ were signed, it
 - has its content: the same manifest, which names the sections by their hashes; or, of a head, just the members that
   were meant, with the same revocations and the same kinds of marks, and no more bytes;
 
-and is then asked by the steps that depend on whose it is: 3 and 7..10 (`verify.judge_claims`).
+and is then asked by its signatures, and by the steps that depend on whose it is: 5, 3 and 7..10
+(`verify.judge_claims`).
 
 Why that suffices. Form, cluster, hashes, signers, dates, audience and content of a twin are those of what has passed,
 and a batch has one reading of the clock, one trust bundle and one set of revocations. Its id is
 random digits of ours, its subject a member's id, and the numbers are written by the writer that wrote the first one's.
-What a head lists are envelopes that were read, or judged here. Only the signature of a twin is not verified: it is by
-the key whose signature just was, in this process; and a signature that a broken machine spoils is refused by the node,
-which keeps what it has and says so.
+What a head lists are envelopes that were read, or judged here. The signature of each is verified: that costs a tenth
+of a millisecond, and one that a faulty machine has spoilt must not go out, since from it and a good one the key can be
+worked out.
 
 Increments, recoveries' targets and what is larger are judged whole, each.
 """
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 
 from coordinator.keys.signer import SignedDocument
 from coordinator.publishing.signing_context import Unpublishable
-from snapshot.container import ChunkParts
+from snapshot.container import ChunkParts, Opening
 from snapshot.envelope import INCREMENT, Envelope
 from snapshot.identifiers import format_time, is_id
 from snapshot.reasons import Rejected
@@ -111,7 +112,8 @@ def _is_like(document: SignedDocument, members: Mapping[str, object], passed: _P
 
 def _judge_claims(document: SignedDocument, holder: VerifierState, now: float) -> None:
     try:
-        is_new = judge_claims(document.envelope, holder, now=now)
+        opening = Opening(document.envelope_bytes, document.signatures)
+        is_new = judge_claims(document.envelope, opening, holder, now=now)
     except Rejected as rejected:
         raise _refusal_of(document, holder, rejected) from rejected
     if not is_new:

@@ -155,6 +155,16 @@ def test_what_differs_from_what_has_passed_is_refused_as_by_the_whole_verifier(c
     assert judge_twin(cluster, made, holder) == reason(cluster, made) != ""
 
 
+def test_each_signature_is_verified_before_it_goes_out(cluster: Cluster) -> None:
+    """rules S69, S82: a spoilt one gives the key away to who has a good one beside it"""
+    good = cluster.snapshot(ROUTES, organization_ids=["amber"])
+    altered = tuple((key_id, signature[:-1] + bytes([signature[-1] ^ 1])) for key_id, signature in good.signatures)
+    spoilt = SignedDocument(good.envelope, good.envelope_bytes, altered, good.manifest_bytes, good.sections)
+    holder = cluster.node("core_mesh").holder
+    assert judge_twin(cluster, spoilt, holder) == reason(cluster, spoilt) == "bad_signature"
+    assert judge_twin(cluster, good, holder) == ""
+
+
 def test_of_equal_content_what_goes_back_or_says_nothing_new_is_refused(cluster: Cluster) -> None:
     """rules S76, S85"""
     node = cluster.node("core_mesh")
