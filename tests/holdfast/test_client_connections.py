@@ -23,13 +23,14 @@ class Agent:
         self._listener.listen(64)
 
     def run(self):
-        while True:
-            caller, _ = self._listener.accept()
-            if not caller.recv(1, socket.MSG_PEEK):
-                caller.close()
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
+        with self._listener:
+            while True:
+                caller, _ = self._listener.accept()
+                if not caller.recv(1, socket.MSG_PEEK):
+                    caller.close()
+                    return
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
     def _serve(self, caller):
         with caller:
@@ -43,7 +44,6 @@ class Agent:
     def end(self):
         with socket.socket(socket.AF_UNIX) as last:
             last.connect(str(self.path))
-        self._listener.close()
 
 
 @contextmanager

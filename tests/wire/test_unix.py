@@ -7,13 +7,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.lab import LIMITS, LongPoll, get, head, once, unix_server
 from wire.peer import OVERFLOW_UID, UnixPeer
@@ -283,15 +284,32 @@ async def test_connections_are_capped_for_each_user(tmp_path: Path) -> None:
 
 
 async def test_connections_are_capped_in_all(tmp_path: Path) -> None:
-    """threats D-51: 64."""
-    async with unix_server(tmp_path) as (server, path):
-        held = [await trio.open_unix_socket(path) for _ in range(64)]
+    """threats D-51: 64, all of them in the middle of a request."""
+    async with unix_server(tmp_path) as (server, path), held_by(path, 64, b"GET / HT"):
         assert (await once(path, head())).startswith(b"HTTP/1.1 503 ")
-        for stream in held:
-            await stream.aclose()
-        with trio.fail_after(30):
-            await server.wait_empty()
+        assert server.connections == 64
+
+
+async def test_a_caller_with_all_that_rest_gives_the_oldest_for_his_next(tmp_path: Path) -> None:
+    """threats D-51: each program of an account may keep one, and that keeps the next program of it out of nothing."""
+    async with unix_server(tmp_path) as (server, path), held_by(path, 64) as held:
         assert b"200 OK" in await once(path, head())
+        assert await held[0].receive_some(1) == b""
+        assert server.connections == 63
+        for stream in held[1:]:
+            await stream.send_all(head())
+            assert b"200 OK" in await stream.receive_some(4096)
+
+
+@asynccontextmanager
+async def held_by(path: Path, count: int, words: bytes = b"") -> AsyncIterator[list[trio.SocketStream]]:
+    """So many connections of ours, each of which has said so much and was heard."""
+    async with AsyncExitStack() as stack:
+        held = [await stack.enter_async_context(await trio.open_unix_socket(path)) for _ in range(count)]
+        for stream in held:
+            await stream.send_all(words)
+        await wait_all_tasks_blocked(0.01)
+        yield held
 
 
 OCCUPY = """
