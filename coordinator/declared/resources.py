@@ -209,7 +209,7 @@ def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind
             at = _dot(told)
             if (at, family) not in exempt:
                 beside = "files" if kind == Config.KIND else "settings"
-                way = f"; if it is none, beside `{beside}`: exempt: [{{at: {at}, family: {family}, because: ...}}]"
+                way = f"; if it is none, beside `{beside}`: {value_shapes.exemption(at, family)}"
                 remedy = _REFERENCE + (way if issubclass(BY_NAME[kind], EXEMPTING) else "")
                 yield FieldFault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
 

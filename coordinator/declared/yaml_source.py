@@ -4,6 +4,7 @@ A small, plain YAML: no anchors, aliases or tags, no name twice; `true`, `false`
 the rest is text. So `no`, `1e3x`, `22:30` and `0755` stay what they look like.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1
 _WITH_EXPONENT = 1e21  # from here on JSON writes a double with one, so nobody takes it for an integer
 MAX_DEPTH = 24
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
 
 
 class UnreadableYaml(ValueError):
@@ -63,6 +65,13 @@ def documents(text: str) -> Iterator[YamlDocument]:
         value = _value(node, (), lines)
         if value is not None:
             yield YamlDocument(value, lines)
+
+
+def quote(text: str) -> str:
+    """As an operator may write it in one line, also within a list or a mapping; printable whatever it is."""
+    if _PLAIN.fullmatch(text) and text not in _WORDS:
+        return text
+    return yaml.safe_dump(text, default_style='"', width=math.inf).rstrip("\n")
 
 
 def check_characters(text: str) -> None:

@@ -1,6 +1,9 @@
 """The coordinator's table of values that are taken for secrets: what it finds, what it may hold, how it is exempted."""
 
+import json
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,7 +130,22 @@ def test_what_is_refused_says_where_and_names_both_ways_out():
     (problem,) = refused(SERVICE % STRIPE)
     assert (problem.line, problem.field) == (7, "spec.settings.pay[0].line")
     assert "stripe_key" in problem.message and STRIPE not in str(problem)
-    assert "secret_ref" in problem.remedy and "exempt: [{at: settings.pay[0].line, family: stripe_key" in problem.remedy
+    assert "secret_ref" in problem.remedy
+    assert 'exempt: [{at: "settings.pay[0].line", family: stripe_key' in problem.remedy
+
+
+NAMES = ("line", "[0]", "no: yes", r"it\u0027s \"it\"", r"\u0007", r"\u0085\u2028é", "x" * 90 + " y")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_it_says_can_be_written_as_it_stands(name):
+    """Whatever the member is called: in one line of YAML, and printable."""
+    text = SERVICE.replace("line", f'"{name}"') % STRIPE
+    (problem,) = refused(text)
+    assert str(problem).isprintable()
+    said = problem.remedy.partition("exempt: ")[2]
+    called = json.loads(f'"{name}"')
+    assert yaml.safe_load(said) == [{"at": f"settings.pay[0].{called}", "family": "stripe_key", "because": "..."}]
 
 
 def test_an_exemption_is_for_one_member_and_one_family():
