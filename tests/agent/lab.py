@@ -164,7 +164,7 @@ class Periphery:
             passed_over=(),
             store=StoreCondition("", floor_lost=False),
             ends=(),
-            counters=self.counters,
+            counters=dict(self.counters),
         )
 
     async def confirm_roots(self, named: Collection[str], threshold: int) -> ConfirmedRoots:

@@ -164,10 +164,12 @@ def test_where_nobody_waits_it_is_done(press: Press) -> None:
 
 
 def test_a_plan_has_a_name_of_its_own(press: Press) -> None:
-    """Of the state that it was made from, and of what it changes."""
+    """Of what was declared when it was made, and of what it changes; a node that joins makes no other one."""
     first, other = press.propose(WEB_9), press.propose(SERVICE.format(id="web", nodes="node-a", n=8))
     assert first.plan_hash == press.propose(WEB_9).plan_hash != other.plan_hash
     admit(press.database, "node-c")
+    assert press.propose(WEB_9).plan_hash == first.plan_hash
+    press.apply("{kind: Organization, id: other}")
     assert press.propose(WEB_9).plan_hash != first.plan_hash
 
 
