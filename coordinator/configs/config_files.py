@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from coordinator.declared import contents, templates, value_shapes
+from coordinator.declared import contents, templates
 from coordinator.declared.contents import PART_BYTES, ReadPart, UploadedFile
 from coordinator.declared.fields import FieldFault, Path
 from coordinator.declared.kinds import Config, ConfigFile, EgressResource, FileContent, Resource
 from coordinator.declared.model import Key
-from coordinator.declared.resources import Declared, DeclaredProblem, InvalidResources
+from coordinator.declared.resources import Declared, DeclaredProblem, InvalidResources, exemption
 from coordinator.declared.templates import Template, TemplateError
 from coordinator.declared.value_shapes import Shapes
 from snapshot import canonical
@@ -269,7 +269,7 @@ def _judge(look: _Look, shapes: Shapes) -> None:
         if suspicion.is_certain:
             raise _WrongFileError(look.source, f"holds a raw secret in line {line} ({family})", _REFERENCE)
         if family not in exempt:
-            way = f"; if it is none, beside `files`: {value_shapes.exemption(at, family)}"
+            way = f"; if it is none, beside `files`: {exemption(at, family)}"
             message = f"line {line} looks like {shapes[family].about} ({family})"
             raise _WrongFileError(look.source, message, _REFERENCE + way)
 

@@ -209,9 +209,14 @@ def _suspicious(spec: object, shapes: Shapes, exempt: set[tuple[str, str]], kind
             at = _dot(told)
             if (at, family) not in exempt:
                 beside = "files" if kind == Config.KIND else "settings"
-                way = f"; if it is none, beside `{beside}`: {value_shapes.exemption(at, family)}"
+                way = f"; if it is none, beside `{beside}`: {exemption(at, family)}"
                 remedy = _REFERENCE + (way if issubclass(BY_NAME[kind], EXEMPTING) else "")
                 yield FieldFault(("spec", *told), f"looks like {shapes[family].about} ({family})", remedy)
+
+
+def exemption(at: str, family: str) -> str:
+    """What lets a member pass, as it is to be written; only its reason is missing."""
+    return f"exempt: [{{at: {yaml_source.quote(at)}, family: {yaml_source.quote(family)}, because: ...}}]"
 
 
 def _unless_secret(part: str | int, shapes: Shapes) -> str | int:

@@ -18,7 +18,6 @@ from math import prod
 from pathlib import Path
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.declared import yaml_source
 from snapshot.identifiers import is_id
 
 MOST_REPEATED, MOST_CHOICES, MOST_PATTERN = 4_096, 1 << 13, 2_048
@@ -47,11 +46,6 @@ Shapes = Mapping[str, Family]
 def families_in(shapes: Shapes, text: str) -> Iterator[str]:
     """The ids of the families of which something stands in the text."""
     return (shape.id for shape in shapes.values() if shape.is_in(text))
-
-
-def exemption(at: str, family: str) -> str:
-    """What lets a member pass, as it is to be written; only its reason is missing."""
-    return f"exempt: [{{at: {yaml_source.quote(at)}, family: {yaml_source.quote(family)}, because: ...}}]"
 
 
 @cache
