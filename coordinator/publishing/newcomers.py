@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator.database import audit_log, catalog
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.declared.change_impact import affected_scopes, changed_members, changed_resources
 from coordinator.declared.model import Model
+from coordinator.publishing import heads
 
 QUIET_S = 3.0
 MOST_S = 30.0
@@ -58,14 +59,19 @@ class Newcomers:
         with database.read() as transaction:
             model = catalog.load(transaction)
             newest, is_calm = audit_log.look_since(transaction, self._audited, CALM)
-        before, self._followed, self._audited = self._followed, model, newest
-        if before is None or not is_calm or not _has_only_newcomers(before, model):
-            self._waiting.clear()
-        elif before is not model:
-            self._joined_at = now
-            told = {node_id for node_id, _ in affected_scopes(before, model)} & before.members.keys()
-            for node_id in told - self._pressing:
-                self._waiting.setdefault(node_id, now)
+            before, self._followed, self._audited = self._followed, model, newest
+            if before is None or not is_calm or not _has_only_newcomers(before, model):
+                self._waiting.clear()
+            elif before is not model:
+                self._joined_at = now
+                for node_id in _find_touched(transaction, before, model) - self._pressing:
+                    self._waiting.setdefault(node_id, now)
+
+
+def _find_touched(transaction: Transaction, before: Model, after: Model) -> set[str]:
+    """Of those that have a head: who has none is a newcomer too, and its join is answered by its first."""
+    touched = {node_id for node_id, _ in affected_scopes(before, after)} & before.members.keys()
+    return {node_id for node_id, basis in heads.bases(transaction, sorted(touched)).items() if basis.published}
 
 
 def _has_only_newcomers(before: Model, after: Model) -> bool:

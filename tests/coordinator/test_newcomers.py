@@ -109,6 +109,15 @@ def test_who_is_due_already_does_not_wait(fleet: Fleet) -> None:
     assert fleet.choose() == ["a", "b", "c"]
 
 
+def test_a_newcomer_whose_head_was_refused_does_not_wait(fleet: Fleet) -> None:
+    """Who joined in between touched its directory; its join is answered by that head."""
+    fleet.admit("c")
+    assert fleet.choose() == ["c"]
+    fleet.newcomers.note_attempt("c")
+    fleet.admit("d")
+    assert fleet.choose() == ["c", "d"]
+
+
 def test_who_is_touched_by_one_more_while_it_is_published_may_wait_again(fleet: Fleet) -> None:
     fleet.admit("c")
     assert fleet.choose() == ["c"]
