@@ -104,7 +104,9 @@ def build(
     server = Server("local", api.routes(), UnixTransport(), local_limits, first=access.first)
     missing = partial(log_missing_units, settings.services, read_state)
     checked = [_checked_service(service, running, node.threads) for service in settings.services]
-    probation = Probation(node, [service for service in checked if service.checks], services, random.uniform)
+    probation = Probation(
+        node, [service for service in checked if service.checks], services, publishing, random.uniform
+    )
     return Local(front, active, publishing, watching, services, validators, api, server, missing, probation)
 
 

@@ -17,6 +17,8 @@ The rules:
    it looks at what is on probation, and at what services were told.
 5. Where losing the coordinators fails it (`probation_terms.py`), it fails if nobody of them is there when its time is
    over, at three asks in a row: whoever refuses a connection is there.
+6. What the files do not show when its time is over, since the disk refuses, has failed: nobody could read it, nor be
+   told of it, and what they show is what was good before.
 
 Nobody else is needed for it: no coordinator, no head, no network. It is the node's own act.
 
@@ -38,6 +40,7 @@ import trio
 from agent.base.guarded_clock import GuardedTime
 from agent.config.patterns import matches
 from agent.services.checks import CheckAnswer, ServiceCheck
+from agent.services.publishing import Publishing
 from agent.services.services import Services
 from agent.state.node import RunningNode
 from snapshot.reasons import Rejected
@@ -52,7 +55,7 @@ from wire.logs import log
 LOOK_EVERY_S = 5.0  # the boot clock goes on in suspend, and ours does not
 WAY_ASKS, WAY_PAUSE_S = 3, 5.0
 RETRY_S, RETRY_MOST_S = 1.0, 60.0
-COORDINATOR = "coordinator"
+COORDINATOR, FILES = "coordinator", "files"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Probation:
     node: RunningNode
     checked: Sequence[CheckedService]
     services: Services
+    publishing: Publishing
     uniform: Callable[[float, float], float]
     _is_way_open: Callable[[], Awaitable[bool]] | None = None
     _may_ask_way: trio.Event = field(default_factory=trio.Event)
@@ -196,6 +200,9 @@ class Probation:
             verdict.let_pass(rows)
 
     async def _last_word(self, rows: Mapping[str, ProbationRecord]) -> FailedCheck | None:
+        trouble = await self._trouble_with_files(rows)
+        if trouble:
+            return FailedCheck(frozenset(rows), FILES, trouble)
         for service in self._concerned_services(rows):
             scopes = [scope for scope in rows if matches(service.scopes, scope)]
             while service.name not in self._well:
@@ -209,6 +216,14 @@ class Probation:
         if led_out and not await self._finds_coordinator():
             return FailedCheck(led_out, COORDINATOR, "none can be reached any more, and one could be before")
         return None
+
+    async def _trouble_with_files(self, scopes: Collection[str]) -> str:
+        """Nothing once the files show what is active of these. What the disk said before is no word on it."""
+        while not self.publishing.shows(self.node.holdings.view, scopes):
+            await self.publishing.try_now()
+            if self.publishing.error:
+                return self.publishing.error
+        return ""
 
     async def _finds_coordinator(self) -> bool:
         for ask in range(WAY_ASKS):

@@ -4,7 +4,7 @@ Also when only a grade changes: by an expiry, or by a head that came or went.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import trio
@@ -44,10 +44,12 @@ class Publishing:
     rounds: Generation = field(default_factory=Generation)
     back_off: BackOff = field(default_factory=lambda: BackOff(random.uniform, RETRY_S, RETRY_MOST_S))
     _shown: View | None = None
+    _asked: trio.Event = field(default_factory=trio.Event)
 
     async def run(self) -> None:
         """Until cancelled. What goes wrong is logged, shown in the status, and tried again."""
         while True:
+            self._asked = trio.Event()
             seen = self.active.value
             try:
                 view = await self.publish()
@@ -56,7 +58,8 @@ class Publishing:
                 self.fault, self.error = str(error.fault), safe_text(str(error))
                 log.warning("files not brought up to date", fault=self.fault, error=self.error)
                 self._round_done()
-                await trio.sleep(self.back_off.note_failure())
+                with trio.move_on_after(self.back_off.note_failure()):
+                    await self._asked.wait()
                 continue
             self.fault = self.error = ""
             self.back_off.note_success()
@@ -77,6 +80,20 @@ class Publishing:
         self._shown = view
         self.published.tell(view.generation)
         return view
+
+    async def try_now(self) -> None:
+        """Once the next round has ended; one that rests after a failure begins now."""
+        self._asked.set()
+        await self.rounds.wait_above(self.rounds.value)
+
+    def shows(self, view: View, scopes: Iterable[str]) -> bool:
+        """Whether the last round that went well was of these versions of them."""
+        shown = self._shown.scopes if self._shown is not None else {}
+        return all(
+            name in shown and shown[name].identity == scope.identity
+            for name in scopes
+            if (scope := view.scopes.get(name)) is not None
+        )
 
     def _is_of_a_head_alone(self, view: View) -> bool:
         """Since the view that the files show, and the grades are as they were."""

@@ -406,6 +406,39 @@ async def test_a_thousand_candidates(made, mock_clock):
     assert made.node.holdings.kept.active[ROUTES].envelope.config_version == 2
 
 
+async def test_where_there_is_no_place_to_lay_it_out_the_vote_says_so(made, mock_clock):
+    """and not the time limit of whoever waits for it; once there is one it is asked again"""
+    before, folder = made.held(), made.node.store.paths.temporary / "candidates"
+    folder.rmdir()
+    folder.touch()
+    made.server.propose(GOOD)
+    await made.hear()
+    assert made.votes() == {ROUTES: ("refused", 12, "validator_refused")}
+    assert made.detail().startswith("web: ") and "Not a directory" in made.detail()
+    assert (made.held(), made.alarms(), made.asked) == (before, ([], frozenset(), frozenset(), ""), [])
+    folder.unlink()
+    folder.mkdir()
+    mock_clock.jump(700)
+    await made.preparation.look()
+    assert (made.votes(), len(made.asked)) == ({ROUTES: ("accepted",)}, 1)
+
+
+async def test_where_the_store_has_no_room_for_it_the_vote_says_so(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock) as one:
+        limits = replace(one.settings.limits, map_bytes=1 << 20)
+        async with bench(replace(one, settings=replace(one.settings, limits=limits))) as found:
+            await found.settle()
+            made = Prepared(found, tmp_path)
+            before = made.held()
+            made.server.propose({f"part-{number}": {"prose": [str(number) * 60_000] * 10} for number in range(4)})
+            await made.hear()
+            assert made.votes() == {ROUTES: ("refused", None, "too_large")}
+            assert made.detail() == "this slot takes at most 262144 bytes"
+            made.server.propose(GOOD)
+            await made.hear()
+            assert (made.votes(), made.held()) == ({ROUTES: ("accepted",)}, before)
+
+
 # ---- without a download, whatever happens
 
 

@@ -247,6 +247,30 @@ async def test_what_was_never_asked_is_asked_before_it_is_good(tmp_path, mock_cl
             assert len(health.asked) == 1
 
 
+@pytest.mark.parametrize("text", ["", SERVICE])
+async def test_what_the_files_cannot_show_is_not_good(tmp_path, mock_clock, text):
+    """Nobody could read it, nor be told of it; and whoever is asked whether it is well has not seen it"""
+    async with proxied(tmp_path, mock_clock, text=text) as (one, health):
+        async with one.agent():
+            await one.settled()
+            link, away = tmp_path / "run" / "active", tmp_path / "run" / "was"
+            await one.until((link / "route_policy" / "routes.json").exists)
+            link.rename(away)
+            link.mkdir()
+            document = await on_probation(one, GOOD)
+            asked = len(health.asked)
+            await one.until_active(ROUTES, 1)
+            told = report_of(await one.server.wait_heartbeat(lambda one: report_of(one).reverted is not None))
+            assert (told.reverted.content_hash, told.reverted.check) == (document.envelope.content_hash, "files")
+            assert told.reverted.detail.startswith("not_ours: ") and "no symlink of ours" in told.reverted.detail
+            assert len(health.asked) == asked
+            link.rmdir()
+            await on_probation(one, OTHER)
+            await one.until(lambda: probation(one) is None)
+            assert one.version(ROUTES) == 3
+            assert (link / "route_policy" / "routes.json").read_text() == '{"other":{"via":"a"}}'
+
+
 @dataclass(frozen=True)
 class Restart:
     """A service that is away for as long as it is told."""

@@ -227,7 +227,9 @@ class Reader:
         head, self.head_id = self.take(document).head, document.snapshot_id
         first = ("trust_bundle", "node_bootstrap", "node_runtime")
         for scope in sorted(head.scopes, key=lambda name: (name not in first, name)):
-            listed, mark = head.scopes[scope], self.holder.marks.get(scope)
+            listed, mark, held = head.scopes[scope], self.holder.marks.get(scope), self.holder.active.get(scope)
+            if held is not None and held.envelope.snapshot_id == listed.snapshot_id:
+                continue
             if mark is not None and mark.version == (listed.authority_epoch, listed.config_version):
                 assert mark.content_hash == listed.content_hash
                 continue
