@@ -14,6 +14,8 @@ from agent.config import configuration
 from agent.state.node import RunningNode
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
+from tests.coordinator.test_apply_contents import upload
+from tests.fakes.binary import random_bytes
 from tests.journeys.lab import put_token
 from wire.systemd import SystemdNotifier
 
@@ -62,6 +64,20 @@ map_bytes = 268435456
 [[service]]
 name = "proxy"
 scopes = ["route_policy"]
+"""
+GEO = """
+[[service]]
+name = "geo"
+scopes = ["config/geo"]
+validate = ["/bin/sh", "-c", "echo asked >>{folder}/geo; test -s config/geo/db.bin"]
+check = ["/bin/sh", "-c", "! head -c 4 {folder}/run/active/config/geo/db.bin | grep -q DIES"]
+check_interval_s = 1
+"""
+"""Who reads a large file, and does not live with one that begins with DIES."""
+GEO_CONFIG = """
+kind: Config
+id: geo
+spec: {organization: acme, to: {roles: [ingress]}, files: {db.bin: {file: db.bin}}}
 """
 JUDGE = """validate = ["/bin/sh", "-c", "echo asked >>{log}; ! grep -rqs forbidden.example ."]\n"""
 
@@ -116,6 +132,18 @@ class Fleet:
         """The change that it began."""
         return (await self.at.apply(state(host), message=f"to {host[:20]}"))["change"]
 
+    async def apply_geo(self, data: bytes) -> str:
+        contents = {"db.bin": await upload(self.at, data)}
+        return (await self.at.apply(f"{state('first.example')}---{GEO_CONFIG}", contents=contents))["change"]
+
+    def geo(self, name: str) -> bytes:
+        """As a program reads it."""
+        file = self.folder / name / "run" / "active" / "config" / "geo" / "db.bin"
+        return file.read_bytes() if file.exists() else b""
+
+    def having_geo(self, data: bytes) -> set[str]:
+        return {name for name in self.nodes if self.geo(name) == data}
+
     def routes(self, name: str) -> bytes:
         held = self.nodes[name].holdings.kept.active.get(ROUTES)
         return b"" if held is None else b"".join(held.read(section) for section in held.sections)
@@ -135,9 +163,9 @@ async def fleet(tmp_path):
         made = Fleet(at, tmp_path)
         await at.apply(state("first.example"))
         async with (
-            made.agent("edge-1", JUDGE.format(log=made.log("edge-1"))),
-            made.agent("edge-2", JUDGE.format(log=made.log("edge-2"))),
-            made.agent("edge-3", "limits = {bytes = 1000}\n"),
+            made.agent("edge-1", JUDGE.format(log=made.log("edge-1")) + GEO.format(folder=tmp_path / "edge-1")),
+            made.agent("edge-2", JUDGE.format(log=made.log("edge-2")) + GEO.format(folder=tmp_path / "edge-2")),
+            made.agent("edge-3", "limits = {bytes = 1000}\n" + GEO.format(folder=tmp_path / "edge-3")),
         ):
             await made.until(lambda: made.run_by("first.example") == set(NODES))
             yield made
@@ -176,3 +204,23 @@ async def test_a_service_that_cannot_take_it_says_so(fleet):
     (refusal,) = found["refusals"]
     assert (refusal["node_id"], refusal["reason"]) == ("edge-3", "blast_radius")
     assert fleet.run_by("h0.") == set()
+
+
+async def test_a_file_of_ten_mebibytes_that_all_share_goes_the_same_way(fleet):
+    """It is voted on, goes in rings, is taken back by who does not live with it; one document for all of them"""
+    first = random_bytes(10 << 20)
+    change = await fleet.apply_geo(first)
+    assert (await fleet.until_change(change, "done", "halted"))["state"] == "done"
+    await fleet.until(lambda: fleet.having_geo(first) == set(NODES))
+    ids = {node.holdings.kept.active["config/geo"].envelope.snapshot_id for node in fleet.nodes.values()}
+    assert len(ids) == 1, "one document"
+
+    found = await fleet.until_change(await fleet.apply_geo(b"DIES" + first[4:]), "done", "halted")
+    assert found["state"] == "halted" and "of ring 1 did not keep it" in found["why"], found["why"]
+    await fleet.until(lambda: fleet.having_geo(first) == set(NODES))
+
+    fetched, second = fleet.fetched(), b"GOOD" + first[4:]
+    assert (await fleet.until_change(await fleet.apply_geo(second), "done", "halted"))["state"] == "done"
+    await fleet.until(lambda: fleet.having_geo(second) == set(NODES))
+    asked = [len((fleet.folder / name / "geo").read_text().splitlines()) for name in NODES]
+    assert (fleet.fetched() - fetched, asked) == (3, [3, 3, 3]), "each version once"
