@@ -112,6 +112,64 @@ async def test_a_peer_is_asked_over_its_pinned_certificate(one, mock_clock):
         await until_reported(one, "peer_pin_mismatch", 0)
 
 
+async def test_what_is_coming_comes_from_storage_and_the_vote_goes_to_the_coordinator(one, mock_clock):
+    """A candidate is a document as any other: whoever has it may give it"""
+    async with StorageServer(one.server, one.folder / "storage").running() as storage, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": storage.url}}})
+        one.server.spoil = no_documents
+        coming = one.server.propose({"routes": {"south": {}}}, ROUTES)
+        one.server.announce()
+        (vote,) = (await one.server.wait_heartbeat(lambda report: report.votes)).votes
+        assert (vote.snapshot_id, vote.verdict) == (coming.envelope.snapshot_id, "accepted")
+        assert f"GET /v1/documents/{coming.envelope.snapshot_id}" in storage.server.requests
+        assert one.version(ROUTES) == 1
+        asked = len(storage.server.requests)
+        one.server.release(ROUTES)
+        one.server.announce()
+        await one.until_active(ROUTES, 2)
+        assert not any("documents" in request for request in storage.server.requests[asked:])
+
+
+async def test_what_is_coming_by_files_alone_is_judged_and_voted_on_once_there_is_whom_to_tell(one, mock_clock):
+    """The tree has candidates, too; while no coordinator hears the node it is one that is away, and its status says
+    what it has made of it. What is done meanwhile it runs out of its slot.
+    """
+    tree = one.folder / "tree"
+    async with serving_files(tree, one.server.authority, own_address()) as url, one.agent():
+        await one.settled()
+        await told(one, STORAGE, {"endpoints": {"s1": {"url": url}}})
+        one.server.down = True
+        coming = one.server.propose({"routes": {"south": {}}}, ROUTES)
+        other = one.server.propose({"qos": {}}, "qos_policy", listed={"change": "c-2"})
+        one.server.announce()
+        write_tree(one.server, tree, NODE_ID)
+        said = await judged(one)
+        assert {scope: (each["change"], each["verdict"]) for scope, each in said.items()} == {
+            ROUTES: ("c-1", "accepted"),
+            "qos_policy": ("c-2", "accepted"),
+        }
+        assert one.version(ROUTES) == 1
+        one.server.release(ROUTES)
+        one.server.announce()
+        write_tree(one.server, tree, NODE_ID)
+        await one.until_active(ROUTES, 2)
+        assert one.node.holdings.kept.active[ROUTES].envelope.snapshot_id == coming.envelope.snapshot_id
+        one.server.down = False
+        (vote,) = (await one.server.wait_heartbeat(lambda report: report.votes)).votes
+        assert (vote.snapshot_id, vote.verdict) == (other.envelope.snapshot_id, "accepted")
+
+
+async def judged(one) -> dict[str, dict[str, object]]:
+    """What the status says of what is coming, once something is, and all of it was judged."""
+    with trio.fail_after(HOUR):
+        while True:
+            said = (await one.status())["candidates"]
+            if said and all(each["verdict"] != "awaited" for each in said.values()):
+                return said
+            await trio.sleep(1)
+
+
 class Transfer:
     """A document that takes half a minute to come."""
 
