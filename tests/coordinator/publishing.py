@@ -1,12 +1,8 @@
 """A coordinator's publishing without its tasks, and nodes that take what was published straight from the database."""
 
 import json
-import sqlite3
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from sqlalchemy import select
 
@@ -32,7 +28,7 @@ from snapshot.container import ChunkParts
 from snapshot.manifest import Head, parse_head
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
-from tests.coordinator import candidates, migrated
+from tests.coordinator import candidates, copies
 from tests.coordinator.bundles import Bundles, roots_of
 from tests.coordinator.candidates import CLUSTER, NOW, admit
 from tests.fakes.node import accepted
@@ -71,6 +67,10 @@ spec: {allow: [continue_services]}
 """
 
 
+_FOUNDED: dict[tuple[bool, tuple[str, ...]], tuple[Callable[[Database], None], Bundles]] = {}
+"""What was founded before, by the kind of the database and the members: how to have it again, and its keys."""
+
+
 @dataclass
 class Press:
     """`now` moves only when a test moves it."""
@@ -86,14 +86,16 @@ class Press:
 
     @classmethod
     def founded(cls, database: Database, *nodes: str) -> "Press":
-        """A cluster with these members and STATE, nothing published yet. A SQLite file becomes a copy of one that was
-        founded before, with its keys: to found it is more work than most tests do with it.
+        """A cluster with these members and STATE, nothing published yet: a copy of one that was founded before, with
+        its keys. To found it is more work than most tests do with it.
         """
-        if not database.is_sqlite:
-            return cls._found(database, *nodes)
-        copy, bundles = _founded_once(nodes)
-        with closing(database.engine.raw_connection()) as connection:
-            copy.backup(connection.driver_connection)
+        kind = database.is_sqlite, nodes
+        if kind not in _FOUNDED:
+            press = cls._found(database, *nodes)
+            _FOUNDED[kind] = copies.of(database), replace(press.bundles)
+            return press
+        restore, bundles = _FOUNDED[kind]
+        restore(database)
         return cls(database, bundles=replace(bundles))
 
     @classmethod
@@ -277,16 +279,3 @@ class Reader:
         """All sections, one after the other."""
         held = self.holder.active[scope]
         return b"".join(held.read(name) for name in held.sections)
-
-
-@cache
-def _founded_once(nodes: tuple[str, ...]) -> tuple[sqlite3.Connection, Bundles]:
-    """In memory."""
-    copy = sqlite3.connect(":memory:", check_same_thread=False)
-    with TemporaryDirectory() as folder:
-        database = Database(migrated.at(Path(folder) / "state.db"))
-        made = Press._found(database, *nodes)
-        with closing(database.engine.raw_connection()) as connection:
-            connection.driver_connection.backup(copy)
-        database.close()
-    return copy, made.bundles
