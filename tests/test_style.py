@@ -53,9 +53,7 @@ def test_functions_are_short(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_are_of_the_field(package):
-    classes = [
-        node.name for module in modules(package) for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node.name for module in modules(package) for node in module.nodes if isinstance(node, ast.ClassDef)]
     assert [name for name in classes if re.search(r"(Manager|Helper|Util)s?$", name)] == []
     files = [module.name.rpartition(".")[2] for module in modules(package)]
     assert {"util", "utils", "helper", "helpers", "misc", "common"}.isdisjoint(files)
@@ -159,7 +157,7 @@ def test_what_others_wrote_has_one_way_to_a_terminal():
     """threats D-59: holdfast/terminal/shown.py; ruff keeps `click.echo` and `print` out"""
     faults = []
     for module in modules("holdfast"):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if called in ("click.prompt", "click.confirm") and not ast.unparse(node.args[0]).startswith("shown("):
                 faults.append(f"{module.name}:{node.lineno}: asks with words that are not shown")
@@ -195,3 +193,10 @@ def test_no_file_speaks_of_one_machine():
 def test_the_search_reaches_every_kind_of_file():
     names = {str(path.relative_to(ROOT)) for path in repository()}
     assert {"Makefile", ".ci/run", "docs/rules.toml", "tests/test_style.py", "pyproject.toml"} <= names
+
+
+def test_a_property_is_tried_as_often_as_a_run_says():
+    """tests/examples.py: runs that repeat others ask for fewer, `make faults` for more."""
+    there = {ROOT / "tests/examples.py", ROOT / "tests/conftest.py"}
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path not in there]
+    assert [path.name for path in tests if re.search(r"^@settings\(", path.read_text(), re.MULTILINE)] == []

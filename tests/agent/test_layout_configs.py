@@ -8,7 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.access.access import Access, AccessRule
@@ -20,6 +20,8 @@ from coordinator.declared import increments
 from coordinator.keys.signer import entry_of
 from snapshot import canonical
 from snapshot.config_files import MODES
+from snapshot.secrets import find_shape
+from tests.examples import examples
 from tests.fakes.cluster import NOW, Cluster
 from tests.fakes.config_document import FileContent, config_sections
 
@@ -168,7 +170,9 @@ def test_a_file_larger_than_a_section_is_written_a_part_at_a_time(tmp_path):
 
 PARTS = st.text("abAB01._-", min_size=1, max_size=9).filter(lambda part: part not in (".", ".."))
 PATHS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
-CONTENTS = st.builds(FileContent, st.binary(max_size=60), st.sampled_from(MODES)) | st.builds(
+# Some are what stands in the source, such as the first line of a key: test_raw_secrets has what becomes of those.
+BYTES = st.binary(max_size=60).filter(lambda data: find_shape(data.decode("latin-1")) is None)
+CONTENTS = st.builds(FileContent, BYTES, st.sampled_from(MODES)) | st.builds(
     lambda value, mode: FileContent(canonical.dumps(value), mode, is_json=True),
     st.dictionaries(st.text("abc"), st.integers(0, 9)),
     st.sampled_from(MODES),
@@ -205,7 +209,7 @@ def increment_of(cluster, content):
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(ANY_FILES, st.sampled_from([snapshot_of, increment_of])), min_size=1, max_size=4),
     st.integers(1, 40),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.base.refusal import Code, Refused
@@ -16,6 +16,7 @@ from snapshot.manifest import Revocations
 from snapshot.reasons import Reason, Rejected
 from snapshot.verify import Verified, verify
 from tests.coordinator.ceremonies import ROLLOUT_S, YEARS, Ceremonies, public
+from tests.examples import examples
 from tests.fakes.cluster import DAY
 
 
@@ -69,7 +70,7 @@ def wishes_of(cluster: Ceremonies, draw) -> list:
     return made
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(st.data())
 def test_every_walk_can_be_followed_from_everywhere(data) -> None:
     """rules S36: whatever was wished, a node that stayed away since any bundle walks to the last one, whichever of the
@@ -90,7 +91,7 @@ def test_every_walk_can_be_followed_from_everywhere(data) -> None:
         assert cluster.followed(cluster.node_at(version)).bundle.version == len(cluster.containers)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_some_key_signs_every_scope_after_any_walk(data) -> None:
     """rules S40: what signs is active, enough, and neither retiring nor revoked nor gone."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from weakref import ref
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.declared import peers, views
@@ -28,6 +28,7 @@ from coordinator.declared.kinds import (
 from coordinator.declared.model import Model, Subject
 from snapshot.identifiers import Scope
 from tests.coordinator.models import NODES, changes, entry, labels, model, models
+from tests.examples import examples
 
 WEB, ROUTES, RUNTIME = Scope("service_assignment", ("web",)), Scope("route_policy"), Scope("node_runtime")
 PEERS = Scope("peer_directory")
@@ -48,7 +49,7 @@ def really(before: Model, after: Model) -> set[tuple[str, Scope]]:
 
 
 @given(changes(), st.sampled_from([0, FEW]))
-@settings(max_examples=900, deadline=None)
+@examples(300)
 def test_affected_is_a_superset_of_what_differs(change, few) -> None:
     """rules K21, S6: whether directories are asked for the changed nodes, or chosen anew."""
     before, after = change
@@ -56,7 +57,7 @@ def test_affected_is_a_superset_of_what_differs(change, few) -> None:
 
 
 @given(changes())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_of_many_changed_nodes_the_directories_are_exact(change) -> None:
     """Of a node that stays as it is a directory is named where it differs, or shows a node that does."""
     before, after = change
@@ -73,7 +74,7 @@ def test_of_many_changed_nodes_the_directories_are_exact(change) -> None:
 
 
 @given(models(), st.sampled_from(NODES), labels)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_label_touches_nobody_else_without_a_selector(state, node_id, new) -> None:
     """rules K21: of the node itself exactly what differs; of others only directories of policies that tell it apart."""
     declared = state.resources.get(("Node", node_id), Node(node_id))
@@ -99,7 +100,7 @@ def test_a_label_in_a_crowd() -> None:
 
 
 @given(changes())
-@settings(max_examples=500, deadline=None)
+@examples(200)
 def test_configs_are_exact(change) -> None:
     """A node is named for a Config exactly where its files are others, or its envelope is: a file may be large."""
     before, after = change

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from coordinator.declared import views
 from coordinator.declared.change_impact import changed_members, changed_resources
@@ -25,6 +25,7 @@ from coordinator.declared.model import Model
 from coordinator.declared.scope_view import MEMBER, ValueOrigin
 from snapshot.identifiers import Scope, parse_scope
 from tests.coordinator.models import changes, entry, model, models
+from tests.examples import examples
 from wire.operators.fleet_answers import DeclaredSource
 
 
@@ -73,14 +74,14 @@ def judge(before: Model, after: Model) -> set[tuple[str, Scope, str, str]]:
 
 
 @given(changes())
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_where_the_value_of_an_entry_changes_one_of_its_sources_has_changed(change) -> None:
     """rules K21: and every entry that there is has an origin"""
     judge(*change)
 
 
 @given(models())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_every_source_that_is_named_is_there(state) -> None:
     for key, origin in all_origins(state).items():
         for source in origin.sources:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.state.node_state import State
@@ -14,6 +14,7 @@ from coordinator.reports.heartbeat_form import NO_MARK, ReceivedHeartbeat, parse
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot.degraded import Mode
 from tests.coordinator.reports import body, event, events, heartbeat, mark, rejected, scope, value, vote
+from tests.examples import examples
 from wire.messages import (
     HEARTBEAT_BYTES,
     MODES,
@@ -97,7 +98,7 @@ def test_what_is_no_report(data: bytes) -> None:
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(lambda text: json.dumps({**value(), "mode": text}).encode()))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes_are_a_report_or_a_typed_refusal(data: bytes) -> None:
     """rules P6, P23"""
     try:
@@ -282,7 +283,6 @@ def kept_of(message: Heartbeat, data: bytes) -> ReceivedHeartbeat:
 
 
 @given(reported() | ANY)
-@settings(deadline=None)
 def test_any_value_gets_one_verdict_from_both_readers(said: object) -> None:
     """rules K53: the quick reader takes what is a heartbeat, and nothing else, and finds the same in it"""
     data = json.dumps(said).encode()

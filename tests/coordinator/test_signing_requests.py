@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.base.refusal import Code, Refused
@@ -17,6 +17,7 @@ from snapshot.roles import ROLES
 from snapshot.verifier_state import VerifierState
 from snapshot.verify import Verified, verify
 from tests.coordinator.ceremonies import YEARS, Ceremonies, public
+from tests.examples import examples
 
 WANTED = RecoveryManifest(9, 7, "sha256:" + "ab" * 32, "nonce-1")
 
@@ -136,7 +137,7 @@ def test_a_file_that_shows_other_than_it_signs_is_refused(
     assert signing_requests.read(text) == request_for
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data())
 def test_any_text_is_a_request_or_refused(data) -> None:
     """rules P6"""

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from coordinator.declared import scope_view, views
 from coordinator.declared.config_scope import CONFIG
@@ -29,6 +29,7 @@ from snapshot.identifiers import Scope, is_section_name
 from snapshot.roles import ROLES, allowed_scope_types
 from snapshot.secrets import find_secret
 from tests.coordinator.models import entry, model, models
+from tests.examples import examples
 
 EXPOSED = ServiceEndpoint("http", "http", "web.acme", 80, exposed=True)
 INNER = ServiceEndpoint("admin", "http", "web.acme", 81)
@@ -134,7 +135,7 @@ def test_a_service_that_is_not_for_a_node_has_no_view(ids) -> None:
 
 
 @given(models())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_services_of_a_node_are_what_every_service_says_of_it(state: Model) -> None:
     """rules S18, S19: by looking at all of them; a scope for each, and together neither more nor less."""
     for node_id, subject in state.subjects.items():
@@ -245,7 +246,7 @@ def shuffled(mapping):
 
 
 @given(models())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_same_state_gives_the_same_bytes(state: Model) -> None:
     """rules S6"""
     again = Model("prod", shuffled(state.resources), shuffled(state.members))
@@ -258,7 +259,7 @@ def as_bytes(model: Model, node_id: str) -> bytes:
 
 
 @given(models())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_view_leaves_its_bounds(state: Model) -> None:
     """rules S20, S21, S23: organizations within the node's, roles' types alone, names of sections in form."""
     for node_id, subject in state.subjects.items():

@@ -1,7 +1,7 @@
 """The index of a `config` document (format.md 11)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.keys.signer import entry_of
@@ -158,7 +158,6 @@ CONTENTS = st.builds(FileContent, st.binary(max_size=40), st.sampled_from(MODES)
 FILES = st.dictionaries(PARTS.map("dir/".__add__) | PARTS.filter(lambda part: part != "dir"), CONTENTS, max_size=12)
 
 
-@settings(deadline=None)
 @given(FILES, st.integers(1, 9))
 def test_any_files_are_sections_and_the_same_files_again(files, part_bytes):
     made = config_sections(files, part_bytes)

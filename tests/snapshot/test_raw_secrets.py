@@ -4,11 +4,12 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from snapshot.raw_secrets import LONGEST, RawSections
 from snapshot.secrets import shape_of
+from tests.examples import examples
 from tests.known_answers.secret_shapes import SECRETS
 
 TOKEN = b"AKIAIOSFODNN7EXAMPLE"
@@ -103,7 +104,7 @@ OTHERS = [b"\xe3\x80\x80", b"\xe3", b"\x80", b"eyJ", b"eyJhbGciOiJub25lIn0.e30."
 PIECES = st.sampled_from([*HALVES, *LINES, *OTHERS, b"ghp_" + b"a" * 20, b"a" * 16])
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.lists(PIECES, max_size=14).map(b"".join), st.lists(st.integers(0, 300), max_size=6))
 @example(b"/" + b"/u:p" + b"w@h", [1, 5])
 @example(b"//user:" + b"p,w" + b"x@h", [7, 10])
