@@ -20,6 +20,9 @@ _ID = r"(?:H-000-\d+|D-\d+|[A-Z]\d+[a-z]?)(?!\w)"
 _ITEM = rf"{_ID}(?:\s*(?:-|\.\.)\s*(?:{_ID}|[a-z]\b|\d+\b))?"
 _BETWEEN = r"(?:\s*,\s*(?:and\s+)?|\s+and\s+)"
 _CITATION = re.compile(rf"\b([Rr]ule|[Tt]hreat)s?\s+({_ITEM}(?:{_BETWEEN}{_ITEM})*)")
+# A source without has no citation, and none in a comment: most need not be read.
+_MAYBE = re.compile(r"\b(?:[Rr]ule|[Tt]hreat)s?\b")
+_MAYBE_IN_COMMENT = re.compile(rf"#.*{_MAYBE.pattern}")
 
 
 class Citation(NamedTuple):
@@ -52,8 +55,14 @@ def in_source(source: str) -> frozenset[Citation]:
 
 def places(source: str) -> Iterator[tuple[int, Citation]]:
     """Each citation with the line of what it speaks of: of the definition, or of the statement below a comment."""
-    for line, text in (*_docstrings(source), *_comments(source)):
-        yield from ((line, cited) for cited in in_text(text))
+    return iter(_places(source))
+
+
+@cache
+def _places(source: str) -> tuple[tuple[int, Citation], ...]:
+    texts = [*_docstrings(source)] if _MAYBE.search(source) else []
+    texts += _comments(source) if _MAYBE_IN_COMMENT.search(source) else []
+    return tuple((line, cited) for line, text in texts for cited in in_text(text))
 
 
 def in_text(text: str) -> Iterator[Citation]:

@@ -267,7 +267,7 @@ def constructions(modules: Iterable[Module], kind: str) -> list[str]:
     return [
         f"{module.path}:{call.lineno} makes a {kind}"
         for module in modules
-        for call in ast.walk(module.tree)
+        for call in module.nodes
         if isinstance(call, ast.Call) and _makes(call, kind, module)
     ]
 
@@ -277,7 +277,7 @@ def signings(modules: Iterable[Module]) -> list[str]:
     faults = [
         f"{module.path}:{call.lineno} signs"
         for module in modules
-        for call in ast.walk(module.tree)
+        for call in module.nodes
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "sign"
     ]
     keys = [
@@ -315,7 +315,7 @@ def asynchronous(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{node.lineno} is asynchronous"
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, kinds)
     ]
 

@@ -17,7 +17,7 @@ from tests.words import is_named_by_participle
 def prose_lines(module: Module) -> int:
     """Lines of docstrings, of strings that describe a name, and of comments that stand alone."""
     lines = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     for token in tokenize.generate_tokens(io.StringIO(module.source).readline):

@@ -50,20 +50,30 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Each once, from the top down: to walk a tree takes longer than most that is asked of its nodes."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def imports(self) -> list[Import]:
-        lazy = {id(node) for function in self.functions for node in ast.walk(function)}
-        return [
-            Import(name, node.lineno, id(node) in lazy) for node in ast.walk(self.tree) for name in self._imported(node)
-        ]
+        lazy = (
+            {id(node) for function in self.functions for node in ast.walk(function)} if self._imports_inside else set()
+        )
+        return [Import(name, node.lineno, id(node) in lazy) for node in self.nodes for name in self._imported(node)]
+
+    @property
+    def _imports_inside(self) -> bool:
+        """Of a function, a class or a branch: whether it is lazy is to be looked at."""
+        return any(isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset for node in self.nodes)
 
     @cached_property
     def functions(self) -> list[Function]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
+        return [node for node in self.nodes if isinstance(node, Function)]
 
     @cached_property
     def uses(self) -> list[Use]:
         """Each mention of a name, called or not: a function passed on is used as much as one called."""
-        names = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name | ast.Attribute)]
+        names = [node for node in self.nodes if isinstance(node, ast.Name | ast.Attribute)]
         return [Use(dotted, node.lineno) for node in names if (dotted := self.dotted(node))]
 
     def dotted(self, node: ast.expr) -> str:
@@ -78,7 +88,7 @@ class Module:
     @cached_property
     def _aliases(self) -> dict[str, str]:
         aliases = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
             elif isinstance(node, ast.ImportFrom):

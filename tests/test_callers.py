@@ -44,7 +44,7 @@ def offered(module: Module) -> Iterator[str]:
 
 def methods(module: Module) -> Iterator[str]:
     top = set(map(id, module.tree.body))
-    inner = (node for node in ast.walk(module.tree) if id(node) not in top and is_offered(node))
+    inner = (node for node in module.nodes if id(node) not in top and is_offered(node))
     yield from (node.name for node in inner)
 
 
@@ -60,7 +60,7 @@ def mentioned(module: Module) -> Iterator[str]:
 
 def used(module: Module) -> Iterator[str]:
     """Names that are read, attributes, and words of short strings, such as forward references."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.Attribute):
@@ -70,7 +70,7 @@ def used(module: Module) -> Iterator[str]:
 
 
 def strings(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80:
             yield node.value
 

@@ -152,15 +152,22 @@ def _stands(key: Citation) -> str:
 def _mirror(test: str) -> str:
     """The module that a test's file is about: the longest whose name is in the file's; "" for journeys."""
     path = Path(test.partition("::")[0]).relative_to("tests")
-    known = [name for name in _defined() if name.count(".") == 1 and name.startswith(f"{path.parts[0]}.")]
-    fitting = [name for name in known if f"_{name.partition('.')[2]}_" in f"_{path.stem}_"]
+    fitting = [f"{path.parts[0]}.{name}" for name in _names_in(path.parts[0]) if f"_{name}_" in f"_{path.stem}_"]
     return max(fitting, key=len, default="")
+
+
+@cache
+def _names_in(package: str) -> frozenset[str]:
+    """What stands right in it."""
+    inside = (name.removeprefix(f"{package}.") for name in _defined() if name.startswith(f"{package}."))
+    return frozenset(name for name in inside if "." not in name)
 
 
 def _named(source: str) -> Iterator[tuple[str, Citation]]:
     """Each citation with the name of the definition that it stands in or above, "" for the module."""
-    body = ast.parse(source).body
-    return ((_name_at(body, line), each) for line, each in citations.places(source))
+    places = list(citations.places(source))
+    body = ast.parse(source).body if places else []
+    return ((_name_at(body, line), each) for line, each in places)
 
 
 def _name_at(body: Iterable[ast.stmt], line: int) -> str:

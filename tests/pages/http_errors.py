@@ -27,7 +27,7 @@ def _of(module: Module) -> Iterator[HttpCode]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id="HttpError"), args=[ast.Constant(value=int(status)), code, *_]):
                 word = named.get(code.id) if isinstance(code, ast.Name) else getattr(code, "value", None)
