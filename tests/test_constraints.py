@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from tests.citations import ROOT
+from tests.source import PACKAGES, modules
 
 LISTS = sorted((ROOT / "tests/constraints").glob("*.txt"))
 ASKED = {"newest.txt": ("coordinator", "test", "lint"), "trixie.txt": ("coordinator",), "bookworm.txt": ()}
@@ -64,6 +65,22 @@ def test_what_is_left_of_the_document_core_calls_no_library():
     program = "import sys, tests.snapshot.test_signature; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+def test_what_is_left_of_the_coordinator_asks_no_database():
+    """Each test of stored state runs on one database in `make test`, and on the other in `make trixie`."""
+    names = [name for name in ours_alone() if name.startswith("tests/coordinator/")]
+    assert [name for name in names if "database" in (ROOT / name).read_text()] == []
+
+
+def test_the_libraries_of_the_store_are_the_same_on_both_debians():
+    """So that its tests run with Debian 12's alone."""
+    asked = {name.partition(".")[0] for module in modules("store") for name, _, _ in module.imports}
+    libraries = asked - sys.stdlib_module_names - set(PACKAGES)
+    assert libraries == {"lmdb", "msgpack"}
+    texts = [(ROOT / f"tests/constraints/{name}.txt").read_text() for name in ("bookworm", "trixie")]
+    old, new = ({name: version for name, version, _ in pins(text) if name in libraries} for text in texts)
+    assert old == new and old.keys() == libraries
 
 
 def ours_alone():

@@ -1,7 +1,8 @@
 """One fixture, two databases: every test of stored state runs on SQLite and on a real PostgreSQL.
 
-With HOLDFAST_DATABASES=either each runs on one of them, by its name always the same: where a run repeats another one
-with other libraries, which speak to both in half of the tests as they would in all.
+With HOLDFAST_DATABASES=either each runs on one of them, by its name always the same, and with HOLDFAST_DATABASES=other
+on the one that it does not run on then. `make test` takes the first word and `make trixie` the second: together each
+test has run on both, and each version of the libraries has spoken to both in half of the tests, as it would in all.
 """
 
 import os
@@ -24,11 +25,13 @@ compiled.share()
 
 @pytest.hookimpl(tryfirst=True)  # before each parameter of the fixture gets a test
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if os.environ.get("HOLDFAST_DATABASES") != "either" or "database_url" not in metafunc.fixturenames:
+    which = os.environ.get("HOLDFAST_DATABASES", "both")
+    if which == "both" or "database_url" not in metafunc.fixturenames:
         return
     named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "database_url" not in named:
-        chosen = KINDS[zlib.crc32(metafunc.definition.nodeid.encode()) % len(KINDS)]
+        number = zlib.crc32(metafunc.definition.nodeid.encode()) + ("either", "other").index(which)
+        chosen = KINDS[number % len(KINDS)]
         metafunc.definition.add_marker(pytest.mark.parametrize("database_url", [chosen], indirect=True))
 
 
