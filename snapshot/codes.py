@@ -539,6 +539,14 @@ _REQUEST: Table = {
         "them; or say that you mean it: `holdfastctl apply --drop-endpoints`.",
     ),
     "contradiction": Explanation("Two parts of what is asked for exclude each other.", "Drop one of them."),
+    "not_draining": Explanation(
+        "A member is removed only while it is draining; nothing was changed.",
+        "holdfastctl nodes drain NODE_ID, and move what runs there; then remove it.",
+    ),
+    "has_dependants": Explanation(
+        "What is declared names the node, or runs on no other; nothing was changed.",
+        "Declare what is named elsewhere, or no more; then remove the node. By --force it takes root keys.",
+    ),
     "too_much_change": Explanation(
         "The plan changes more of what nodes are given than a change usually does; nothing was applied.",
         "Look at what is named. If it is meant, `holdfastctl apply --allow PLAN_HASH` lets exactly this plan pass, and"

@@ -104,7 +104,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator.membership": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.keys", "coordinator.database"),
-        *("coordinator.changes", "coordinator.reports", "coordinator.publishing"),
+        *("coordinator.changes", "coordinator.reports", "coordinator.publishing", "coordinator.trust"),
     ),
     "coordinator.fleet": (
         *("snapshot", "wire", "wire.operators"),

@@ -63,12 +63,6 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class Leaving(Protocol):
-    """How a node ceases to be a member."""
-
-    def __call__(self, database: Database, node_id: str, *, reason: str, actor: str, now: float) -> object: ...
-
-
 class Entering(Protocol):
     """How a node gets on the allowlist."""
 
@@ -92,7 +86,6 @@ class AdminApi:
             route("GET", "/v1/nodes/{node_id}/explain/{scope}", self.explain_scope),
             route("GET", "/v1/nodes/{node_id}/events", self.events),
             route("POST", "/v1/nodes/{node_id}/revoke", self.revoke),
-            route("POST", "/v1/nodes/{node_id}/remove", self.remove),
             route("POST", "/v1/nodes/{node_id}/readmit", self.readmit),
             route("GET", "/v1/allowlist", self.allowlist),
             route("POST", "/v1/allowlist/{node_id}", self.allow),
@@ -225,10 +218,12 @@ class AdminApi:
         return NodeEvents(node_id, tuple(rows))
 
     async def revoke(self, request: Request) -> AnswerMessage:
-        return await self._leave(request, revocation.revoke_node)
-
-    async def remove(self, request: Request) -> AnswerMessage:
-        return await self._leave(request, revocation.remove_node)
+        node_id = parameter(request, "node_id", is_id)
+        at, reason, actor = self._at, (await message_of(request, ReasonRequest)).reason, request.peer.name
+        await self._change(revocation.revoke_node, at.database, node_id, reason=reason, actor=actor, now=at.now())
+        await at.pins.follow(node_id)  # its open connections end (threats M07)
+        at.board.forget(node_id)
+        return NodeNamed(node_id)
 
     async def readmit(self, request: Request) -> AnswerMessage:
         entry = await self._enter(request, revocation.readmit)
@@ -321,14 +316,6 @@ class AdminApi:
     def _wake(self) -> None:
         self._at.rollouts.wake()
         self._at.publisher.wake()
-
-    async def _leave(self, request: Request, operation: Leaving) -> NodeNamed:
-        node_id = parameter(request, "node_id", is_id)
-        reason, actor = (await message_of(request, ReasonRequest)).reason, request.peer.name
-        await self._change(operation, self._at.database, node_id, reason=reason, actor=actor, now=self._at.now())
-        await self._at.pins.follow(node_id)  # its open connections end (threats M07)
-        self._at.board.forget(node_id)
-        return NodeNamed(node_id)
 
     async def _enter(self, request: Request, operation: Entering) -> AllowlistEntry:
         """As declared, where the request does not say otherwise. Who may join is told to nobody, so nobody is woken."""

@@ -17,6 +17,7 @@ from coordinator.api.changes_api import ChangesApi
 from coordinator.api.content_api import ContentApi
 from coordinator.api.due_api import DueApi
 from coordinator.api.invitation_api import InvitationApi
+from coordinator.api.leaving_api import LeavingApi
 from coordinator.api.node_api import NodeApi
 from coordinator.api.operator_api import OperatorApi
 from coordinator.api.replica_api import ReplicaApi
@@ -109,6 +110,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         ReplicaApi(coordinator),
         DueApi(reminder),
         ResourceApi(coordinator),
+        LeavingApi(coordinator),
         RosterApi(coordinator),
     )
     return [route for api in apis for route in api.routes()]

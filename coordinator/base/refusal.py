@@ -50,6 +50,8 @@ class Code(enum.StrEnum):
     UNKNOWN_SITE = "unknown_site"
     ENDPOINT_IN_USE = "endpoint_in_use"
     CONTRADICTION = "contradiction"
+    NOT_DRAINING = "not_draining"
+    HAS_DEPENDANTS = "has_dependants"
     EXPECTATION_FAILED = "expectation_failed"
     TOO_MUCH_CHANGE = "too_much_change"
     PLAN_DIFFERS = "plan_differs"

@@ -43,6 +43,7 @@ class StartedChange:
     record: ChangeRecord
     held: Mapping[str, Sequence[str]] = field(default_factory=dict)
     superseded: tuple[ChangeRecord, ...] = ()
+    draining: tuple[str, ...] = ()  # of those that are held: no vote and no ring is theirs (rules J30)
 
     def lines(self) -> Iterator[str]:
         name = self.record.name
@@ -50,6 +51,9 @@ class StartedChange:
             yield f"{name}: no node is held back, since none is told anything else than before"
         else:
             yield f"{name}: {_nodes(len(self.held))} held back until it is their turn"
+        if self.draining:
+            of = "all of them are" if len(self.draining) == len(self.held) else _nodes(len(self.draining))
+            yield f"{name}: {of} draining: not asked, and given it once it is over"
         for change in self.superseded:
             said = "takes back" if change.change_id == self.record.reverts else "supersedes"
             yield f"{name} {said} {change.name}{f': {change.message}' if change.message else ''}"
@@ -88,9 +92,11 @@ def begin(transaction: Transaction, after: Model, draft: ChangeDraft) -> Started
     records.begin(transaction, record, draft.plan, nodes)
     superseded = tuple(_supersede(transaction, earlier, record, draft) for earlier in sorted(draft.supersedes))
     _lead(transaction, record, superseded)
-    records.note(transaction, change_id, record.state.value, detail=f"{len(nodes)} nodes held back")
+    draining = tuple(node_id for node_id in sorted(draft.held) if after.subjects[node_id].member.is_draining)
+    aside = f", {len(draining)} of them draining" if draining else ""
+    records.note(transaction, change_id, record.state.value, detail=f"{len(nodes)} nodes held back{aside}")
     transaction.audit(BEGUN, record.name, None, _for_audit(record, draft))
-    return StartedChange(record, draft.held, superseded)
+    return StartedChange(record, draft.held, superseded, draining)
 
 
 def _groups(after: Model, draft: ChangeDraft, now: float) -> tuple[tuple[ChangeGroup, ...], dict[str, int]]:

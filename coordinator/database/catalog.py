@@ -1,5 +1,6 @@
 """Reading the declared state: the members, the model of everything, and what a change of it touches."""
 
+import json
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
@@ -142,7 +143,8 @@ def _members(transaction: Transaction) -> dict[str, MemberEntry]:
 def _member_entry(row: "Row[tuple[object, ...]]") -> MemberEntry:
     certificates = (row.certificate, row.next_certificate)
     pins = tuple(bytes(certificate) for certificate in certificates if certificate is not None)
-    return MemberEntry(row.node_id, row.kind, row.site_id, pins, row.direct_url)
+    keeps = None if row.keeps is None else frozenset((kind, id_) for kind, id_ in json.loads(row.keeps))
+    return MemberEntry(row.node_id, row.kind, row.site_id, pins, row.direct_url, keeps)
 
 
 def _member(row: "Row[tuple[object, ...]]") -> Member:

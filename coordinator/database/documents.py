@@ -6,7 +6,7 @@ common; what is read is hashed again. What a node is told of them is heads.py's.
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -103,8 +103,18 @@ def listing_text(entries: Mapping[str, HeadEntry]) -> str:
     return canonical.join({scope: entry.text for scope, entry in entries.items()})
 
 
-def add_trust_bundle(database: Database, bundle: Document, *, announces_epoch: int, actor: str, now: float) -> None:
-    """The next bundle, version N+1 exactly (format.md 8). The epoch that it announces is the cluster's from now on."""
+def add_trust_bundle(
+    database: Database,
+    bundle: Document,
+    *,
+    announces_epoch: int,
+    actor: str,
+    now: float,
+    also: Callable[[Transaction, int], None] | None = None,
+) -> None:
+    """The next bundle, version N+1 exactly (format.md 8). The epoch that it announces is the cluster's from now on.
+    `also`: what is done in the same transaction, with that epoch, while the one before still stands.
+    """
     table = schema.trust_bundles
     with database.change(actor=actor, now=now) as transaction:
         standing = cluster_state.standing(transaction)
@@ -113,6 +123,8 @@ def add_trust_bundle(database: Database, bundle: Document, *, announces_epoch: i
             raise Refused(Code.CONFLICT, f"bundle {bundle.config_version} does not follow {held}")
         if announces_epoch < standing.authority_epoch:
             raise Refused(Code.CONFLICT, f"epoch {announces_epoch} is below {standing.authority_epoch}")
+        if also is not None:
+            also(transaction, announces_epoch)
         insert_documents(transaction, [bundle])
         row = {"config_version": bundle.config_version, "authority_epoch": announces_epoch}
         times = {"snapshot_id": bundle.snapshot_id, "expires_at": bundle.expires_at}

@@ -110,6 +110,8 @@ nodes = Table(
     Column("generation", BigInteger, nullable=False),  # the head that this node should get: rules K21
     Column("revoked_at", Double),
     Column("reason", Text),
+    Column("draining_since", Double),
+    Column("keeps", Text),  # of one that is draining: what it had, and goes on with (rules J30)
 )
 
 allowlist = Table(

@@ -1,4 +1,9 @@
-"""Who is told of a service, of what it goes out by, of a route, of a policy, of files (format.md 9, 10). Pure."""
+"""Who is told of a service, of what it goes out by, of a route, of a policy, of files (format.md 9, 10). Pure.
+
+A member that is draining (rules J30) goes on with what it had, as that is declared by now, and is given no work that it
+did not have: no service, no files, no entrance. What the core has to know to carry what others run is no work of its
+own, and goes on: without it, traffic that still comes through would fall.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,9 +13,9 @@ from coordinator.declared.selection_index import SelectionIndex
 
 
 def runs(service: Service, subject: Subject) -> bool:
-    return (
-        "egress_service" in subject.roles and subject.serves(service.organization) and selects(service.runs_on, subject)
-    )
+    if "egress_service" not in subject.roles or not subject.serves(service.organization):
+        return False
+    return selects(service.runs_on, subject) and subject.may_get(service.key)
 
 
 def is_assigned(service: Service, subject: Subject) -> bool:
@@ -22,7 +27,7 @@ def is_given(config: Config, subject: Subject) -> bool:
     """Whether the node holds a Config: it is selected, and where that is somebody's, serves the organization."""
     if subject.member.kind == "witness" or (config.organization and not subject.serves(config.organization)):
         return False
-    return selects(config.to, subject)
+    return selects(config.to, subject) and subject.may_get(config.key)
 
 
 def configs_for(configs: SelectionIndex[Config], subject: Subject) -> list[Config]:
@@ -34,12 +39,20 @@ def configs_for(configs: SelectionIndex[Config], subject: Subject) -> list[Confi
 def is_projected(service: Service, subject: Subject) -> bool:
     """An ingress node learns where the exposed endpoints are, and nothing else of a service."""
     exposed = any(endpoint.exposed for endpoint in service.endpoints)
-    return exposed and "ingress" in subject.roles and subject.serves(service.organization)
+    is_shown = exposed and "ingress" in subject.roles and subject.serves(service.organization)
+    return is_shown and subject.may_get(service.key)
 
 
 def enters(policy: EntryPolicy, subject: Subject) -> bool:
     """Whether clients come in there by a policy."""
-    return "ingress" in subject.roles and subject.serves(policy.organization) and selects(policy.enters_at, subject)
+    if "ingress" not in subject.roles or not subject.serves(policy.organization):
+        return False
+    return selects(policy.enters_at, subject) and subject.may_get(policy.key)
+
+
+def enters_by(route: Route, subject: Subject) -> bool:
+    """Whether a route of an organization that the node serves enters there."""
+    return "ingress" in subject.roles and selects(route.enters_at, subject) and subject.may_get(route.key)
 
 
 def used_resources(service: Service, declared: Mapping[str, EgressResource]) -> list[EgressResource]:
@@ -71,6 +84,6 @@ def takes(route: Route, service: Service | None, subject: Subject) -> bool:
         return False
     if "core_mesh" in subject.roles or "thin" in subject.roles:
         return True
-    if "ingress" in subject.roles and selects(route.enters_at, subject):
+    if enters_by(route, subject):
         return True
     return service is not None and runs(service, subject)

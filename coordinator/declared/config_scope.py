@@ -11,6 +11,7 @@ from coordinator.declared.assignment import configs_for, is_given
 from coordinator.declared.kinds import Config, Resource
 from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import (
+    DRAINING,
     MEMBER,
     ScopeView,
     Sections,
@@ -92,6 +93,8 @@ class ConfigFolders(ScopeView):
             return f"no Config {scope.ids[0]} is declared"
         if config.organization and not subject.serves(config.organization):
             return f"the node does not serve {config.organization}, whose Config it is"
+        if not subject.may_get(config.key):
+            return DRAINING
         return f"Config {config.id} is not for this node (to)"
 
 

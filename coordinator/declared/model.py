@@ -46,6 +46,11 @@ class MemberEntry:
     site_id: str
     certificates: tuple[bytes, ...]  # DER: the pin, and the next one while both hold
     direct_url: str | None = None
+    keeps: frozenset[Key] | None = None  # of one that is draining: what it had by then, and goes on with
+
+    @property
+    def is_draining(self) -> bool:
+        return self.keeps is not None
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,10 @@ class Subject:
 
     def serves(self, organization: str) -> bool:
         return organization in self.organizations
+
+    def may_get(self, key: Key) -> bool:
+        """A resource that selects it: one that is draining gets none that it did not have (rules J30)."""
+        return self.member.keeps is None or key in self.member.keeps
 
     def serves_any(self, organizations: Iterable[str]) -> bool:
         """Whether it may know of what belongs to these organizations; of what belongs to none it may."""

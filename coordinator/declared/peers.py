@@ -10,6 +10,9 @@ coordinator and after every restart; each takes the next member clockwise. When 
 lay just before it take the one behind it: about eight directories change, none of the other 990. When the policy asks
 for ten instead of eight, the first eight stay and two are added.
 
+Who is draining (rules J30) stands on rings of its own, which are looked at where the others have nobody left: it is
+chosen only where no other can be.
+
 Rejected:
 
 - Everybody: a directory of the fleet in each node is quadratic in bytes, and shows every member to whoever takes one.
@@ -48,10 +51,12 @@ def chosen_ids(model: Model, subject: Subject) -> tuple[str, ...]:
 
 def _choose(model: Model, subject: Subject) -> tuple[str, ...]:
     policy = policy_of(model, subject)
-    rings = [_ring(model, policy, organization) for organization in _visible_organizations(subject)]
+    organizations = _visible_organizations(subject)
+    rings = [_ring(model, policy, organization) for organization in organizations]
+    leaving = [_ring(model, policy, _leaving(organization)) for organization in organizations]
     taken = {subject.node_id}
     for point in _points(subject.node_id, most(policy, subject)):
-        found = _next(rings, point, taken)
+        found = _next(rings, point, taken) or _next(leaving, point, taken)
         if found is None:
             break
         taken.add(found)
@@ -84,7 +89,10 @@ def possible_choosers(model: Model, other: Subject) -> set[str]:
         if policy is not None and not selects(policy.peers, other):
             continue
         for organization in _home(other):
-            reach = _reach(_ring(model, policy, organization), place, _limit(policy) + 2)
+            ring = _ring(model, policy, organization)
+            if other.member.is_draining and len(ring.places) > _limit(policy):
+                continue  # whoever could know it knows enough others
+            reach = _CIRCLE if other.member.is_draining else _reach(ring, place, _limit(policy) + 2)
             found.update(_behind(_throws_on(model, policy, organization), place, reach))
     return found - {other.node_id}
 
@@ -151,8 +159,14 @@ def _rings(model: Model, policy: PeerPolicy | None) -> dict[str, Ring]:
 
 def _homes_on(policy: PeerPolicy | None, subject: Subject) -> tuple[str, ...]:
     """The rings of a policy on which a member stands."""
-    is_there = is_candidate(subject) and (not policy or selects(policy.peers, subject))
-    return _home(subject) if is_there else ()
+    if not is_candidate(subject) or (policy and not selects(policy.peers, subject)):
+        return ()
+    return tuple(map(_leaving, _home(subject))) if subject.member.is_draining else _home(subject)
+
+
+def _leaving(organization: str) -> str:
+    """The ring of those that are draining; the name is no organization's."""
+    return f"draining/{organization}"
 
 
 def _throws(model: Model) -> dict[str, dict[str, Ring]]:

@@ -22,6 +22,7 @@ from wire.operators.fleet_answers import DeclaredSource
 Sections = dict[str, object]
 
 MEMBER = "member"  # no declared resource: the entry of who has joined
+DRAINING = "the node is draining: it gets nothing that it did not have (holdfastctl nodes undrain)"
 
 
 @dataclass(frozen=True)

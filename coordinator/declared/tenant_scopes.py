@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from coordinator.declared.assignment import (
     enters,
+    enters_by,
     first_that_binds,
     is_assigned,
     is_bound_by,
@@ -24,8 +25,9 @@ from coordinator.declared.kinds import (
     StorageEndpoint,
     TokenIssuer,
 )
-from coordinator.declared.model import Model, Subject, selects
+from coordinator.declared.model import Model, Subject
 from coordinator.declared.scope_view import (
+    DRAINING,
     ScopeView,
     Sections,
     ValueOrigin,
@@ -98,6 +100,8 @@ class ServiceAssignment(ScopeView):
             return f"no Service {scope.ids[0]} is declared"
         if not subject.serves(service.organization):
             return f"the node does not serve {service.organization}, whose service it is"
+        if not subject.may_get(service.key):
+            return DRAINING
         return (
             f"Service {service.id} does not run here (runs_on), and has no exposed endpoint that this node has to know"
         )
@@ -318,6 +322,6 @@ def _why_route(route: Route, subject: Subject) -> str:
     every = [role for role in ("core_mesh", "thin") if role in subject.roles]
     if every:
         return f"a {every[0]} node knows every route of {route.organization}"
-    if "ingress" in subject.roles and selects(route.enters_at, subject):
+    if enters_by(route, subject):
         return f"it enters here: enters_at selects {way_of_selection(route.enters_at, subject)}"
     return f"Service {route.service} runs here"

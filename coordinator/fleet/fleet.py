@@ -41,6 +41,7 @@ class FleetMember:
     node_id: str
     kind: str
     revoked: bool = False
+    draining: bool = False
     site_id: str = DEFAULT_SITE
     labels: Mapping[str, str] = field(default_factory=dict)  # as declared
     published: Mapping[str, Pair] = field(default_factory=dict)  # scope -> what its head announces
@@ -90,6 +91,7 @@ def assess(
     heard = [reports[member.node_id] for member in living if member.node_id in reports]
     unconfirmed = sorted(report.node_id for report in heard if not report.roots_confirmed)
     waiting = sorted(member.node_id for member in living if member.held_back)
+    draining = sorted(member.node_id for member in living if member.draining)
     return Fleet(
         at=now,
         members=len(living),
@@ -107,6 +109,8 @@ def assess(
         roots_unconfirmed_total=len(unconfirmed),
         held_back=tuple(waiting[:MOST_NAMED]),
         held_back_total=len(waiting),
+        draining=tuple(draining[:MOST_NAMED]),
+        draining_total=len(draining),
     )
 
 
@@ -218,7 +222,9 @@ def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
     """All, or some."""
     nodes, status, model = schema.nodes, schema.node_status, catalog.load(transaction)
     joined = nodes.outerjoin(status, nodes.c.node_id == status.c.node_id)
-    columns = select(nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at, status.c.features)
+    columns = select(
+        nodes.c.node_id, nodes.c.kind, nodes.c.site_id, nodes.c.revoked_at, nodes.c.draining_since, status.c.features
+    )
     columns = columns.select_from(joined)
     announced = {
         node_id: {scope: entry.pair for scope, entry in listed.items()}
@@ -229,6 +235,7 @@ def members(transaction: Transaction, node_ids: Sequence[str] | None = None) -> 
             node_id=row.node_id,
             kind=row.kind,
             revoked=row.revoked_at is not None,
+            draining=row.draining_since is not None,
             site_id=row.site_id,
             labels=model.declaration(row.node_id).labels,
             published=announced.get(row.node_id, {}),

@@ -1,12 +1,14 @@
 """Ending a membership, or a part of what was granted (rules H-000-2, K22, K54, P29, S60, S61).
 
     revoke_node     its entry stays and is told `revoked`; every head says so
-    remove_node     its entry goes; a tombstone keeps the id out
+    take_out        its entry goes; a tombstone keeps the id out (who may be taken out, and when: leaving.py)
     readmit         the operator lets an id in again: tombstone off, allowlist on
     revoke          a key, a role assignment, a service or an endpoint, in every head from now on
 
 Each is one transaction over entry, allowlist, tokens, tombstone, revocations and generations.
 """
+
+from collections.abc import Sequence
 
 from sqlalchemy import delete, insert, select, update
 
@@ -16,6 +18,7 @@ from coordinator.database import catalog, cluster_state, object_store, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.revocations import CATEGORIES
 from coordinator.declared.model import Model
+from coordinator.declared.next_model import next_model
 from coordinator.membership import admission, revocable
 from coordinator.reports import heartbeats, last_seen
 from snapshot.identifiers import is_id
@@ -39,24 +42,19 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
         _touch_everybody(transaction, catalog.with_member(transaction, before, node_id))
 
 
-def remove_node(database: Database, node_id: str, *, reason: str, actor: str, now: float) -> frozenset[str]:
-    """The nodes whose heads have to be issued again. `not_found` for a stranger."""
-    with database.change(actor=actor, now=now) as transaction:
-        member = catalog.member(transaction, node_id)
-        if member is None:
-            raise Refused(Code.NOT_FOUND, f"{node_id} is no member")
-        if member.revoked:
-            raise Refused(Code.REVOKED, f"{node_id} is revoked; its entry stays", remedy="readmit it, or leave it")
+def take_out(transaction: Transaction, node_ids: Sequence[str], *, reason: str) -> frozenset[str]:
+    """Members that are not revoked. The nodes whose heads have to be issued again."""
+    before = catalog.load(transaction)
+    for node_id in node_ids:
         _put_tombstone(transaction, node_id, Code.REMOVED, reason)
-        before = catalog.load(transaction)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         last_seen.forget(transaction, node_id)
         heartbeats.forget(transaction, node_id)
         records.forget_node(transaction, node_id)
         _end_admission(transaction, node_id)
-        transaction.audit("remove", node_id, {"kind": member.kind}, {"reason": bound_text(reason)})
-        touched = catalog.raise_touched(transaction, before, catalog.with_member(transaction, before, node_id))
-        return frozenset(touching for touching, _ in touched) - {node_id}
+    after = next_model(before, {}, dict.fromkeys(node_ids))
+    touched = catalog.raise_touched(transaction, before, after)
+    return frozenset(touching for touching, _ in touched).difference(node_ids)
 
 
 def readmit(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:

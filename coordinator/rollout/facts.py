@@ -2,8 +2,9 @@
 
     facts.read(transaction, record)    -> the change as progress.py knows it, and each of its nodes
 
-Whoever is no member any more, or was revoked, is none of its nodes. A node is reachable that was heard of within three
-of its own intervals. What reports say beside their columns is read once a minute: it is long, and changes seldom.
+Whoever is no member any more, or was revoked, is none of its nodes. Nor is who is draining: it has no part in votes and
+rings, and is given the change once that is over (rules J30). A node is reachable that was heard of within three of its
+own intervals. What reports say beside their columns is read once a minute: it is long, and changes seldom.
 """
 
 import json
@@ -166,7 +167,7 @@ def _members(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Mem
         status.c.head_grade,
         asked.c.last_seen.label("asked"),
     ).select_from(joined)
-    living = columns.where(nodes.c.revoked_at.is_(None))
+    living = columns.where(nodes.c.revoked_at.is_(None), nodes.c.draining_since.is_(None))
     return {
         row.node_id: _read_line(row)
         for chunk in chunks(node_ids)

@@ -50,6 +50,7 @@ class FleetFigures:
     baseline_shortfall: int
     joins_refused: Mapping[str, int]  # by code, ever
     roots_unconfirmed: int  # nodes that trust root keys on first use
+    draining: int
     oldest_head_refresh_after: int | None
     first_head_expires_at: int | None
 
@@ -65,12 +66,14 @@ class _Counted:
     behind: Counter[str] = field(default_factory=Counter)
     lags: list[int] = field(default_factory=list)
     roots_unconfirmed: int = 0
+    draining: int = 0
 
     def add(self, member: FleetMember, report: MemberReport | None, now: float, settings: CoordinatorSettings) -> None:
         self.states[fleet.state_of(member, report, now, settings)] += 1
         if member.revoked:
             return
         self.kinds[member.kind] += 1
+        self.draining += member.draining
         late = fleet.straggler_of(member, report, now, settings)
         if late is not None:
             self.stragglers[late.reason.partition(":")[0]] += 1
@@ -108,6 +111,7 @@ def figures(database: Database, *, now: float, settings: CoordinatorSettings) ->
         baseline_shortfall=max(0, settings.baseline_data_members - counted.kinds["data"]),
         joins_refused=_most_frequent(refused),
         roots_unconfirmed=counted.roots_unconfirmed,
+        draining=counted.draining,
         oldest_head_refresh_after=refresh_after,
         first_head_expires_at=expires_at,
     )

@@ -35,6 +35,8 @@ def families(found: FleetFigures) -> Iterator[Metric]:
     yield GaugeMetricFamily("holdfast_fleet_baseline_shortfall", about, value=found.baseline_shortfall)
     about = "Members whose root keys are those of a first use that nobody has compared"
     yield GaugeMetricFamily("holdfast_fleet_roots_unconfirmed", about, value=found.roots_unconfirmed)
+    about = "Members that an operator is taking out, whatever their state"
+    yield GaugeMetricFamily("holdfast_fleet_draining", about, value=found.draining)
     refused = CounterMetricFamily("holdfast_fleet_joins_refused", "Joins refused, by code", labels=["code"])
     for code, times in sorted(found.joins_refused.items()):
         refused.add_metric([code], times)

@@ -56,9 +56,12 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "DELETE /v1/revocations/{category}/{value}",
         "DELETE /v1/tokens/{jti}",
         "POST /v1/allowlist/{node_id}",
+        "POST /v1/nodes/{node_id}/drain",
         "POST /v1/nodes/{node_id}/readmit",
         "POST /v1/nodes/{node_id}/remove",
+        "POST /v1/nodes/{node_id}/remove/forced",  # and as many root keys as a trust bundle takes
         "POST /v1/nodes/{node_id}/revoke",
+        "POST /v1/nodes/{node_id}/undrain",
         "POST /v1/operators/{name}",
         "POST /v1/operators/{name}/role",
         "POST /v1/publish",

@@ -3,11 +3,12 @@
 Root keys never reach a coordinator; what they sign comes as a file, through the admin socket.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents
-from coordinator.database.database import Database
+from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE, Document, HeadEntry, Recovery
 from coordinator.publishing import published_state
 from coordinator.trust import bundle_conflicts
@@ -23,9 +24,17 @@ from snapshot.verify import Verified, verify
 
 
 def add_trust_bundle(
-    database: Database, data: bytes, *, actor: str, now: float, despite_reports: bool = False
+    database: Database,
+    data: bytes,
+    *,
+    actor: str,
+    now: float,
+    despite_reports: bool = False,
+    also: Callable[[Transaction, int], None] | None = None,
 ) -> TrustBundle:
-    """The next trust bundle; the first one is judged by the root keys that it lists, which the operator pins."""
+    """The next trust bundle; the first one is judged by the root keys that it lists, which the operator pins. `also`:
+    what is done in the same transaction, where the bundle is taken.
+    """
     present, holder = _standpoint(database, "operator")
     if present is None:
         holder = replace(holder, roots=_own_roots(data))
@@ -40,7 +49,7 @@ def add_trust_bundle(
     with database.read() as transaction:
         known = kept.config_version, kept.content_hash
         bundle_conflicts.check_same(transaction, *known, despite_reports=despite_reports)
-    documents.add_trust_bundle(database, kept, announces_epoch=epoch, actor=actor, now=now)
+    documents.add_trust_bundle(database, kept, announces_epoch=epoch, actor=actor, now=now, also=also)
     return verified.bundle
 
 

@@ -140,6 +140,7 @@ def _render_fleet(answer: Fleet) -> None:
             ("joins refused", answer.rejected_joins),
             ("root keys not confirmed", _unconfirmed_roots(answer)),
             ("not given all, agent too old", _old_agents(answer)),
+            ("draining", _draining(answer)),
         ]
     )
     if answer.changes:
@@ -178,6 +179,13 @@ def _old_agents(answer: Fleet) -> str | None:
     named, total = answer.held_back, answer.held_back_total
     more = f" and {total - len(named)} more" if total > len(named) else ""
     return f"{', '.join(named)}{more}: holdfastctl explain NODE" if total else None
+
+
+def _draining(answer: Fleet) -> str | None:
+    """Who is on the way out; nothing where nobody is."""
+    named, total = answer.draining, answer.draining_total
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    return f"{', '.join(named)}{more}" if total else None
 
 
 def _refusal_row(each: FleetRefusal) -> tuple[object, ...]:

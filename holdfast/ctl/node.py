@@ -36,6 +36,7 @@ def _standing(answer: MemberDetail) -> Iterator[Fact]:
     yield "node", answer.node_id
     yield "state", _state(answer)
     yield "not as it should be", answer.why
+    yield "draining since", output.time(answer.draining_since)
     yield "mode", answer.mode
     yield "degraded since", answer.degraded_since
     yield "last seen", output.time(answer.last_seen)

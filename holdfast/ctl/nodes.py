@@ -1,19 +1,38 @@
-"""`holdfastctl nodes`: who belongs to the cluster."""
+"""`holdfastctl nodes`: who belongs to the cluster, and how a member is taken out of it.
+
+A removal by force (rules J32) is a trust bundle that raises the epoch, which root keys sign: here and now
+(`--root-key`), or where they are. Then the command comes twice, with the same `--request`: first the file is written,
+and once `trust sign` has signed it, the node goes with it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import asdict
 
 import click
 
+from coordinator.trust.signing_requests import SigningRequest
 from holdfast.ctl import node, output
 from holdfast.ctl.selection import selects_nodes
-from holdfast.ctl.socket import CoordinatorClient, asks_the_coordinator, confirm
-from wire.operators.fleet_answers import Listed, MemberDetail, MemberPage, NodeEvents, NodeNamed
+from holdfast.ctl.signing import (
+    Signing,
+    bundle_options,
+    describe,
+    draft,
+    missing,
+    read_request,
+    sign,
+    wishes,
+    write_away,
+)
+from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
+from wire.operators.fleet_answers import DrainingNode, Listed, MemberDetail, MemberPage, NodeEvents, NodeNamed
 from wire.operators.operator_answers import AllowlistEntry
-from wire.operators.operator_messages import EntryRequest, ReasonRequest
+from wire.operators.operator_messages import EntryRequest, LeavingRequest
 from wire.operators.trust_answers import PublishedVersions
+from wire.operators.trust_messages import EpochWish, ForcedRemoval
 
 LATEST = 10  # events of one node, beside all the rest
+reason_option = click.option("--reason", default="", help="For the audit log.")
 
 
 @click.group()
@@ -61,13 +80,43 @@ def versions(asked: CoordinatorClient, node_id: str, scope: str) -> None:
 
 @nodes.command()
 @click.argument("node_id")
-@click.option("--reason", required=True, help="For the audit log.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@reason_option
 @asks_the_coordinator
-def remove(asked: CoordinatorClient, node_id: str, reason: str, yes: bool) -> None:
-    """Take a node out of the cluster. Its id stays out until `nodes readmit`."""
-    confirm(f"Remove the node {node_id}?", yes=yes)
-    answer = asked.post(NodeNamed, "nodes", node_id, "remove", body=ReasonRequest(reason))
+def drain(asked: CoordinatorClient, node_id: str, reason: str) -> None:
+    """Give a node nothing new. It keeps what it has, which is renewed, until it is removed, or `undrain`."""
+    answer = asked.post(DrainingNode, "nodes", node_id, "drain", body=LeavingRequest(reason))
+    asked.say(answer, f"draining since {output.time(answer.since)}: {node_id}")
+
+
+@nodes.command()
+@click.argument("node_id")
+@reason_option
+@asks_the_coordinator
+def undrain(asked: CoordinatorClient, node_id: str, reason: str) -> None:
+    """Give a node again whatever is declared for it."""
+    answer = asked.post(NodeNamed, "nodes", node_id, "undrain", body=LeavingRequest(reason))
+    asked.say(answer, f"not draining: {node_id}")
+
+
+@nodes.command()
+@click.argument("node_id")
+@click.option("--reason", default="", help="For the audit log; of a forced removal it has to be given.")
+@click.option("--force", is_flag=True, help="Also one that is not draining, or that others name: with root keys.")
+@bundle_options
+@asks_the_coordinator
+def remove(asked: CoordinatorClient, node_id: str, reason: str, force: bool, signing: Signing) -> None:
+    """Take a node out of the cluster: one that is draining, and that nothing names.
+
+    Its id stays out until `nodes readmit`. By --force the epoch is raised in the same act, which root keys sign: with
+    --root-key at once; else --request is written, and given once more when it is signed.
+    """
+    if force:
+        _remove_by_force(asked, node_id, reason, signing)
+        return
+    if signing.keys or signing.request is not None:
+        raise Failed("root keys and requests are for --force; leave them out", REFUSED)
+    confirm(f"Remove the node {node_id}?", yes=signing.yes)
+    answer = asked.post(NodeNamed, "nodes", node_id, "remove", body=LeavingRequest(reason))
     asked.say(answer, f"removed: {node_id}")
 
 
@@ -87,6 +136,35 @@ def readmit(asked: CoordinatorClient, node_id: str, yes: bool, **given: str | No
     asked.say(answer, f"readmitted: {node_id}; next: holdfastctl tokens create --node {node_id}")
 
 
+def _remove_by_force(asked: CoordinatorClient, node_id: str, reason: str, signing: Signing) -> None:
+    if not reason:
+        raise Failed("a forced removal needs a reason: --reason TEXT", REFUSED)
+    request = _earlier_request(signing) or draft(asked, signing, wishes(EpochWish(None)))
+    if signing.keys:
+        confirm(f"Remove the node {node_id} by force, and sign {request.about}?", yes=signing.yes)
+        request = sign(request, signing.keys, signing.passphrase_files)
+    if not request.is_complete():
+        again = f'holdfastctl nodes remove {node_id} --force --reason "..." --request'
+        write_away(asked, signing, request, again)
+        return
+    if not signing.keys:
+        confirm(f"Remove the node {node_id} by force?", yes=signing.yes)
+    body = ForcedRemoval(reason, request.document().to_bytes(), signing.despite_reports)
+    answer = asked.post(NodeNamed, "nodes", node_id, "remove", "forced", body=body)
+    asked.say(answer, f"removed by force: {node_id}; done: {request.about}")
+
+
+def _earlier_request(signing: Signing) -> SigningRequest | None:
+    """The request of the first time, which somebody has signed meanwhile."""
+    if signing.request is None or not signing.request.exists():
+        return None
+    request = read_request(signing.request)
+    describe(request, err=True)
+    if not (request.is_complete() or signing.keys):
+        raise Failed(f"{signing.request}: {missing(request)}", REFUSED)
+    return request
+
+
 def _render_all(found: Iterable[Listed]) -> None:
     rows = (
         (
@@ -94,6 +172,7 @@ def _render_all(found: Iterable[Listed]) -> None:
             member.kind,
             member.site_id,
             member.state,
+            output.time(member.draining_since),
             member.why or "-",
             member.agent_version,
             output.time(member.last_seen),
@@ -107,6 +186,7 @@ def _render_all(found: Iterable[Listed]) -> None:
         "kind",
         "site",
         "state",
+        "draining since",
         "not as it should be",
         "agent",
         "last seen",

@@ -132,7 +132,7 @@ def finish(asked: CoordinatorClient, signing: Signing, request: SigningRequest) 
     if request.is_complete():
         bring_in(asked, request, despite_reports=signing.despite_reports)
     else:
-        _write_away(asked, signing, request)
+        write_away(asked, signing, request)
 
 
 def finish_with_key(
@@ -233,7 +233,10 @@ def _open(place: Path, passphrases: list[bytes]) -> list[SigningKey]:
     return keystore.find(paths, passphrases)
 
 
-def _write_away(asked: CoordinatorClient, signing: Signing, request: SigningRequest) -> None:
+def write_away(
+    asked: CoordinatorClient, signing: Signing, request: SigningRequest, back_here: str = "holdfastctl trust import"
+) -> None:
+    """`back_here`: the command that takes the file once it is signed, up to its name."""
     path = signing.request or Path(f"{request.envelope.snapshot_id[:12]}{FILE_SUFFIX}")
     write_request(path, request)
     answer = {"about": request.about, "changes": request.changes(), "request": str(path), "missing": missing(request)}
@@ -241,5 +244,5 @@ def _write_away(asked: CoordinatorClient, signing: Signing, request: SigningRequ
         answer,
         f"written to {path}; {missing(request)}",
         f"  where the root keys are:  holdfastctl trust sign {path.name} --root-key KEY",
-        f"  and back here:            holdfastctl trust import {path.name}",
+        f"  and back here:            {back_here} {path.name}",
     )

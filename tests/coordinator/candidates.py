@@ -17,7 +17,7 @@ from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys import certificates, nonces, tokens
-from coordinator.membership import admission, membership
+from coordinator.membership import admission, leaving, membership, revocation
 from coordinator.membership.membership import Grant
 from coordinator.membership.proof import ProvenRequest, Verifier
 from snapshot import canonical
@@ -137,6 +137,19 @@ def admit(
     allow(database, candidate, site_id=site_id)
     assert join(database, candidate, token_for(database, site_id=site_id)).outcome == "admitted"
     return candidate
+
+
+def remove_node(database: Database, node_id: str, *, reason: str, actor: str, now: float) -> frozenset[str]:
+    """As an operator does it: drained, then removed."""
+    leaving.drain(database, node_id, actor=actor, now=now)
+    return leaving.remove(database, node_id, reason=reason, actor=actor, now=now)
+
+
+def cut_out(database: Database, node_id: str, *, reason: str, actor: str, now: float) -> frozenset[str]:
+    """Whatever it runs, as by force."""
+    with database.change(actor=actor, now=now) as transaction:
+        transaction.audit("remove", node_id)
+        return revocation.take_out(transaction, [node_id], reason=reason)
 
 
 def contents(database: Database, *tables: str) -> dict[str, list[tuple]]:

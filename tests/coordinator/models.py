@@ -1,5 +1,7 @@
 """Declared states for tests: one by hand, and hypothesis strategies for any."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from coordinator.declared.kinds import (
@@ -125,11 +127,17 @@ resources = st.one_of(
     ),
     _named(PeerPolicy, ["p0", "p1"], applies_to=selectors, priority=few, peers=selectors, most=st.integers(1, 4)),
 )  # fmt: skip
+_SOME = frozenset({("Service", "s0"), ("Config", "c0"), ("Route", "r0")})
+keeps = st.sampled_from([None, None, None, frozenset(), _SOME])  # of members that are draining, and of others
 members = st.dictionaries(
     st.sampled_from(NODES),
-    st.tuples(st.sampled_from(["data", "data", "witness"]), st.sampled_from([b"1", b"2"])),
+    st.tuples(st.sampled_from(["data", "data", "witness"]), st.sampled_from([b"1", b"2"]), keeps),
     max_size=7,
-).map(lambda found: {id_: entry(id_, kind, id_.encode() + pin) for id_, (kind, pin) in found.items()})
+).map(
+    lambda found: {
+        id_: replace(entry(id_, kind, id_.encode() + pin), keeps=kept) for id_, (kind, pin, kept) in found.items()
+    }
+)
 resource_sets = st.lists(resources, max_size=14).map(lambda found: {each.key: each for each in found})
 
 

@@ -17,7 +17,7 @@ from coordinator.membership import revocation
 from coordinator.publishing import heads
 from coordinator.runtime import retention
 from snapshot.bundle import RETIRING
-from tests.coordinator.candidates import admit
+from tests.coordinator.candidates import admit, cut_out
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
@@ -455,7 +455,7 @@ def test_who_leaves_and_comes_back(press: Press) -> None:
     press.change(WEB_9)
     press.move(1, Step.OFFERED)
     press.publish()
-    revocation.remove_node(press.database, "node-a", reason="moved", actor="x", now=press.now)
+    cut_out(press.database, "node-a", reason="moved", actor="x", now=press.now)
     with press.database.read() as transaction:
         assert records.nodes_of(transaction, 1) == []
     assert press.due() == []

@@ -12,7 +12,7 @@ from coordinator.database.database import Database
 from coordinator.database.documents import Recovery
 from coordinator.publishing import heads
 from coordinator.publishing.heads import Basis
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
 from tests.coordinator.publications import ISSUED, basis, document, entry, publication, publish
 
 KEPT = ("documents", "document_sections", "objects", "published", "heads", "nodes")
@@ -184,7 +184,7 @@ def test_a_readmitted_node_goes_on_from_its_generation(cluster: Database) -> Non
     for version in range(1, 4):
         publish(cluster, publication(basis(cluster), document("route_policy", version, bytes([version]))))
     held = basis(cluster).published
-    revocation.remove_node(cluster, "node-a", reason="moved", actor="root", now=NOW)
+    remove_node(cluster, "node-a", reason="moved", actor="root", now=NOW)
     revocation.readmit(cluster, AllowlistEntry("node-a"), actor="root", now=NOW)
     node = Candidate("node-a")
     assert join(cluster, node, token_for(cluster)).generation > held

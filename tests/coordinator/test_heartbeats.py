@@ -3,10 +3,9 @@
 import pytest
 
 from coordinator.database.database import Database
-from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from coordinator.reports.heartbeats import History
-from tests.coordinator.candidates import NOW, admit, contents, found
+from tests.coordinator.candidates import NOW, admit, contents, found, remove_node
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat
 
@@ -84,7 +83,7 @@ def test_a_report_is_never_configuration(cluster: Database) -> None:
 
 def test_nothing_is_kept_of_a_stranger(cluster: Database) -> None:
     """rules J14: also of one that was removed while its report was on the way."""
-    revocation.remove_node(cluster, "node-b", reason="", actor="root", now=NOW)
+    remove_node(cluster, "node-b", reason="", actor="root", now=NOW)
     answers = heartbeats.record(cluster, [heartbeat("node-b", journal=events(1)), heartbeat("node-a")], now=NOW)
     assert len(answers) == 2
     assert all("node-b" not in row for rows in contents(cluster, *REPORTED).values() for row in rows)

@@ -17,7 +17,7 @@ from coordinator.membership import revocation
 from coordinator.reports import heartbeats
 from coordinator.reports import last_seen as seen
 from coordinator.reports.last_seen import WRITE_S, Seen
-from tests.coordinator.candidates import NOW, admit, found
+from tests.coordinator.candidates import NOW, admit, found, remove_node
 from tests.coordinator.daemon import Running, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.reports import heartbeat
@@ -57,7 +57,7 @@ def test_of_a_node_that_was_removed_nothing_is_kept(database: Database) -> None:
     admit(database, "node-a")
     admit(database, "node-b")
     seen.record(database, {"node-a": NOW + 10, "node-b": NOW + 10})
-    revocation.remove_node(database, "node-a", reason="sold", actor="root", now=NOW + 15)
+    remove_node(database, "node-a", reason="sold", actor="root", now=NOW + 15)
     assert requests(database) == {"node-b"}
     seen.record(database, {"node-a": NOW + 14, "node-b": NOW + 20, "nobody": NOW})
     assert requests(database) == {"node-b"}

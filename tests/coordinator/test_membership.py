@@ -14,16 +14,7 @@ from coordinator.declared import change_impact, peers, views
 from coordinator.membership import admission, membership, revocation
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
-from tests.coordinator.candidates import (
-    NOW,
-    Candidate,
-    admit,
-    allow,
-    contents,
-    found,
-    join,
-    token_for,
-)
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
 from tests.coordinator.profiling import entered_files
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.refusals import refused
@@ -122,7 +113,7 @@ def test_a_refusal_leaves_everything_as_it_was(cluster: Database, fault: str) ->
     """rules J11, X20: catalog, tokens and history byte-equal; the audit log has the details, the peer the code."""
     admit(cluster, "node-a")
     gone = admit(cluster, "node-gone")
-    end = revocation.remove_node if fault == "removed" else revocation.revoke_node
+    end = remove_node if fault == "removed" else revocation.revoke_node
     end(cluster, "node-gone", reason="lost", actor="root", now=NOW)
     node = Candidate("node-c")
     if fault != "allowlist":
@@ -381,7 +372,7 @@ CONTENT = "sha256:" + "ab" * 32
 RECORDED = [("node-a", {"route_policy": [1, 3, CONTENT]}, 7)]
 
 
-@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node])
+@pytest.mark.parametrize("end", [remove_node, revocation.revoke_node])
 def test_who_is_admitted_again_has_reported_nothing(cluster: Database, end: Callable[..., object]) -> None:
     """rules K37, K41: what was said under the old membership is not held against the new one"""
     reporting(cluster)
@@ -397,7 +388,7 @@ def test_who_is_admitted_again_has_reported_nothing(cluster: Database, end: Call
 def test_of_a_removed_node_no_report_is_left(cluster: Database) -> None:
     """rules J14"""
     reporting(cluster)
-    revocation.remove_node(cluster, "node-a", reason="sold", actor="root", now=NOW)
+    remove_node(cluster, "node-a", reason="sold", actor="root", now=NOW)
     assert contents(cluster, "node_status", "heartbeat_history") == {"node_status": [], "heartbeat_history": []}
 
 

@@ -5,7 +5,7 @@ import pytest
 from coordinator.database.database import Database
 from coordinator.membership import membership, revocation
 from coordinator.publishing.newcomers import MOST_S, QUIET_S, Newcomers
-from tests.coordinator.candidates import NOW, admit, join
+from tests.coordinator.candidates import NOW, admit, join, remove_node
 from tests.coordinator.publishing import Press
 
 NODE = "{{kind: Node, id: {id}, spec: {{roles: [core_mesh], organizations: [acme], addresses: ['h:{port}']}}}}"
@@ -95,7 +95,7 @@ def happen(fleet: Fleet, what: str, of: str) -> None:
             assert membership.confirm_pin(database, new.pin, now=NOW)
             fleet.members["b"] = new
         case "removed":
-            revocation.remove_node(database, of, **acts)
+            remove_node(database, of, **acts)
         case "key":
             revocation.revoke(database, "service_ids", f"gone-{of}", unknown=True, **acts)
         case "everybody":

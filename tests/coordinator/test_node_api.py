@@ -213,6 +213,7 @@ async def test_a_removed_node_is_told_so_also_after_a_restart(founded: Founded) 
     """rules H-000-2, K33, P29"""
     async with running(founded) as at:
         node = await at.admit("node-a")
+        await at.ask("POST", "/v1/nodes/node-a/drain")
         await at.ask("POST", "/v1/nodes/node-a/remove", {"reason": "gone"})
         assert await refusal(node.head()) == "removed"
         assert await refusal(node.report(report(node))) == "removed"

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from coordinator.base.refusal import Code
 from coordinator.database.database import Database
 from coordinator.keys import certificates
-from coordinator.membership import admission, operators, revocation
+from coordinator.membership import admission, operators
 from tests.coordinator.candidates import (
     NOW,
     Candidate,
@@ -15,6 +15,7 @@ from tests.coordinator.candidates import (
     contents,
     join,
     make_certificate,
+    remove_node,
     token_for,
 )
 from tests.coordinator.refusals import refused
@@ -108,7 +109,7 @@ def test_a_name_and_a_certificate_are_one_operators(cluster: Database) -> None:
 def test_a_nodes_certificate_is_no_operators(cluster: Database) -> None:
     """rules K34: of a member, of one that has left, of one that may join."""
     member, gone, expected = admit(cluster, "node-a"), admit(cluster, "node-b"), Candidate("node-c")
-    revocation.remove_node(cluster, "node-b", reason="old", **HOW)
+    remove_node(cluster, "node-b", reason="old", **HOW)
     allow(cluster, expected, certificate_sha256=expected.pin)
     for node in (member, gone, expected):
         assert refused(operators.add, cluster, "alice", node.der, **HOW).code is Code.CONFLICT

@@ -6,7 +6,7 @@ import trio.testing
 from coordinator.database.database import Database
 from coordinator.membership import membership, pin_sync, revocation
 from coordinator.membership.pin_sync import Pinned, PinSync
-from tests.coordinator.candidates import NOW, Candidate, admit, found, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, found, join, remove_node, token_for
 from tests.coordinator.readings import held_reading
 from wire.certificate import fingerprint, make_identity
 from wire.operators.operator_answers import AllowlistEntry
@@ -27,7 +27,7 @@ def test_members_revoked_ones_and_those_that_left(database: Database) -> None:
     one = candidate(database, "one")
     two, three = admit(database, "two"), admit(database, "three")
     revocation.revoke_node(database, "two", reason="x", actor="root", now=NOW)
-    revocation.remove_node(database, "three", reason="x", actor="root", now=NOW)
+    remove_node(database, "three", reason="x", actor="root", now=NOW)
     assert states(database) == {
         (one.der, PinState.ACTIVE),
         (two.der, PinState.REVOKED),
@@ -71,7 +71,7 @@ async def test_the_table_follows_one_node_and_all(database: Database) -> None:
     membership.confirm_pin(database, new.pin, now=NOW)
     await pins.follow("one")
     assert table.find(one.der) is None and not pins.is_next(fingerprint(new.der))
-    revocation.remove_node(database, "two", reason="x", actor="root", now=NOW)
+    remove_node(database, "two", reason="x", actor="root", now=NOW)
     await pins.follow("two")
     assert table.find(two.der).state is PinState.REMOVED
 

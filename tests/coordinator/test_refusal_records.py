@@ -11,6 +11,7 @@ from coordinator.membership import revocation
 from coordinator.reports import heartbeats, refusal_records
 from coordinator.reports.refusal_records import StandingRefusal
 from tests.coordinator import reports
+from tests.coordinator.candidates import cut_out
 from tests.coordinator.picky import Picky
 from tests.coordinator.publishing import DAY, HOUR, STATE, Press
 
@@ -155,7 +156,7 @@ def test_two_reports_in_one_batch(press: Press) -> None:
     assert len(standing(press)) == 1
 
 
-@pytest.mark.parametrize("leave", [revocation.revoke_node, revocation.remove_node])
+@pytest.mark.parametrize("leave", [revocation.revoke_node, cut_out])
 def test_who_has_left_refuses_nothing(press: Press, leave) -> None:
     refusing(press, "node-a")
     leave(press.database, "node-a", reason="gone", actor="root", now=press.now)

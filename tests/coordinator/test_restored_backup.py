@@ -275,6 +275,7 @@ async def test_a_node_that_joins_again_is_not_ahead(founded: Founded) -> None:
         follower = Follower(await at.admit("node-a"))
         await follower.sync(wait=10)
         head = (await follower.node.head()).body
+        await at.ask("POST", "/v1/nodes/node-a/drain")
         await at.ask("POST", "/v1/nodes/node-a/remove", {"reason": "repair"})
         await at.ask("POST", "/v1/nodes/node-a/readmit", {"kind": "data"})
         assert (await follower.node.join(await at.token("node-a"))).outcome == "admitted"

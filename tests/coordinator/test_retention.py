@@ -16,7 +16,7 @@ from coordinator.membership import admission, revocation
 from coordinator.reports import heartbeats
 from coordinator.runtime import retention
 from tests.coordinator.begun_changes import PLAN_HASH, begin
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.reports import events, heartbeat, mark, scope
 
@@ -177,7 +177,7 @@ def test_trimming_an_empty_database(database: Database) -> None:
     assert set(trim(database, NOW).values()) == {0}
 
 
-@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node], ids=["removed", "revoked"])
+@pytest.mark.parametrize("end", [remove_node, revocation.revoke_node], ids=["removed", "revoked"])
 def test_a_tombstone_stays_for_ever(cluster: Database, end) -> None:
     """rules K43, X7, H-000-2: nothing that is kept for a time brings an id back, nor does time"""
     end(cluster, "node-a", reason="sold", actor="root", now=NOW)

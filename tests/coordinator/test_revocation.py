@@ -6,7 +6,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, revocations
 from coordinator.database.database import Database
 from coordinator.membership import admission, revocation
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, join, remove_node, token_for
 from tests.documented_commands import fault
 from wire.operators.operator_answers import AllowlistEntry
 
@@ -55,7 +55,7 @@ def test_revoking_a_node_is_one_transaction(cluster: Database) -> None:
 def test_a_removed_node_cannot_rejoin(cluster: Database, renewed: bool) -> None:
     """rules P29, H-000-2, P17: with its old key or a new one, until the operator says so."""
     node = admit(cluster, "node-a")
-    touched = revocation.remove_node(cluster, "node-a", reason="moved", **HOW)
+    touched = remove_node(cluster, "node-a", reason="moved", **HOW)
     assert touched == frozenset()
     assert catalog.nodes(cluster) == []
     again = node.renewed() if renewed else node
@@ -65,7 +65,7 @@ def test_a_removed_node_cannot_rejoin(cluster: Database, renewed: bool) -> None:
     assert join(cluster, again, token_for(cluster)).outcome == "admitted"
 
 
-@pytest.mark.parametrize("end", [revocation.remove_node, revocation.revoke_node])
+@pytest.mark.parametrize("end", [remove_node, revocation.revoke_node])
 def test_a_token_that_no_join_could_use_is_not_made(cluster: Database, end) -> None:
     """rules K25, H-000-2: the remedy is a command that there is, and then it is made."""
     admit(cluster, "node-a")
@@ -85,7 +85,7 @@ def test_a_token_that_no_join_could_use_is_not_made(cluster: Database, end) -> N
 def test_a_key_that_left_does_not_come_back_under_another_name(cluster: Database) -> None:
     """rules P29"""
     node = admit(cluster, "node-a")
-    revocation.remove_node(cluster, "node-a", reason="moved", **HOW)
+    remove_node(cluster, "node-a", reason="moved", **HOW)
     other = Candidate("node-b", key=node.key, der=node.der)
     allow(cluster, other)
     assert code(join, cluster, other, token_for(cluster)) is Code.REMOVED
@@ -111,7 +111,7 @@ def test_readmitting_with_the_old_key_named(cluster: Database) -> None:
 
 def test_a_removed_member_can_still_be_revoked(cluster: Database) -> None:
     node = admit(cluster, "node-a")
-    revocation.remove_node(cluster, "node-a", reason="lost", **HOW)
+    remove_node(cluster, "node-a", reason="lost", **HOW)
     revocation.revoke_node(cluster, "node-a", reason="stolen", **HOW)
     assert manifest(cluster)["node_ids"] == ["node-a"]
     assert code(join, cluster, node, token_for(cluster)) is Code.REVOKED
@@ -120,13 +120,13 @@ def test_a_removed_member_can_still_be_revoked(cluster: Database) -> None:
 @pytest.mark.parametrize(
     ("act", "expected"),
     [
-        (lambda database: revocation.remove_node(database, "node-x", reason="", **HOW), Code.NOT_FOUND),
+        (lambda database: remove_node(database, "node-x", reason="", **HOW), Code.NOT_FOUND),
         (lambda database: revocation.revoke_node(database, "node-x", reason="", **HOW), Code.NOT_FOUND),
         (lambda database: revocation.revoke_node(database, "Node", reason="", **HOW), Code.BAD_REQUEST),
         (lambda database: revocation.readmit(database, AllowlistEntry("node-a"), **HOW), Code.NOT_FOUND),
         (lambda database: revocation.readmit(database, AllowlistEntry("node-r", "arbiter"), **HOW), Code.BAD_REQUEST),
         (lambda database: revocation.revoke_node(database, "node-r", reason="", **HOW), Code.REVOKED),
-        (lambda database: revocation.remove_node(database, "node-r", reason="", **HOW), Code.REVOKED),
+        (lambda database: remove_node(database, "node-r", reason="", **HOW), Code.REVOKED),
         (lambda database: revocation.revoke(database, "node_ids", "node-a", reason="", **HOW), Code.BAD_REQUEST),
         (lambda database: revocation.revoke(database, "users", "x", reason="", **HOW), Code.BAD_REQUEST),
         (lambda database: revocation.revoke(database, "endpoints", "http://x:1", reason="", **HOW), Code.BAD_REQUEST),

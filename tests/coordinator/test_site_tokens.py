@@ -12,7 +12,7 @@ from coordinator.database.database import Database
 from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, membership, revocation
 from coordinator.runtime import retention
-from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, token_for
+from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, remove_node, token_for
 from tests.coordinator.refusals import refused
 from wire.operators.operator_answers import TokenEntry
 
@@ -105,7 +105,7 @@ def test_what_was_removed_does_not_come_back_by_it(cluster: Database) -> None:
     """rules H-000-2: and the token stays good for the others."""
     token, gone = several(cluster, 3), Candidate("gw-1")
     join(cluster, gone, token)
-    revocation.remove_node(cluster, "gw-1", reason="scaled in", actor="root", now=NOW)
+    remove_node(cluster, "gw-1", reason="scaled in", actor="root", now=NOW)
     assert refused(join, cluster, gone, token).code is Code.REMOVED
     assert refused(join, cluster, Candidate("gw-1"), token).code is Code.REMOVED
     assert join(cluster, Candidate("gw-2"), token).outcome == "admitted"

@@ -4,9 +4,9 @@ from coordinator.base.refusal import Code
 from coordinator.database import catalog, cluster_state
 from coordinator.database.database import Database
 from coordinator.declared.resources import DeclaredProblem, InvalidResources
-from coordinator.membership import admission, revocation
+from coordinator.membership import admission
 from coordinator.publishing import declarations
-from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join
+from tests.coordinator.candidates import NOW, TOKEN_KEY, Candidate, admit, contents, join, remove_node
 from tests.coordinator.refusals import refused
 from wire.operators.operator_answers import AllowlistEntry
 
@@ -70,7 +70,7 @@ def test_each_site_has_a_generation_of_its_own(cluster: Database) -> None:
     apply(cluster, "{kind: Node, id: node-e, spec: {site: east, roles: [core_mesh]}}")
     changed = generations(cluster)
     assert {site for site in first if changed[site] > joined[site]} == {"east"}
-    revocation.remove_node(cluster, "node-e", reason="moved", **HOW)
+    remove_node(cluster, "node-e", reason="moved", **HOW)
     left = generations(cluster)
     assert {site for site in first if left[site] > changed[site]} == {"east"}
 
@@ -128,7 +128,7 @@ def test_a_site_does_not_go_while_somebody_stands_there(cluster: Database) -> No
     join(cluster, Candidate("node-e"), text)
     member, entry = kept_up(cluster)
     assert "nodes remove" in member.remedy and entry.message == by_entry.message
-    revocation.remove_node(cluster, "node-e", reason="moved", **HOW)
+    remove_node(cluster, "node-e", reason="moved", **HOW)
     apply(cluster, "{kind: Site, id: default}", prune=True)
     assert list(generations(cluster)) == ["default"]
 

@@ -87,6 +87,7 @@ HALTED = {"holdfastctl apply": 7}
 TOO_MUCH = {"holdfastctl apply -f fabric --prune": 6}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
+LEAVING = "tests/holdfast/test_operator_leaving.py"
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
 
@@ -218,6 +219,12 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("REVOKED  gateway in prod", Prints("holdfast status")),
         ("holdfastctl revoke restore service_ids web", Runs(but={"holdfastctl nodes readmit": "docs/keys.md"})),
         ("holdfastctl nodes readmit gateway", Runs(signs=True)),
+        ("holdfastctl nodes drain gateway", Elsewhere(LEAVING, '"nodes", "drain"')),
+        ("holdfastctl nodes remove gateway --reason", Elsewhere(LEAVING, '"nodes", "remove"', "not_draining")),
+        (
+            "holdfastctl nodes remove gateway --force",
+            Elsewhere(LEAVING, '"--force"', '"trust", "sign"', "is no member"),
+        ),
         ("systemctl stop holdfast-agent.socket", Runs(before=joined_anew)),
         ("holdfastctl tokens create --node gateway", Runs(before=no_token)),
         ("holdfast store check", Runs(before=joins_with_a_token)),

@@ -28,6 +28,7 @@ class NodeEntry:
     generation: int
     revoked_at: float | None
     reason: str | None
+    draining_since: float | None
 
 
 @message
@@ -134,6 +135,14 @@ class NodeNamed(AnswerMessage):
 
 
 @message
+class DrainingNode(AnswerMessage):
+    """`since`: Unix seconds."""
+
+    node_id: str = member(IDENTIFIER)
+    since: float
+
+
+@message
 class Straggler:
     """A member that does not hold what it should, and why."""
 
@@ -198,6 +207,8 @@ class Fleet(AnswerMessage):
     roots_unconfirmed_total: int = 0
     held_back: tuple[str, ...] = ()  # nodes whose agents do not read all that is for them; at most 50
     held_back_total: int = 0
+    draining: tuple[str, ...] = ()  # members on their way out, whatever their state; at most 50
+    draining_total: int = 0
     restored_backup: str = ""  # why nothing is signed, or nothing
     changes: tuple[ChangeSummary, ...] = ()  # those that are not over, of the whole fleet, the newest first
 

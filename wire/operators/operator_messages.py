@@ -2,7 +2,8 @@
 
     ApplyRequest    POST /v1/apply
     EntryRequest    POST /v1/allowlist/{node_id}, /v1/nodes/{node_id}/readmit
-    ReasonRequest   POST /v1/nodes/{node_id}/revoke, /v1/nodes/{node_id}/remove, /v1/changes/{change}/halt, .../resume
+    ReasonRequest   POST /v1/nodes/{node_id}/revoke, /v1/changes/{change}/halt, .../resume
+    LeavingRequest  POST /v1/nodes/{node_id}/drain, .../undrain, .../remove
     RevertRequest   POST /v1/changes/{change}/revert
     ApprovalRequest     POST /v1/changes/{change}/approve
     TokenRequest    POST /v1/tokens
@@ -105,6 +106,13 @@ class EntryRequest(Message):
 @message
 class ReasonRequest(Message):
     reason: str = member(text(256, 1))
+
+
+@message
+class LeavingRequest(Message):
+    """For the audit log."""
+
+    reason: str = member(text(256), default="")
 
 
 @message

@@ -2,6 +2,7 @@
 
     BundleSubmission        POST /v1/trust
     RecoverySubmission      POST /v1/recoveries
+    ForcedRemoval           POST /v1/nodes/{node_id}/remove/forced
     BundleDraftRequest      POST /v1/trust/requests
     RecoveryDraftRequest    POST /v1/recoveries/requests
 
@@ -41,6 +42,17 @@ class BundleSubmission(Message):
 
     MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
 
+    document: bytes = member(_DOCUMENT)
+    despite_reports: bool = member(BOOLEAN, default=False)
+
+
+@message
+class ForcedRemoval(Message):
+    """Of a node, with the bundle that raises the epoch; `despite_reports` as for any."""
+
+    MOST_BYTES: ClassVar[int] = SUBMISSION_BYTES
+
+    reason: str = member(text(256, 1))
     document: bytes = member(_DOCUMENT)
     despite_reports: bool = member(BOOLEAN, default=False)
 
