@@ -29,6 +29,7 @@ from wire.forms import IDENTIFIER
 from wire.messages import Message
 from wire.operators.change_answers import ChangeDetail, ChangeDiff, ChangeList, ChangeNews, ChangeSummary
 from wire.operators.fleet_answers import (
+    DrainingNode,
     Fleet,
     MemberDetail,
     MemberPage,
@@ -68,6 +69,7 @@ from wire.operators.operator_messages import (
     ApprovalRequest,
     CertificateRequest,
     EntryRequest,
+    LeavingRequest,
     MissingRequest,
     PublishRequest,
     ReasonRequest,
@@ -87,13 +89,22 @@ from wire.operators.trust_answers import (
     TakenBundle,
     TakenRecovery,
 )
-from wire.operators.trust_messages import BundleDraftRequest, BundleSubmission, RecoveryDraftRequest, RecoverySubmission
+from wire.operators.trust_messages import (
+    BundleDraftRequest,
+    BundleSubmission,
+    ForcedRemoval,
+    RecoveryDraftRequest,
+    RecoverySubmission,
+)
 from wire.routes import HttpRoute
 
 MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/apply"): ApplyRequest,
     ("POST", "/v1/nodes/{node_id}/revoke"): ReasonRequest,
-    ("POST", "/v1/nodes/{node_id}/remove"): ReasonRequest,
+    ("POST", "/v1/nodes/{node_id}/drain"): LeavingRequest,
+    ("POST", "/v1/nodes/{node_id}/undrain"): LeavingRequest,
+    ("POST", "/v1/nodes/{node_id}/remove"): LeavingRequest,
+    ("POST", "/v1/nodes/{node_id}/remove/forced"): ForcedRemoval,
     ("POST", "/v1/nodes/{node_id}/readmit"): EntryRequest,
     ("POST", "/v1/allowlist/{node_id}"): EntryRequest,
     ("POST", "/v1/tokens"): TokenRequest,
@@ -246,10 +257,32 @@ OPERATIONS = {
         body=_asks(("POST", "/v1/nodes/{node_id}/revoke")),
     ),
     ("POST", "/v1/nodes/{node_id}/remove"): Operation(
-        "Let a node leave",
-        _ok("Done.", NodeNamed),
+        "Let a node leave that is draining",
+        {
+            **_ok("Done.", NodeNamed),
+            409: answer("Not draining, or others depend on it: `lines` names them.", ref("OperatorRefusal")),
+        },
         (400, 403, 404, 503),
         body=_asks(("POST", "/v1/nodes/{node_id}/remove")),
+    ),
+    ("POST", "/v1/nodes/{node_id}/remove/forced"): Operation(
+        "Let any node leave, and raise the epoch in the same act",
+        _ok("Done.", NodeNamed),
+        (400, 403, 404, 409, 413, 503),
+        body=_asks(("POST", "/v1/nodes/{node_id}/remove/forced")),
+        description="`document`: the next trust bundle, signed by root keys. One that raises no epoch is refused.",
+    ),
+    ("POST", "/v1/nodes/{node_id}/drain"): Operation(
+        "Give a node nothing that it has not, and renew what it has",
+        _ok("Since when.", DrainingNode),
+        (400, 403, 404, 503),
+        body=_asks(("POST", "/v1/nodes/{node_id}/drain")),
+    ),
+    ("POST", "/v1/nodes/{node_id}/undrain"): Operation(
+        "Give a node again whatever is declared for it",
+        _ok("Done.", NodeNamed),
+        (400, 403, 404, 503),
+        body=_asks(("POST", "/v1/nodes/{node_id}/undrain")),
     ),
     ("POST", "/v1/nodes/{node_id}/readmit"): Operation(
         "Let a node come back",
