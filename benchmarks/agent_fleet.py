@@ -26,9 +26,9 @@ import trio
 from sqlalchemy import func, select
 
 from benchmarks import coordinator_daemon as daemon
+from coordinator.base import interpreter
 from coordinator.database import schema
 from coordinator.database.database import Database
-from coordinator.run import collect_seldom
 from snapshot.container import ChunkParts
 from snapshot.envelope import SNAPSHOT
 from snapshot.identifiers import HEAD
@@ -208,7 +208,7 @@ def spread(seconds: Iterable[float]) -> str:
 def main(arguments: list[str]) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    collect_seldom()
+    interpreter.set_up()
     match arguments:
         case ["--hold", folder, port, count]:
             hold(Path(folder), int(port), int(count))

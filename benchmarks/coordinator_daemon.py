@@ -3,12 +3,14 @@
     .venv/bin/python -m benchmarks.coordinator_daemon polls 1000      # memory of each held poll, time to answer all
     .venv/bin/python -m benchmarks.coordinator_daemon joins 300 [1000]    # into so many: nonce to grant
     .venv/bin/python -m benchmarks.coordinator_daemon heartbeats 200  # each answered after its commit; also PostgreSQL
+    .venv/bin/python -m benchmarks.coordinator_daemon waits 1000      # of others, while all nodes are declared anew
 
 Prints ratios of one run. Members of the polls and heartbeats are put into the database with real certificates.
 """
 
 import json
 import os
+import re
 import resource
 import select
 import socket
@@ -16,6 +18,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,11 +29,11 @@ import trio
 from sqlalchemy import insert
 
 from benchmarks.coordinator import state
+from coordinator.base import interpreter
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database
 from coordinator.publishing import declarations
 from coordinator.publishing.board import News
-from coordinator.run import collect_seldom
 from snapshot import canonical
 from snapshot.identifiers import format_time
 from tests.coordinator import postgresql, reports
@@ -199,14 +202,7 @@ def report(folder: Path, port: int, count: int, now: int) -> None:
     """Every node reports once, then `ROUNDS` times more, all of them at once."""
     sent_at = format_time(now)
     listings = json.loads((folder / LISTINGS).read_text())
-    bodies = [
-        reports.body(node_id, scopes=_held(listings[node_id]), sent_at=sent_at)
-        for node_id in (f"n{number}" for number in range(count))
-    ]
-    head = (
-        "POST /v1/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
-    )
-    requests = [head.format(len(body)).encode() + body for body in bodies]
+    requests = [_report_of(f"n{number}", listings, sent_at) for number in range(count)]
     callers = []
     for number in range(count):
         source = (f"127.0.1.{1 + number // EACH_ADDRESS}", 0)
@@ -219,12 +215,139 @@ def report(folder: Path, port: int, count: int, now: int) -> None:
     print(time.monotonic())
 
 
+def _report_of(node_id: str, listings: dict[str, dict[str, tuple[int, str]]], sent_at: str) -> bytes:
+    body = reports.body(node_id, scopes=_held(listings[node_id]), sent_at=sent_at)
+    head = (
+        "POST /v1/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+    )
+    return head.format(len(body)).encode() + body
+
+
 def _round(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
     for each, request in zip(callers, requests, strict=True):
         each.sendall(request)
     for each in callers:
         answer = each.recv(65536)
         assert answer.startswith(b"HTTP/1.1 200"), answer
+
+
+# ---- waits
+
+
+async def waits(count: int) -> None:
+    """Of a node's report, of its head, and of an operator's change, while a first apply and one of all nodes run, and
+    until all of it is published.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=SETTINGS)
+        with_members(founded, count)
+        async with running(founded) as at:
+            await all_published(at, count)
+            _write_listings(Path(folder), at.daemon.coordinator.database)
+            watching = caller("watch", folder, at.ports.fleet, founded.socket, int(founded.now))
+            await trio.sleep(QUIET_S)
+            health = at.daemon.coordinator.publisher.health
+            for address in ("10.0.0.1", "10.0.0.2"):
+                heads, used = health.published_heads, used_s()
+                said = (await output_of(caller("declare", founded.socket, count, address))).strip()
+                print(f"all nodes declared at {address}: {said}; {used_s() - used:.1f} s of a processor", flush=True)
+                begun, used = time.monotonic(), used_s()
+                with trio.move_on_after(MOST_PUBLISHING_S):  # of the second, nodes that say nothing are waited for
+                    await until(lambda before=heads: health.published_heads >= before + count and health.behind == 0)
+                taken, used = time.monotonic() - begun, used_s() - used
+                print(
+                    f"{health.published_heads - heads} heads in {taken:.1f} s, {used:.1f} s of a processor", flush=True
+                )
+            (Path(folder) / "over").touch()
+            print(await output_of(watching), end="")
+
+
+WATCHING = 40  # nodes, one after the other: one alone may not report as often
+PACE_S = 0.025
+MOST_PUBLISHING_S = 60.0
+
+
+def declare(socket_path: Path, count: int, address: str) -> None:
+    """What is more than a change usually does is meant."""
+    begun, files = time.monotonic(), {"fleet.yaml": state(count).replace("10.0.0.1", address)}
+    asked: dict[str, object] = {"files": files, "now_reason": "measured"}
+    status, answer = _over_unix(socket_path, "POST", "/v1/apply", json.dumps(asked).encode())
+    if status == 409:
+        print(f"refused after {time.monotonic() - begun:.1f} s", end=", ")
+        asked["allow"] = re.findall(r"--allow (sha256:[0-9a-f]+)", answer.decode())[0]
+        status, answer = _over_unix(socket_path, "POST", "/v1/apply", json.dumps(asked).encode())
+    assert status == 200, answer
+    print(f"applied after {time.monotonic() - begun:.1f} s")
+
+
+def _over_unix(path: Path, method: str, target: str, body: bytes) -> tuple[int, bytes]:
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(path))
+        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        raw.sendall(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    return int(answer.split(None, 2)[1]), answer.partition(b"\r\n\r\n")[2]
+
+
+def watch(folder: Path, port: int, socket_path: Path, now: int) -> None:
+    """Asks until it is told to stop; prints how long the answers took."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    ways = (_reports(folder, port, now), _heads(folder, port), _changes(socket_path), _readings(socket_path))
+    threads = [
+        threading.Thread(target=_watch_one, args=(ask, folder / "over", found.setdefault(what, [])))
+        for what, ask in zip(("a report", "a head", "an operator's change", "an operator's look"), ways, strict=True)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for what, times in found.items():
+        waited = sorted(took for _, took in times)
+        long = [took for took in waited if took > 0.2]
+        worst = ", ".join(f"{took:.2f}" for took in waited[-5:])
+        print(
+            f"{what} waits {waited[len(waited) // 2] * 1e3:.0f} ms, p99 {waited[int(len(waited) * 0.99)] * 1e3:.0f} ms,"
+            f" at most {worst} s; {len(long)} of {len(waited)} over 200 ms"
+        )
+
+
+def _watch_one(ask: Callable[[int], None], over: Path, times: list[tuple[float, float]]) -> None:
+    number = 0
+    while not over.exists():
+        begun = time.monotonic()
+        ask(number)
+        times.append((begun, time.monotonic() - begun))
+        number += 1
+        time.sleep(PACE_S)
+
+
+def _reports(folder: Path, port: int, now: int) -> Callable[[int], None]:
+    listings = json.loads((folder / LISTINGS).read_text())
+    callers = list(connections(folder, port, WATCHING))
+    requests = [_report_of(f"n{number}", listings, format_time(now)) for number in range(WATCHING)]
+    return lambda number: _round([callers[number % WATCHING]], [requests[number % WATCHING]])
+
+
+def _heads(folder: Path, port: int) -> Callable[[int], None]:
+    callers = list(connections(folder, port, WATCHING))
+    request = b"GET /v1/head?generation=0&epoch=0&wait=0 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    return lambda number: _round([callers[number % WATCHING]], [request])
+
+
+def _changes(socket_path: Path) -> Callable[[int], None]:
+    def ask(number: int) -> None:
+        status, answer = _over_unix(socket_path, "POST", f"/v1/allowlist/later{number}", b"{}")
+        assert status == 200, answer
+
+    return ask
+
+
+def _readings(socket_path: Path) -> Callable[[int], None]:
+    def ask(_: int) -> None:
+        status, answer = _over_unix(socket_path, "GET", "/v1/nodes/n1/events", b"")
+        assert status == 200, answer
+
+    return ask
 
 
 # ---- joins
@@ -298,7 +421,7 @@ def urls(folder: Path) -> Iterator[dict[str, str]]:
 def main(arguments: list[str]) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    collect_seldom()
+    interpreter.set_up()
     match arguments:
         case ["hold", folder, port, count]:
             hold(Path(folder), int(port), int(count))
@@ -306,6 +429,12 @@ def main(arguments: list[str]) -> None:
             report(Path(folder), int(port), int(count), int(now))
         case ["join", folder, port, members, count]:
             trio.run(join, Path(folder), int(port), int(members), int(count))
+        case ["declare", place, count, address]:
+            declare(Path(place), int(count), address)
+        case ["watch", folder, port, place, now]:
+            watch(Path(folder), int(port), Path(place), int(now))
+        case ["waits", count]:
+            trio.run(waits, int(count))
         case ["polls", count]:
             trio.run(polls, int(count))
         case ["joins", count, *members]:

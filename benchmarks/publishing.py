@@ -181,9 +181,10 @@ def publish_due(press: Press) -> int:
     """As the publisher does it, until nothing is due; heads."""
     made = 0
     while due := backlog.due(press.database, press.now):
-        for start in range(0, len(due), publisher.BATCH):
-            chunk = due[start : start + publisher.BATCH]
+        while due:
+            chunk = due[: publisher.BATCH]
             batch = backlog.prepare(press.database, press.kept, press.keys, CoordinatorSettings(), chunk, press.now)
+            due = due[len(batch.node_ids) :]
             publications = [draft.publication for draft in batch.drafts]
             assert heads.publish(press.database, publications, actor="benchmark", now=press.now) == {}
             for draft in batch.drafts:

@@ -7,7 +7,6 @@ door  reminder  lately               operators from afar, what ends, the fleet i
 """
 
 import argparse
-import gc
 import os
 import signal
 import ssl
@@ -23,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from coordinator.api import listeners
 from coordinator.api.listeners import Transports
-from coordinator.base import clock
+from coordinator.base import clock, interpreter
 from coordinator.base.clock_jump import HOLD_S, Leap
 from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_database
@@ -67,7 +66,6 @@ from wire.version import VERSION
 
 WRONG_CONFIGURATION = 78  # EX_CONFIG
 COME_AGAIN = 75  # EX_TEMPFAIL: nothing is wrong here, and the service manager may start it anew
-COLLECT_AFTER = 10_000  # new objects
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,7 @@ class Daemon:
             nursery.start_soon(self.keeper.note_refused_joins)
             nursery.start_soon(self.reminder.poll)
             nursery.start_soon(self.lately.run)
+            nursery.start_soon(interpreter.collect_all)
             nursery.start_soon(notifier.watchdog)
             nursery.start_soon(self.door.keep, self.configuration.settings.store_polling_s)
             for name, listener in places.items():
@@ -231,7 +230,7 @@ def main() -> None:
     except SQLAlchemyError as error:
         what = "is no database URL" if isinstance(error, ArgumentError) else first_line(error)
         sys.exit(_say(ValueError(f"database.url: {what} (name a database that `holdfastctl init` has made)")))
-    collect_seldom()
+    interpreter.set_up()
     try:
         trio.run(daemon.serve, strict_exception_groups=True)
     except SocketError as error:
@@ -240,14 +239,6 @@ def main() -> None:
         sys.exit(_say(error, COME_AGAIN if error.may_pass else WRONG_CONFIGURATION))
     finally:
         daemon.coordinator.database.close()
-
-
-def collect_seldom() -> None:
-    """The collector of cycles visits all that lives: thousands of held connections, at its usual pace a third of the
-    work of waking them. What the start has made stays for good; of the rest little is in cycles.
-    """
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER)
 
 
 def _open(at: Configuration) -> Database:

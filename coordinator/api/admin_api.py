@@ -15,7 +15,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from coordinator.api.operator_route import Answering, for_operators, message_of, parameter, refusal_of, write_answer
 from coordinator.api.roster_api import selection
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.threads import in_database, in_library, in_waiting
+from coordinator.base.threads import in_database, in_library, in_planner, in_waiting
 from coordinator.changes.records import ChangeRequest
 from coordinator.configs.apply_cache import ReadDeclaration
 from coordinator.database import audit_log, catalog, uploads
@@ -104,7 +104,7 @@ class AdminApi:
         plan = await self._carry_out(request, how)
         outcome = "planned" if how.dry_run else "applied"
         unheard = tuple(self._unheard(how))
-        return await in_library(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings, unheard)
+        return await in_planner(_answer, self._at.database, plan, outcome, self._at.fault, self._at.settings, unheard)
 
     async def _carry_out(self, request: Request, how: ApplyRequest) -> ApplyPlan:
         """Files are read beside what nodes report and what others change, and once for a plan and its execution: unless
@@ -112,15 +112,15 @@ class AdminApi:
         """
         files, uploaded = how.files, _uploads_of(how)
         request.allow(_apply_s(uploaded))
-        known = await in_library(self._at.last_read.lookup, files, uploaded)
+        known = await in_planner(self._at.last_read.lookup, files, uploaded)
         are_kept = file_contents.are_said_parts_kept
-        if known is not None and await in_library(are_kept, self._at.database, known.declared, uploaded):
+        if known is not None and await in_planner(are_kept, self._at.database, known.declared, uploaded):
             with suppress(InvalidResources):  # to be said with its lines
                 proposal = await self._propose(known.declared, how)
                 if known.is_judged(proposal.state_id):
                     return await self._make(request, proposal, how)
         read, proposal = await self._read(files, uploaded, how)
-        await in_library(self._at.last_read.keep, files, uploaded, read)
+        await in_planner(self._at.last_read.keep, files, uploaded, read)
         return await self._make(request, proposal, how)
 
     async def _read(
@@ -128,19 +128,19 @@ class AdminApi:
     ) -> tuple[ReadDeclaration, Proposal]:
         """With contents of files by their hashes alone; what the declaration says itself is kept like an upload."""
         at = self._at
-        declared = await in_library(at.last_read.read, files)
-        settled = await in_library(file_contents.settle, at.database, declared, uploaded, at.last_read.shapes)
+        declared = await in_planner(at.last_read.read, files)
+        settled = await in_planner(file_contents.settle, at.database, declared, uploaded, at.last_read.shapes)
         await in_database(uploads.add_all, at.database, settled.parts.values(), now=at.now())
         proposal = await self._propose(settled.declared, how)
-        await in_waiting(schema_child.check, await in_library(file_contents.checks_of, settled, proposal.after))
+        await in_waiting(schema_child.check, await in_planner(file_contents.checks_of, settled, proposal.after))
         judged_in = proposal.state_id if settled.templates else None
         return ReadDeclaration(settled.declared, judged_in), proposal
 
     async def _propose(self, declared: Mapping[Key, Declared], how: ApplyRequest) -> Proposal:
         """Worked out beside them, too: only what is left is written while they wait."""
         propose = partial(proposals.propose, prune=how.prune, based_on=how.based_on)
-        proposal = await in_library(propose, self._at.database, declared)
-        return await in_library(plan_check.judge, self._at.database, proposal, self._ask(how))
+        proposal = await in_planner(propose, self._at.database, declared)
+        return await in_planner(plan_check.judge, self._at.database, proposal, self._ask(how))
 
     async def _make(self, request: Request, proposal: Proposal, how: ApplyRequest) -> ApplyPlan:
         """Where the state has moved on, and nobody has said from which one, once more from what it is now."""
@@ -179,7 +179,7 @@ class AdminApi:
         wanted = [node_id] if node_id is not None else [entry.node_id for entry in await self._entries()]
         nodes, held_back = {}, {}
         for member_id in wanted:
-            explained = await in_library(explain.explain, self._at.database, member_id)
+            explained = await in_planner(explain.explain, self._at.database, member_id)
             nodes[member_id] = {scope.scope: scope.differs for scope in explained if scope.differs}
             held_back[member_id] = {scope.scope: scope.held_back for scope in explained if scope.held_back}
         return UnpublishedChanges(
@@ -193,14 +193,14 @@ class AdminApi:
         lasts_s = request.query_integer("lasts_s", DAY, 1, foresight.LONGEST_S)
         outage = Outage(int(self._at.now()), lasts_s, None if restart_s < 0 else restart_s)
         node_ids = request.query_all("node")
-        nodes = await in_library(drill.drill, self._at.database, outage, node_ids, self._at.settings)
+        nodes = await in_planner(drill.drill, self._at.database, outage, node_ids, self._at.settings)
         return OutageDrill(outage.began, outage.lasts_s, outage.restart_s, tuple(nodes))
 
     # ---- nodes
 
     async def explain(self, request: Request) -> AnswerMessage:
         node_id = parameter(request, "node_id", is_id)
-        scopes = await in_library(explain.explain, self._at.database, node_id)
+        scopes = await in_planner(explain.explain, self._at.database, node_id)
         return NodeExplanation(node_id, tuple(scopes))
 
     async def explain_scope(self, request: Request) -> AnswerMessage:
@@ -208,7 +208,7 @@ class AdminApi:
         node_id = parameter(request, "node_id", is_id)
         most = request.query_integer("most", explain_scope.MOST_ENTRIES, 1, MOST_ENTRIES)
         look = partial(explain_scope.explain_scope, section=request.query_one("section"), now=self._at.now(), most=most)
-        return await in_library(look, self._at.database, node_id, request.parameters["scope"])
+        return await in_planner(look, self._at.database, node_id, request.parameters["scope"])
 
     async def events(self, request: Request) -> AnswerMessage:
         """What the node has told of itself, the newest first."""
@@ -290,8 +290,8 @@ class AdminApi:
         )
         observe = partial(fleet.observe, now=now, settings=at.settings, since=now - DAY)
         named = slice(first, first + most)
-        seen = await in_library(observe, at.database, which=selection(request), named=named)
-        changes = await in_library(change_view.open_summaries, at.database, now=now, settings=at.settings)
+        seen = await in_planner(observe, at.database, which=selection(request), named=named)
+        changes = await in_planner(change_view.open_summaries, at.database, now=now, settings=at.settings)
         behind = await in_library(restored_backup.reason, at.database, at.standstill.behind)
         return replace(seen, restored_backup=behind, changes=changes)
 

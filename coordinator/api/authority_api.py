@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_library, in_planner
 from coordinator.database import cluster_state, documents
 from coordinator.database import revocations as revoked
 from coordinator.database.cluster_state import ClusterState
@@ -144,7 +144,7 @@ class AuthorityApi:
 
     async def publish(self, request: Request) -> AnswerMessage:
         asked = await message_of(request, PublishRequest)
-        return await in_library(static_tree.publish, self._at.database, Path(asked.to))
+        return await in_planner(static_tree.publish, self._at.database, Path(asked.to))
 
 
 def _standing(database: Database) -> tuple[ClusterState, PresentBundle | None, dict[str, int]]:

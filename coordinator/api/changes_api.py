@@ -13,7 +13,7 @@ import trio
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
 from coordinator.base.refusal import Code, Refused, bound_text
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_library, in_planner
 from coordinator.changes import records
 from coordinator.changes.records import ChangeRecord
 from coordinator.changes.states import ChangeState
@@ -72,11 +72,11 @@ class ChangesApi:
 
     async def show(self, request: Request) -> ChangeDetail:
         at, change_id = self._at, _change_id(request)
-        found = await in_library(change_view.detail, at.database, change_id, now=at.now(), settings=at.settings)
+        found = await in_planner(change_view.detail, at.database, change_id, now=at.now(), settings=at.settings)
         return replace(found, waits=self._waits(found))
 
     async def diff(self, request: Request) -> ChangeDiff:
-        return await in_library(change_view.diff, self._at.database, _change_id(request))
+        return await in_planner(change_view.diff, self._at.database, _change_id(request))
 
     async def wait_for_news(self, request: Request) -> ChangeNews:
         """Something that `seen` does not stand for, or how it is after a while."""
@@ -89,7 +89,7 @@ class ChangesApi:
                 await self._wait_for_another(change_id, seen)
             finally:
                 self._waiting -= 1
-        found = await in_library(change_view.news, at.database, change_id, now=at.now(), settings=at.settings)
+        found = await in_planner(change_view.news, at.database, change_id, now=at.now(), settings=at.settings)
         return replace(found, waits=self._waits(found))
 
     def _waits(self, change: ChangeNews) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class ChangesApi:
         at = self._at
         at.rollouts.wake()
         at.publisher.wake()
-        return await in_library(_summary, at, record)
+        return await in_planner(_summary, at, record)
 
 
 def _summary(at: Coordinator, record: ChangeRecord) -> ChangeSummary:

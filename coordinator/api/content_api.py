@@ -6,7 +6,7 @@ where it was. Parts come many in a body (part_bodies.py), or one by its hash, as
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_planner
 from coordinator.configs import part_bodies
 from coordinator.configs.part_bodies import BODY_BYTES, MEDIA_TYPE
 from coordinator.database import uploads
@@ -48,7 +48,7 @@ class ContentApi:
             raise Refused(Code.BAD_REQUEST, "these are no parts", remedy=f"send them as {MEDIA_TYPE}")
         body = await request.body()
         try:
-            parts = await in_library(part_bodies.split, body)
+            parts = await in_planner(part_bodies.split, body)
         except ValueError as error:
             raise Refused(Code.BAD_REQUEST, str(error), remedy="read the files again, and repeat") from error
         await in_database(uploads.add_all, self._at.database, parts, now=self._at.now())

@@ -7,7 +7,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
-from coordinator.base.threads import in_library
+from coordinator.base.threads import in_planner
 from coordinator.declared.resources import InvalidResources
 from coordinator.runtime.context import status_of, to_operator, unavailable
 from wire.answer_message import AnswerMessage
@@ -69,7 +69,7 @@ async def message_of(request: Request, kind: type[Read]) -> Read:
     try:
         if len(data) <= AT_ONCE_BYTES:
             return kind.parse(data, request.body_limit)
-        return await in_library(kind.parse, data, request.body_limit)
+        return await in_planner(kind.parse, data, request.body_limit)
     except BadMessageError as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from error
 

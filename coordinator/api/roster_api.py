@@ -3,7 +3,7 @@
 from coordinator.api.operator_route import for_operators, parameter, write_answer
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.threads import in_library
+from coordinator.base.threads import in_library, in_planner
 from coordinator.database.database import Database
 from coordinator.fleet import roster
 from coordinator.fleet.selection import Selection, labels_of
@@ -29,7 +29,7 @@ class RosterApi:
         if after is not None and not is_id(after):
             raise Refused(Code.BAD_REQUEST, "`after` is a node's id")
         at = self._at
-        return await in_library(_page, at.database, selection(request), after or "", most, at.now(), at.settings)
+        return await in_planner(_page, at.database, selection(request), after or "", most, at.now(), at.settings)
 
     async def show_node(self, request: Request) -> MemberDetail:
         node_id, at = parameter(request, "node_id", is_id), self._at

@@ -2,6 +2,7 @@
 
     in_database    changes and reports: one thread, one after the other
     in_library     what is only read and handed out, beside them
+    in_planner     what is read and worked out of the whole fleet: of a large one that is seconds
     in_compiler    compiling, signing and verifying, which take long and write nothing
     in_waiting     what a process of its own works out; on a busy machine that is minutes, and holds up nobody else
 
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 
 _changes = trio.CapacityLimiter(1)
 _library = trio.CapacityLimiter(2)
+_planner = trio.CapacityLimiter(2)
 _compiler = trio.CapacityLimiter(1)
 _waiting = trio.CapacityLimiter(1)
 
@@ -36,6 +38,13 @@ async def in_library(
 ) -> Result:
     """Run one operation that only reads: a large document holds up no change and no report."""
     return await _run(_library, partial(operation, *arguments, **named))
+
+
+async def in_planner(
+    operation: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
+) -> Result:
+    """Run one operation that only reads, and for long: no node waits behind it for a document."""
+    return await _run(_planner, partial(operation, *arguments, **named))
 
 
 async def in_compiler(

@@ -23,6 +23,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, delete, func, insert, literal, select, update
@@ -31,7 +32,7 @@ from sqlalchemy.engine import Row
 from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
 from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
-from coordinator.database import cluster_state, object_store, schema
+from coordinator.database import cluster_state, schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import chunks
 from snapshot import canonical
@@ -261,8 +262,10 @@ def save(transaction: Transaction, record: ChangeRecord) -> ChangeRecord:
 def add_nodes(transaction: Transaction, nodes: Sequence[ChangeNode], *, keep: bool = False) -> None:
     """With `keep` a row that is there stays as it is."""
     rows = [_node_columns(node) for node in nodes]
-    statement = object_store.insert_into(transaction, schema.change_nodes)
-    transaction.run(statement.on_conflict_do_nothing() if keep else statement, rows)
+    if keep:
+        transaction.put(schema.change_nodes, rows, keep=True)
+    else:
+        transaction.run(insert(schema.change_nodes), rows)
 
 
 def nodes_of(transaction: Transaction, change_id: int) -> list[ChangeNode]:
@@ -468,9 +471,14 @@ def _record(row: "Row[Any]") -> ChangeRecord:
 
 
 def _node_columns(node: ChangeNode) -> dict[str, object]:
-    votes = {scope: asdict(vote) for scope, vote in node.votes.items()}
-    written = {"scopes": _text(sorted(node.scopes)), "votes": _text(votes), "step": node.step.value}
-    return {**{name: getattr(node, name) for name in _NODE_COLUMNS}, **written}
+    votes = _text({scope: asdict(vote) for scope, vote in node.votes.items()}) if node.votes else "{}"
+    return {**vars(node), "scopes": _names_text(node.scopes), "votes": votes, "step": node.step.value}
+
+
+@lru_cache(maxsize=1_024)
+def _names_text(scopes: tuple[str, ...]) -> str:
+    """Most nodes of a change wait for the same."""
+    return _text(sorted(scopes))
 
 
 def _node(row: "Row[Any]") -> ChangeNode:

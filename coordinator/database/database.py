@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    Insert,
+    Table,
     bindparam,
     create_engine,
     event,
@@ -26,6 +29,8 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.engine import URL, Row, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
@@ -94,6 +99,10 @@ class Transaction:
             self.connection.execute(statement, values)
         return len(values)
 
+    def put(self, table: Table, rows: Sequence[Mapping[str, object]], *, keep: bool = False) -> None:
+        """Each is inserted, or replaces the row of the same key; with `keep` what is there stays."""
+        self.run(_put(self.connection.dialect.name, table, keep=keep), rows)
+
     def audit(
         self, action: str, subject: str, before: object = None, after: object = None, outcome: str = "done"
     ) -> None:
@@ -115,6 +124,17 @@ class Transaction:
             for action, subject, before, after in acts
         ]
         self.run(insert(schema.audit), rows)
+
+
+@cache
+def _put(dialect: str, table: Table, *, keep: bool) -> Insert:
+    """Made once: making a statement costs as much as running it."""
+    key = [column.name for column in table.primary_key]
+    statement = sqlite_dialect.insert(table) if dialect == "sqlite" else postgresql_dialect.insert(table)
+    if keep:
+        return statement.on_conflict_do_nothing(index_elements=key)
+    new = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=new)
 
 
 def _write_json(value: object) -> str:

@@ -6,9 +6,9 @@ changes none of them. So what moved is written without a new revision, and no no
 Of what was applied before there was this table, nothing is known until it is applied again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from sqlalchemy import ColumnElement, delete, insert, select
+from sqlalchemy import ColumnElement, delete, select
 
 from coordinator.base.refusal import bound_text
 from coordinator.database import schema
@@ -18,6 +18,7 @@ from coordinator.declared.model import Key
 from coordinator.declared.resources import Declared
 
 Place = tuple[str, int]
+FEW = 500  # resources
 NAME_LENGTH = 1_024  # as problems name it
 
 
@@ -25,31 +26,24 @@ def place_of(entry: Declared) -> Place:
     return bound_text(entry.file, NAME_LENGTH), entry.source.line(())
 
 
-def read(transaction: Transaction, keys: Iterable[Key]) -> dict[Key, Place]:
-    """Of those that are known."""
+def read(transaction: Transaction, keys: Collection[Key]) -> dict[Key, Place]:
+    """Of those that are known. Of many, all that there are are read: naming them takes longer."""
     table = schema.declared_places
-    return {
-        (row.kind, row.id): (row.file, row.line)
-        for these in _these(keys)
-        for row in transaction.rows(select(table).where(these))
-    }
+    columns = select(table.c.kind, table.c.id, table.c.file, table.c.line)
+    asked = [columns.where(these) for these in _these(keys)] if len(keys) <= FEW else [columns]
+    rows = (row for statement in asked for row in transaction.rows(statement))
+    return {(row.kind, row.id): (row.file, row.line) for row in rows}
 
 
-def follow(transaction: Transaction, declared: Mapping[Key, Declared], gone: Iterable[Key]) -> int:
-    """Write what has moved; how many those are."""
-    table, gone = schema.declared_places, list(gone)
-    known = read(transaction, [*declared, *gone])
-    places = {key: place_of(entry) for key, entry in declared.items()}
+def follow(transaction: Transaction, places: Mapping[Key, Place], gone: Collection[Key]) -> int:
+    """Write what has moved, and forget what is gone; how many have moved."""
+    known = read(transaction, places.keys())
     moved = {key: place for key, place in places.items() if known.get(key) != place}
-    _forget(transaction, (key for key in (*moved, *gone) if key in known))
-    rows = [{"kind": kind, "id": id_, "file": file, "line": line} for (kind, id_), (file, line) in moved.items()]
-    transaction.run(insert(table), rows)
-    return len(moved)
-
-
-def _forget(transaction: Transaction, keys: Iterable[Key]) -> None:
-    for these in _these(keys):
+    for these in _these(gone):
         transaction.run(delete(schema.declared_places).where(these))
+    rows = [{"kind": kind, "id": id_, "file": file, "line": line} for (kind, id_), (file, line) in moved.items()]
+    transaction.put(schema.declared_places, rows)
+    return len(moved)
 
 
 def _these(keys: Iterable[Key]) -> Iterator[ColumnElement[bool]]:

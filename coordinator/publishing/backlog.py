@@ -30,6 +30,9 @@ from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.reports import features
 from snapshot.identifiers import Scope
 
+MOST_SCOPES = 512  # of all nodes of a batch, that are compiled anew
+SCOPES_OF_NODE = 8  # about so many, where it is compiled whole
+
 
 @dataclass
 class Backlog:
@@ -61,6 +64,15 @@ class Backlog:
         waiting = features.unreadable_scopes(held, reads)
         return {scope: node_id not in self.known or scope in changed for scope in held if scope not in waiting}
 
+    def first_of(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """As many as may be published at once: while a batch is written, every report waits for the one writer."""
+        left = MOST_SCOPES
+        for count, node_id in enumerate(node_ids):
+            left -= len(self.changed.get(node_id, ())) if node_id in self.known else SCOPES_OF_NODE
+            if left < 0 and count:
+                return node_ids[:count]
+        return node_ids
+
     def note_published(self, draft: Draft) -> None:
         node_id = draft.publication.node_id
         self.remembered.heads.put(node_id, draft.known)
@@ -78,10 +90,11 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Batch:
-    """`unsigned`: by node, why not even a head could be made."""
+    """Of these nodes, `unsigned`: by node, why not even a head could be made."""
 
     drafts: tuple[Draft, ...]
     unsigned: Mapping[str, Unpublishable]
+    node_ids: Sequence[str] = ()
 
 
 def due(database: Database, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
@@ -98,11 +111,12 @@ def prepare(
     node_ids: Sequence[str],
     now: float,
 ) -> Batch:
-    """The next publication of each of these nodes, from one consistent reading. Nothing is written."""
+    """The next publication of the first of these nodes, from one consistent reading. Nothing is written."""
     drafts, unsigned = [], {}
     with database.read() as transaction:
         model = catalog.load(transaction)
         backlog.follow(model)
+        node_ids = backlog.first_of(node_ids)
         issue = published_state.read_issue(transaction, keys, settings, now)
         read = published_state.reader(transaction)
         gates = Gates.read(transaction, model, node_ids, backlog.models, read)
@@ -112,7 +126,7 @@ def prepare(
                 drafts.append(_draft(case, situation, gates.of(node_id, situation.held.keys())))
             except Unpublishable as fault:
                 unsigned[node_id] = fault
-    return Batch(tuple(drafts), unsigned)
+    return Batch(tuple(drafts), unsigned, node_ids)
 
 
 @dataclass

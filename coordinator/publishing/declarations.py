@@ -15,7 +15,7 @@ operator astray exactly where files are edited most.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.changes import change_start, four_eyes, records
@@ -23,8 +23,7 @@ from coordinator.changes.change_start import ChangeDraft, StartedChange
 from coordinator.changes.records import ChangeRequest
 from coordinator.configs import config_diff
 from coordinator.database import catalog, cluster_state, declared_places, schema, sites, uploads
-from coordinator.database.database import Database, Transaction
-from coordinator.database.documents import chunks
+from coordinator.database.database import Database, Transaction, is_in
 from coordinator.declared import resources, value_shapes
 from coordinator.declared.change_impact import Touched
 from coordinator.declared.contents import ReadPart, read_none
@@ -38,6 +37,7 @@ from coordinator.publishing.effect import halted_changes
 from coordinator.publishing.proposals import NO_VERDICT, PlanVerdict, Proposal
 
 ALLOWED = "change.allow"
+FEW = 500  # nodes
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,12 @@ def _make(
     _check_contents(transaction, made)
     sites.follow(transaction, made)
     _write(transaction, proposal)
-    moved = declared_places.follow(transaction, proposal.declared, (change.key for change in made if not change.after))
+    moved = declared_places.follow(transaction, proposal.places, [change.key for change in made if not change.after])
     change = None if ask is None or not made else _begin(transaction, proposal, ask)
     if made:
-        kept_back = frozenset(change.held) if change is not None else frozenset[str]()
-        catalog.raise_touched(transaction, before, proposal.after, but=kept_back)
+        kept_back = change.held.keys() if change is not None else frozenset[str]()
+        cluster_state.raise_generations(transaction, proposal.touched_nodes - kept_back)
+        catalog.remember(transaction, proposal.after)
     flags = {"prune": proposal.prune, "drop_endpoints": drop_endpoints}
     transaction.audit("apply", before.cluster_id, None, {"changes": len(made), **flags})
     return ApplyPlan(
@@ -204,12 +205,12 @@ def _begin(transaction: Transaction, proposal: Proposal, ask: ChangeRequest) -> 
 def _write(transaction: Transaction, proposal: Proposal) -> None:
     table, made = schema.resources, proposal.changes
     this = delete(table).where(table.c.kind == bindparam("of_kind"), table.c.id == bindparam("of_id"))
-    keys = [change.key for change in made if change.before is not None]
-    transaction.run(this, [{"of_kind": kind, "of_id": id_} for kind, id_ in keys])
+    gone = [change.key for change in made if change.after is None]
+    transaction.run(this, [{"of_kind": kind, "of_id": id_} for kind, id_ in gone])
     revision = cluster_state.standing(transaction).revision + 1
     bodies = proposal.bodies.items()
     rows = [{"kind": kind, "id": id_, "body": body, "revision": revision} for (kind, id_), body in bodies]
-    transaction.run(insert(table), rows)
+    transaction.put(table, rows)
     acts = zip(made, proposal.texts, strict=True)
     transaction.audit_all([(f"resource.{change.verb}", " ".join(change.key), *texts) for change, texts in acts])
     transaction.audit_all([("resource.exempt", " ".join(key), None, asdict(change)) for key, change in _exempt(made)])
@@ -241,12 +242,14 @@ def _check_catalog(transaction: Transaction, declared: Mapping[Key, Declared]) -
 
 
 def _contradictions(transaction: Transaction, nodes: Mapping[str, Declared]) -> Iterator[DeclaredProblem]:
-    """Of as many rows as nodes are declared, not of all that there are."""
+    """Of a few nodes their rows are asked for; of many, all that there are: naming them took longer."""
     for table, what in ((schema.nodes, "a member"), (schema.allowlist, "on the allowlist")):
         chosen = select(table.c.node_id, table.c.kind, table.c.site_id)
-        for chunk in chunks(sorted(nodes)):
-            for row in transaction.rows(chosen.where(table.c.node_id.in_(chunk))):
-                yield from _contradictions_of(nodes[row.node_id], what, row.kind, row.site_id)
+        asked = chosen.where(is_in(table.c.node_id, nodes)) if len(nodes) <= FEW else chosen
+        for row in transaction.rows(asked):
+            entry = nodes.get(row.node_id)
+            if entry is not None:
+                yield from _contradictions_of(entry, what, row.kind, row.site_id)
 
 
 def _contradictions_of(each: Declared, what: str, kind: str, site_id: str) -> Iterator[DeclaredProblem]:

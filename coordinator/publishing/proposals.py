@@ -16,9 +16,10 @@ from functools import cached_property
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.configs.compiled_pairs import CompiledPair
-from coordinator.database import catalog
+from coordinator.database import catalog, declared_places
 from coordinator.database.catalog import StateName
 from coordinator.database.database import CanonicalText, Database, Transaction
+from coordinator.database.declared_places import Place
 from coordinator.declared import plans, resources
 from coordinator.declared.change_impact import Touched, affected_scopes
 from coordinator.declared.model import Key, Model
@@ -76,11 +77,20 @@ class Proposal:
             (_text(change.specs[0]), CanonicalText(self.bodies.get(change.key, NOTHING))) for change in self.changes
         ]
 
+    @cached_property
+    def places(self) -> Mapping[Key, Place]:
+        """Where all of it is declared."""
+        return {key: declared_places.place_of(entry) for key, entry in self.declared.items()}
+
+    @cached_property
+    def touched_nodes(self) -> frozenset[str]:
+        return frozenset(node_id for node_id, _ in self.touched)
+
     def write_out(self) -> "Proposal":
         """The same, with all that it will write written out: for a large fleet that takes a second, and while it is
         carried out everybody waits.
         """
-        _ = self.plan_hash
+        _ = self.plan_hash, self.places, self.touched_nodes
         return self
 
     @cached_property

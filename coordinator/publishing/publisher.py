@@ -16,7 +16,7 @@ The rules of the room:
 4. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
    exchanged in between.
 
-Example. An apply touches 3,000 of 4,000 nodes. They are compiled in batches of 256, and each batch goes out before the
+Example. An apply touches 3,000 of 4,000 nodes. They are compiled in batches, and each batch goes out before the
 next is compiled, so the first nodes have theirs after a fraction of the time. While the third batch is made, a node
 joins: it is put first (`wait_published`), and does not wait for the rest. One of the 3,000 has a scope that cannot be
 compiled: its head lists the version before of that scope, everything else of it is new, and `health.failed` says why.
@@ -56,8 +56,7 @@ from snapshot.identifiers import HEAD
 from wire.logs import log
 
 TICK_S = 1.0
-BATCH = 256
-BATCH_OF_WHOLE = 64  # where all scopes of a node are compiled, which takes ten times as long
+BATCH = 256  # nodes, at most; fewer where much is compiled of each (backlog.py)
 ROUNDS = 30  # of renewals, at most, in the time of one head: half a minute as it is set
 ACTOR = "coordinator"
 
@@ -162,22 +161,22 @@ class Publisher:
         waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
         self.health.behind = len(due)
         while waiting:
-            size = BATCH if self._backlog.known.issuperset(waiting[:BATCH]) else min(BATCH, BATCH_OF_WHOLE)
-            chunk, waiting = waiting[:size], waiting[size:]
-            if not await self._publish(chunk):
+            tried = await self._publish(waiting[:BATCH])
+            if not tried:
                 await trio.sleep(TICK_S)  # nor is this tried again at once
                 return
+            waiting = waiting[len(tried) :]
             self.health.behind = len(waiting) + len(self._resting)
             if self._urgent:
                 return  # somebody waits: begin anew, with them first
 
-    async def _publish(self, node_ids: Sequence[str]) -> bool:
-        """Whether to go on."""
+    async def _publish(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """Who was tried: the first of them. Nobody where there is no going on."""
         now = self._now()
         fault = self.clock_fault() or self._standstill()  # asked after it was read: a leap in between is one
         if fault:
             self._cannot(fault)
-            return False
+            return ()
         keys = self.keys
         try:
             batch: Batch = await in_compiler(
@@ -185,13 +184,13 @@ class Publisher:
             )
             if keys is not self.keys:  # exchanged meanwhile: made, or not made, by keys that are not ours any more
                 self.wake()
-                return True
+                return node_ids
             self._note(batch)
             await self._put_out(batch.drafts)
         except (Unpublishable, Refused) as fault:  # no trust bundle, no state, or one that was restored meanwhile
             self._cannot(str(fault))
-            return False
-        return not (batch.unsigned and not batch.drafts)
+            return ()
+        return () if batch.unsigned and not batch.drafts else batch.node_ids
 
     async def _put_out(self, drafts: Sequence[Draft]) -> None:
         if drafts:

@@ -13,8 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Table, bindparam, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import bindparam, delete, func, select, update
 
 from coordinator.changes import records, votes
 from coordinator.changes.votes import RefusedVersion, SaidOfChanges, TakenBack, VoteCount
@@ -66,10 +65,10 @@ def record(
             if report.node_id in members:  # removed meanwhile: nothing of it is kept
                 members[report.node_id] = (merged, generation)
                 rows[report.node_id] = _status_row(report, merged, now, behind=answers[-1].is_behind)
-        _write(transaction, schema.node_status, [rows[node_id] for node_id in sorted(rows)])
-        _write(transaction, schema.heartbeat_history, _history_rows(rows, now, history or History()))
+        transaction.put(schema.node_status, [rows[node_id] for node_id in sorted(rows)])
+        transaction.put(schema.heartbeat_history, _history_rows(rows, now, history or History()))
         taken = [report for report in batch if report.node_id in rows]
-        _write(transaction, schema.events, _event_rows(taken, now), keep=True)
+        transaction.put(schema.events, _event_rows(taken, now), keep=True)
         journals.trim_events(transaction, {report.node_id for report in taken if report.journal})
         refusal_records.report(transaction, taken)
         counted = _follow_changes(transaction, taken)
@@ -229,18 +228,6 @@ def _event_rows(batch: Sequence[ReceivedHeartbeat], now: float) -> list[dict[str
     names = ("node_id", "incarnation", "sequence", "body")
     rows = (dict(zip(names, (*event, journals.event_text(body)), strict=True)) for *event, body in events)
     return [{**row, "received_at": now} for row in rows]
-
-
-def _write(transaction: Transaction, table: Table, rows: Sequence[Mapping[str, object]], *, keep: bool = False) -> None:
-    """Insert, or replace the row of the same key; with `keep` what is there stays."""
-    key = [column.name for column in table.primary_key]
-    dialect = sqlite if transaction.connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table)
-    if keep:
-        transaction.run(statement.on_conflict_do_nothing(index_elements=key), rows)
-        return
-    new = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in key}
-    transaction.run(statement.on_conflict_do_update(index_elements=key, set_=new), rows)
 
 
 def _marks(text: str) -> dict[str, ReportedMark]:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.threads import in_database, in_library
+from coordinator.base.threads import in_database, in_planner
 from coordinator.changes import records
 from coordinator.changes.order import changes_before, in_order
 from coordinator.changes.progress import NextMoves, NodeProgress, decide
@@ -161,7 +161,7 @@ class Rollouts:
         """Until nothing is left to do now."""
         for _ in range(MOST_ROUNDS):
             self._watch.begin(self._now(), self._elapsed())
-            seen = await in_library(self._read)
+            seen = await in_planner(self._read)
             self._watch.end()
             if not [change for change in seen if change.is_to_do and await self._act(change)]:
                 return

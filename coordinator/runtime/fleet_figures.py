@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Refused
 from coordinator.base.settings import CoordinatorSettings
-from coordinator.base.threads import in_library
+from coordinator.base.threads import in_planner
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.database_fault import line_of
@@ -172,7 +172,7 @@ class Lately:
     async def _read(self) -> None:
         at = self.coordinator
         try:
-            self._kept = await in_library(figures, at.database, now=at.now(), settings=at.settings)
+            self._kept = await in_planner(figures, at.database, now=at.now(), settings=at.settings)
             self._known.set()
         except (SQLAlchemyError, Refused) as error:
             detail = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)

@@ -113,7 +113,10 @@ def test_a_change_raises_the_generations_that_it_touches(cluster: Database) -> N
     assert after == {"node-a": before["node-a"] + 1, "node-b": before["node-b"]}
 
 
-def test_a_declaration_may_not_contradict_the_catalog(cluster: Database) -> None:
+@pytest.mark.parametrize("few", [500, 0])
+def test_a_declaration_may_not_contradict_the_catalog(cluster: Database, monkeypatch, few: int) -> None:
+    """Whether rows are asked for by name or all of them are read."""
+    monkeypatch.setattr(declarations, "FEW", few)
     """rules H-000-1: file, line and field of it."""
     admit(cluster, "node-a")
     with pytest.raises(InvalidResources) as caught:
@@ -178,8 +181,10 @@ def test_where_each_resource_was_declared_is_kept_with_it(cluster: Database) -> 
     assert apply(cluster, BASE).moved == 0
 
 
-def test_lines_that_move_are_followed_and_nobody_is_told(cluster: Database) -> None:
+@pytest.mark.parametrize("few", [500, 0])
+def test_lines_that_move_are_followed_and_nobody_is_told(cluster: Database, monkeypatch, few: int) -> None:
     """The state stays the one that it is, so a plan that somebody was shown still stands."""
+    monkeypatch.setattr(declared_places, "FEW", few)
     admit(cluster, "node-a")
     apply(cluster, BASE)
     before, shown = contents(cluster, "resources", "nodes", "cluster"), apply(cluster, BASE, dry_run=True)
