@@ -3,6 +3,7 @@
     .venv/bin/python -m benchmarks.coordinator_daemon polls 1000      # memory of each held poll, time to answer all
     .venv/bin/python -m benchmarks.coordinator_daemon joins 300 [1000]    # into so many: nonce to grant
     .venv/bin/python -m benchmarks.coordinator_daemon heartbeats 200  # each answered after its commit; also PostgreSQL
+    .venv/bin/python -m benchmarks.coordinator_daemon documents 200   # each node asks for all that it should hold
     .venv/bin/python -m benchmarks.coordinator_daemon waits 1000      # of others, while all nodes are declared anew
 
 Prints ratios of one run. Members of the polls and heartbeats are put into the database with real certificates.
@@ -43,6 +44,7 @@ from wire.certificate import fingerprint, make_identity
 from wire.endpoint import Endpoint
 
 NODES = 400
+KIB = 1024
 EACH_ADDRESS = 200  # connections; a listener takes 256 from one
 QUIET_S = 5.0  # others are told of newcomers once nobody has joined for a while
 SETTINGS = "joins_per_minute = 10000"
@@ -229,6 +231,59 @@ def _round(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
     for each in callers:
         answer = each.recv(65536)
         assert answer.startswith(b"HTTP/1.1 200"), answer
+
+
+# ---- documents
+
+
+async def documents_asked_for(count: int) -> None:
+    """Each node asks for all that its head lists, small documents of its own and shared ones, again and again."""
+    with tempfile.TemporaryDirectory() as folder:
+        founded = Founded(Path(folder), f"sqlite:///{folder}/state.db", settings=SETTINGS)
+        with_members(founded, count)
+        database = Database(founded.url)
+        declarations.apply(database, {"fleet.yaml": state(count)}, actor="benchmark", now=founded.now)
+        database.close()
+        async with running(founded) as at:
+            await all_published(at, count)
+            with at.daemon.coordinator.database.read() as transaction:
+                found = documents.listings(transaction)
+            named = {node_id: [entry.snapshot_id for entry in listing.values()] for node_id, listing in found.items()}
+            (Path(folder) / LISTINGS).write_bytes(canonical.dumps(named))
+            process = caller("take", folder, at.ports.fleet, count)
+            begun = float(await trio.to_thread.run_sync(process.stdout.readline))
+            used = used_s()
+            ended, taken, size = map(float, (await output_of(process)).split())
+            used = used_s() - used
+    each, of_wall, of_core = size / taken / KIB, taken / (ended - begun), taken / used
+    print(f"documents of {each:.1f} KiB over TLS {of_wall:.0f}/s, {of_core:.0f}/s of one core of the coordinator")
+
+
+def take(folder: Path, port: int, count: int) -> None:
+    """All nodes at once, one document after the other, `ROUNDS` times over."""
+    named = json.loads((folder / LISTINGS).read_text())
+    callers = list(connections(folder, port, count))
+    request = "GET /v1/documents/{} HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    print(time.monotonic(), flush=True)
+    taken = size = 0
+    for _ in range(ROUNDS // 10):
+        for place in range(min(map(len, named.values()))):
+            for number, each in enumerate(callers):
+                each.sendall(request.format(named[f"n{number}"][place]).encode())
+            for each in callers:
+                size += _whole_answer(each)
+                taken += 1
+    print(time.monotonic(), taken, size)
+
+
+def _whole_answer(stream: ssl.SSLSocket) -> int:
+    """The bytes of its body."""
+    head, _, body = stream.recv(65536).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    length = int(re.findall(rb"(?i)content-length: (\d+)", head)[0])
+    while len(body) < length:
+        body += stream.recv(65536)
+    return length
 
 
 # ---- waits
@@ -433,10 +488,10 @@ def main(arguments: list[str]) -> None:
             declare(Path(place), int(count), address)
         case ["watch", folder, port, place, now]:
             watch(Path(folder), int(port), Path(place), int(now))
-        case ["waits", count]:
-            trio.run(waits, int(count))
-        case ["polls", count]:
-            trio.run(polls, int(count))
+        case ["take", folder, port, count]:
+            take(Path(folder), int(port), int(count))
+        case ["polls" | "documents" | "waits" as what, count]:
+            trio.run({"polls": polls, "documents": documents_asked_for, "waits": waits}[what], int(count))
         case ["joins", count, *members]:
             trio.run(joins, int(count), int(members[0]) if members else 0)
         case ["heartbeats", count]:

@@ -11,10 +11,10 @@ from coordinator.database import cluster_state, documents
 from coordinator.database import revocations as revoked
 from coordinator.database.cluster_state import ClusterState
 from coordinator.database.database import Database
+from coordinator.database.documents import container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
 from coordinator.publishing import published_state, signing_context, static_tree
-from coordinator.publishing.publisher import container_of
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.reminder import Reminder
 from coordinator.trust import restored_backup, trust_import

@@ -14,13 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database, in_library
 from coordinator.database import documents
-from coordinator.database.documents import Document, StoredObject
+from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.database.member import Member
 from coordinator.membership import enrolment, membership
 from coordinator.membership.membership import Grant
 from coordinator.publishing import head_cache
 from coordinator.publishing.board import News, Pair
-from coordinator.publishing.publisher import container_of
 from coordinator.reports import checkin, heartbeat_form
 from coordinator.reports.checkin import Comparison
 from coordinator.reports.collector import NotRecorded
@@ -245,8 +244,16 @@ class NodeApi:
     # ---- documents
 
     async def document(self, request: Request) -> Response:
+        """One that the node's head names may be at hand; every other is asked for."""
+        snapshot_id, peer = _id(request.parameters["snapshot_id"]), await self._member(request)
+        handouts = self._at.publisher.handouts
+        at_hand = handouts.find(snapshot_id, self._at.board.latest(peer.node_id))
+        if at_hand is not None:
+            return _unchanged(request, snapshot_id) or Response(200, _headers_of(snapshot_id), at_hand)
         find = partial(documents.document, most=WHOLE_BYTES)
-        return await self._hand_out(request, find, _id(request.parameters["snapshot_id"]))
+        found = await in_library(find, self._at.database, peer.node_id, snapshot_id)
+        handouts.keep([found])
+        return self._answer_with(request, found)
 
     async def increment(self, request: Request) -> Response:
         base = request.query_integer("base", 0, 1, MAX_INTEGER)
@@ -263,12 +270,13 @@ class NodeApi:
         return Response.json(TrustList(tuple(container_of(document) for document in found)).to_value())
 
     async def _hand_out(self, request: Request, find: Callable[..., Document], *which: object) -> Response:
-        """A document never changes, so its id is its tag, too."""
         peer = await self._member(request)
-        found = await in_library(find, self._at.database, peer.node_id, *which)
-        headers = [DOCUMENT, ("etag", f'"{found.snapshot_id}"'), ("cache-control", "private, immutable")]
-        if request.header("if-none-match") == f'"{found.snapshot_id}"':
-            return Response(304, headers)
+        return self._answer_with(request, await in_library(find, self._at.database, peer.node_id, *which))
+
+    def _answer_with(self, request: Request, found: Document) -> Response:
+        if (known := _unchanged(request, found.snapshot_id)) is not None:
+            return known
+        headers = _headers_of(found.snapshot_id)
         named = [section for section in found.sections if isinstance(section, StoredObject)]
         if not named:
             return Response(200, headers, container_of(found))
@@ -343,6 +351,17 @@ class NodeApi:
 
     def _issuer(self) -> tuple[str, str]:
         return ("holdfast-coordinator", self._at.coordinator_id)  # rules K31
+
+
+def _headers_of(snapshot_id: str) -> list[tuple[str, str]]:
+    """A document never changes, so its id is its tag, too."""
+    return [DOCUMENT, ("etag", f'"{snapshot_id}"'), ("cache-control", "private, immutable")]
+
+
+def _unchanged(request: Request, snapshot_id: str) -> Response | None:
+    """To whoever has it already."""
+    is_known = request.header("if-none-match") == f'"{snapshot_id}"'
+    return Response(304, _headers_of(snapshot_id)) if is_known else None
 
 
 def _guard(*routes: HttpRoute) -> Routes:

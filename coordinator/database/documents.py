@@ -16,7 +16,7 @@ from sqlalchemy.engine import Row
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, object_store, schema
 from coordinator.database.database import Database, Transaction, is_in
-from snapshot import canonical, envelope
+from snapshot import canonical, container, envelope
 from snapshot.envelope import SNAPSHOT, Envelope
 
 SECTIONS = "sections"  # the kind of the objects
@@ -61,6 +61,11 @@ class Document:
         if len(found) < len(self.sections):
             raise AssertionError("only what is to be kept names sections that are kept already")
         return found
+
+
+def container_of(document: Document) -> bytes:
+    """As it is sent: of one whose bytes are at hand."""
+    return b"".join(container.encode(document.envelope, document.signatures, document.manifest, document.section_bytes))
 
 
 @dataclass(frozen=True)
@@ -188,8 +193,12 @@ def candidates(transaction: Transaction, node_ids: Sequence[str] | None = None) 
 def head(database: Database, node_id: str) -> Document:
     """`not_found` for a node without one."""
     with database.read() as transaction:
-        row = transaction.row(select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == node_id))
-        return _require(transaction, None if row is None else row.snapshot_id)
+        return head_in(transaction, node_id)
+
+
+def head_in(transaction: Transaction, node_id: str) -> Document:
+    row = transaction.row(select(schema.heads.c.snapshot_id).where(schema.heads.c.node_id == node_id))
+    return _require(transaction, None if row is None else row.snapshot_id)
 
 
 def document(database: Database, node_id: str, snapshot_id: str, *, most: int | None = None) -> Document:

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from coordinator.base.refusal import Refused
 from coordinator.database import documents
 from coordinator.database.database import Database
+from coordinator.database.documents import container_of
 from coordinator.membership import membership
 from coordinator.membership.membership import ForeseenJoin, Grant
 from coordinator.membership.proof import ProvenRequest
 from coordinator.publishing import heads
-from coordinator.publishing.publisher import container_of
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ MOST_HEADS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A head, ready to be sent. `refresh_after` in Unix seconds."""
+    """A head, ready to be sent, and the ids of what it lists and announces. `refresh_after` in Unix seconds."""
 
     pair: Pair
     container: bytes
     refresh_after: int = 0
+    names: frozenset[str] = frozenset()
 
 
 class Board:

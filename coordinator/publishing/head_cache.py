@@ -13,7 +13,11 @@ def latest_head(database: Database, node_id: str) -> News | None:
     """The head that is out for a node, or None."""
     with database.read() as transaction:
         published = heads.published_head(transaction, node_id)
-    return None if published is None else news_of(documents.head(database, node_id), published.refresh_after)
+        if published is None:
+            return None
+        head = documents.head_in(transaction, node_id)
+        listed, coming = documents.listing(transaction, node_id), documents.candidates(transaction, [node_id])
+    return news_of(head, published.refresh_after, [*listed.values(), *coming.get(node_id, {}).values()])
 
 
 def pairs(database: Database) -> dict[str, Pair]:

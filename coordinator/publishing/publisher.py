@@ -31,7 +31,7 @@ Rejected:
   asked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -43,15 +43,15 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_compiler, in_database
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
-from coordinator.database.documents import Document
+from coordinator.database.documents import Document, HeadEntry, container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
+from coordinator.publishing.handouts import Handouts
 from coordinator.publishing.newcomers import Newcomers
 from coordinator.publishing.publication import Draft
 from coordinator.publishing.signing_context import Unpublishable
-from snapshot import container
 from snapshot.identifiers import HEAD
 from wire.logs import log
 
@@ -109,6 +109,7 @@ class Publisher:
         self._standstill = standstill
         self._backlog = Backlog()
         self._newcomers = Newcomers()
+        self.handouts = Handouts()
         self._urgent: list[str] = []
         self._woken = trio.Event()
         self.health = Health()
@@ -241,13 +242,13 @@ class Publisher:
             self.health.published_heads += 1
             documents.update(document.snapshot_id for document in publication.documents)
             self._backlog.note_published(draft)
-            self._board.announce(publication.node_id, news_of(publication.head, publication.refresh_after))
+            self.handouts.keep(publication.documents)
+            listed = (*publication.listing.values(), *publication.candidates.values())
+            self._board.announce(publication.node_id, news_of(publication.head, publication.refresh_after, listed))
         self.health.published_documents += len(documents)
 
 
-def news_of(head: Document, refresh_after: int) -> News:
-    return News((head.authority_epoch, head.config_version), container_of(head), refresh_after)
-
-
-def container_of(document: Document) -> bytes:
-    return b"".join(container.encode(document.envelope, document.signatures, document.manifest, document.section_bytes))
+def news_of(head: Document, refresh_after: int, listed: Iterable[HeadEntry]) -> News:
+    """`listed`: what it lists, and what it announces as coming."""
+    names = frozenset(entry.snapshot_id for entry in listed)
+    return News((head.authority_epoch, head.config_version), container_of(head), refresh_after, names)

@@ -21,9 +21,8 @@ from sqlalchemy import select
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database
-from coordinator.database.documents import TRUST_BUNDLE, Document
+from coordinator.database.documents import TRUST_BUNDLE, Document, container_of
 from coordinator.keys.tree_folder import Folder
-from coordinator.publishing.publisher import container_of
 from snapshot.manifest import parse_head
 from wire.operators.operator_answers import Written
 

@@ -16,8 +16,8 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.database.documents import container_of
 from coordinator.publishing import published_state
-from coordinator.publishing.publisher import container_of
 from coordinator.trust import bundle_conflicts, ceremony, signing_requests
 from coordinator.trust import rotation as rotations
 from coordinator.trust.bundle_conflicts import ReportedBundle

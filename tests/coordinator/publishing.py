@@ -14,13 +14,12 @@ from coordinator.changes.records import ChangeRequest, change_name
 from coordinator.changes.states import SETTLED, ChangeState, Step
 from coordinator.database import documents, schema, uploads
 from coordinator.database.database import Database
-from coordinator.database.documents import Document, HeadEntry
+from coordinator.database.documents import Document, HeadEntry, container_of
 from coordinator.declared import resources, value_shapes
 from coordinator.keys.signing_key import SigningKey
 from coordinator.publishing import backlog, declarations, file_contents, heads, proposals, published_state
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.proposals import PlanVerdict, Proposal
-from coordinator.publishing.publisher import container_of
 from coordinator.publishing.remembered import PublishedMemory
 from coordinator.trust import trust_import
 from snapshot import canonical

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import cluster_state, documents
 from coordinator.database.database import Database
+from coordinator.database.documents import container_of
 from coordinator.keys import keystore, server_certificate, tokens
-from coordinator.publishing.publisher import container_of
 from coordinator.setup import initialise
 from coordinator.setup.initialise import NOTE, ClusterRequest
 from coordinator.trust import signing_requests

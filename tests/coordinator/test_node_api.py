@@ -11,9 +11,8 @@ from sqlalchemy import delete
 
 from coordinator.api.node_api import PROOFS_PER_MINUTE, REPORTS_PER_MINUTE, WHOLE_BYTES
 from coordinator.database import documents, schema, uploads
-from coordinator.database.documents import StoredObject
+from coordinator.database.documents import StoredObject, container_of
 from coordinator.declared import contents
-from coordinator.publishing.publisher import container_of
 from snapshot.identifiers import format_time
 from tests.coordinator import reports
 from tests.coordinator.daemon import Follower, TlsNode, refusal, running
