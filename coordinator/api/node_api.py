@@ -249,7 +249,7 @@ class NodeApi:
         handouts = self._at.publisher.handouts
         at_hand = handouts.find(snapshot_id, self._at.board.latest(peer.node_id))
         if at_hand is not None:
-            return _answer_if_known(request, snapshot_id) or Response(200, _headers_of(snapshot_id), at_hand)
+            return _answer_who_has_it(request, snapshot_id) or Response(200, _headers_of(snapshot_id), at_hand)
         find = partial(documents.document, most=WHOLE_BYTES)
         found = await in_library(find, self._at.database, peer.node_id, snapshot_id)
         handouts.keep([found])
@@ -274,7 +274,7 @@ class NodeApi:
         return self._answer_with(request, await in_library(find, self._at.database, peer.node_id, *which))
 
     def _answer_with(self, request: Request, found: Document) -> Response:
-        if (known := _answer_if_known(request, found.snapshot_id)) is not None:
+        if (known := _answer_who_has_it(request, found.snapshot_id)) is not None:
             return known
         headers = _headers_of(found.snapshot_id)
         named = [section for section in found.sections if isinstance(section, StoredObject)]
@@ -358,7 +358,7 @@ def _headers_of(snapshot_id: str) -> list[tuple[str, str]]:
     return [DOCUMENT, ("etag", f'"{snapshot_id}"'), ("cache-control", "private, immutable")]
 
 
-def _answer_if_known(request: Request, snapshot_id: str) -> Response | None:
+def _answer_who_has_it(request: Request, snapshot_id: str) -> Response | None:
     """To whoever has it already."""
     is_known = request.header("if-none-match") == f'"{snapshot_id}"'
     return Response(304, _headers_of(snapshot_id)) if is_known else None
