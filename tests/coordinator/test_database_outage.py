@@ -60,7 +60,8 @@ async def test_postgresql_stops_and_starts_again(tmp_path: Path, server: postgre
 
             server.stop()
             assert (await node.head()).status == 200  # from memory
-            await unavailable(node.get(f"/v1/documents/{document}"))
+            assert (await node.get(f"/v1/documents/{document}")).status == 200  # a small one that its head names, too
+            await unavailable(node.get(f"/v1/documents/{'0' * 64}"))
             await unavailable(node.report(reports.body("node-a", {})))
             await unavailable(node.join(None))
             await unavailable(at.ask("GET", "/v1/status"))
