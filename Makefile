@@ -31,6 +31,8 @@ $(READY): pyproject.toml tests/constraints/newest.txt
 
 # Each test of stored state on one of the databases, and on the other by `make trixie`; HOLDFAST_DATABASES=both: on both here.
 test: export HOLDFAST_DATABASES ?= either
+# Half of each property's examples: the runs on old libraries look for others, and `make faults` for ten times as many.
+test: export HOLDFAST_EXAMPLES ?= 0.5
 test: $(READY) ## all tests but those that take minutes each
 	$(BIN)/python $(PYTEST) -m 'not slow' $(ARGS)
 
@@ -86,8 +88,8 @@ faults: $(READY) ## long runs: kills, power cuts, full disks (root), properties 
 	touch $@
 
 UNITS := tests/snapshot tests/store tests/wire tests/agent tests/holdfast
-# Left to `make test`: what they show is our own deciding, and others take the same calls of libraries. Their properties are
-# tried there too with all their examples. Those of the document core that are named here call no library at all.
+# Left to `make test`: what they show is our own deciding, and others take the same calls of libraries. Those of the document
+# core that are named here call no library at all.
 OURS_ALONE := tests/agent/test_reaction_retries.py tests/coordinator/test_change_impact.py \
     tests/coordinator/test_explain_sources.py \
     $(addprefix tests/holdfast/test_operator_,declared_files.py declared_text.py drill.py due.py explain.py nodes.py \
