@@ -14,6 +14,7 @@ from examples.demo.processes import free_ports
 from holdfast.ctl.endpoint import Socket
 from holdfast.ctl.socket import CoordinatorClient
 from tests.world import programs
+from tests.world.pauses import pauses
 from tests.world.programs import Process, Ran
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,12 +108,12 @@ class Lab:
 
     def _until(self, seen):
         """What `seen` finds in the daemon's log, once it does."""
-        end = time.monotonic() + START_S
+        end, pause = time.monotonic() + START_S, pauses()
         while not (found := seen(self.log())):
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < end, self.log()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.05)
+                self.process.wait(next(pause))
         return found
 
     def config_key(self) -> str:

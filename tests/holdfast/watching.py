@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab
 from tests.world import programs
+from tests.world.pauses import pauses
 from tests.world.programs import Process
 
 WAIT_S = 120.0  # on a machine that has other work
@@ -30,11 +31,11 @@ class Watching:
         self.process: Process = programs.start(*words, folder=lab.folder, log=log, environment=environment)
 
     def until(self, words: str, count: int = 1) -> str:
-        end = time.monotonic() + WAIT_S
+        end, pause = time.monotonic() + WAIT_S, pauses()
         while (said := self.log.read_text()).count(words) < count:
             assert self.process.poll() is None and time.monotonic() < end, said
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.05)
+                self.process.wait(next(pause))
         return said
 
     def ended(self) -> tuple[int, str]:

@@ -19,9 +19,9 @@ from pathlib import Path
 from tests.holdfast import operator_lab
 from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import WITHIN_S, Gateway
+from tests.world.pauses import pauses
 from wire.operators.change_answers import ChangeDetail, ChangeNews
 
-LOOK_S = 0.1
 STATE = """\
 kind: Cluster
 id: prod
@@ -122,10 +122,10 @@ class Edges:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Several programs do something about it; looking is a file or a question to each, and no process."""
-        end = time.monotonic() + WITHIN_S
+        end, pause = time.monotonic() + WITHIN_S, pauses()
         while not holds():
             assert time.monotonic() < end, self.words()
-            time.sleep(LOOK_S)
+            time.sleep(next(pause))
 
     def until_state(self, change: str, *states: str) -> dict:
         """As the coordinator says what is new: it holds the question until then."""

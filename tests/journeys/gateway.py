@@ -14,11 +14,12 @@ from holdfast.client import AgentDown, Client
 from tests.holdfast.operator_lab import Lab, Ran
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.world import programs
+from tests.world.pauses import pauses
 from tests.world.programs import Process
 from wire.operators.operator_answers import UnpublishedChanges
 
 WITHIN_S = 120.0  # on a machine that has other work
-LOOK_S, HINT_S = 0.05, 0.3  # who is waited for needs the processor, too
+HINT_S, MOST_HINT_S = 0.3, 1.0
 
 FABRIC = """\
 kind: Cluster
@@ -146,13 +147,14 @@ class Gateway:
     def until(self, holds: Callable[[], bool], *, hinted: bool = False) -> None:
         """`hinted`: it is told again and again that it is worth asking now (rules P14): a back-off may be long."""
         end = time.monotonic() + WITHIN_S
+        pause = pauses(HINT_S, MOST_HINT_S) if hinted else pauses()
         while not holds():
             assert self.process is not None and self.process.poll() is None, self.log()
             assert time.monotonic() < end, (self.lab.log(), self.log())
             if hinted:
                 self.process.send_signal(signal.SIGHUP)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(HINT_S if hinted else LOOK_S)
+                self.process.wait(next(pause))
 
 
 def declare(lab: Lab, port: int) -> None:
@@ -167,7 +169,7 @@ def apply(lab: Lab, port: int) -> Ran:
 
 def until_published(lab: Lab) -> None:
     """All that is declared: the coordinator compiles and signs it after it has said that it is applied."""
-    end = time.monotonic() + WITHIN_S
+    end, pause = time.monotonic() + WITHIN_S, pauses()
     while lab.asked.get(UnpublishedChanges, "diff").nodes:
         assert time.monotonic() < end, lab.log()
-        time.sleep(LOOK_S)
+        time.sleep(next(pause))

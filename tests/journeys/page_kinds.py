@@ -11,6 +11,7 @@ import pytest
 from tests.citations import ROOT
 from tests.documented_blocks import Block
 from tests.journeys.page_world import WITHIN_S, Ran, World
+from tests.world.pauses import pauses
 
 LASTS = re.compile(r"\d+ (d|h|min|s)\b( \d+ (h|min|s)\b)?")
 HEX = re.compile(r"\b[0-9a-f]{8,}\b")
@@ -46,10 +47,10 @@ class Runs:
         for shown, find in self.values.items():
             command = command.replace(shown, find(world)) if shown in command else command
         wanted = next((status for begin, status in self.statuses.items() if command.startswith(begin)), 0)
-        end = time.monotonic() + WITHIN_S
+        end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
         done = world.run(command)
         while done.status != wanted and command.startswith(ASKS) and time.monotonic() < end:
-            time.sleep(0.2)
+            time.sleep(next(pause))
             done = world.run(command)
         if done.status != wanted:
             pytest.fail("\n".join([f"STATUS {done.status}, not {wanted}", *told(done), world.logs()]))
@@ -118,13 +119,13 @@ class Elsewhere:
 
 def until_printed(world: World, ran: list[Ran], shown: list[str]) -> list[Ran]:
     """Once every line that is shown has been printed."""
-    end = time.monotonic() + WITHIN_S
+    end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
     while missing := not_printed(world, ran, shown):
         again = [one.command for one in ran if one.command.startswith(ASKS)]
         if not again or time.monotonic() > end:
             said = [each for one in ran for each in told(one)]
             pytest.fail("\n".join(["NOT PRINTED", *missing, "", *said, world.logs()]))
-        time.sleep(0.2)
+        time.sleep(next(pause))
         ran = [world.run(one.command) if one.command in again else one for one in ran]
     return ran
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from examples.demo.processes import Processes, free_ports
 from tests.citations import ROOT
 from tests.world import programs
+from tests.world.pauses import pauses
 
 WITHIN_S = 60.0
 PASSPHRASE = "swordfish"
@@ -118,10 +119,10 @@ class World:
         return ran
 
     def until(self, command: str, word: str) -> Ran:
-        end = time.monotonic() + WITHIN_S
+        end, pause = time.monotonic() + WITHIN_S, pauses(0.2, 1.0)
         while word not in (ran := self.run(command)).out:
             assert time.monotonic() < end, (ran, self.logs())
-            time.sleep(0.2)
+            time.sleep(next(pause))
         return ran
 
     @property

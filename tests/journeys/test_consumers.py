@@ -11,8 +11,7 @@ from examples.demo.processes import Processes
 from tests.holdfast.operator_lab import UNGUARDED, Lab
 from tests.journeys.consumer_programs import CONSUMERS, PROMETHEUS, Consumer, Machine
 from tests.journeys.gateway import FABRIC, WITHIN_S, Gateway
-
-LOOK_S = 0.1
+from tests.world.pauses import pauses
 
 
 @pytest.fixture
@@ -132,7 +131,7 @@ def shows(machine: Machine, consumer: Consumer, wanted: str) -> None:
 
 
 def until(machine: Machine, holds: Callable[[], bool], said: Callable[[], str] = str, *, hinted: bool = False) -> None:
-    end = time.monotonic() + WITHIN_S
+    end, pause = time.monotonic() + WITHIN_S, pauses(0.1, 1.0)
     while True:
         machine.do_what_root_does(CONSUMERS)
         if holds():
@@ -140,4 +139,4 @@ def until(machine: Machine, holds: Callable[[], bool], said: Callable[[], str] =
         assert time.monotonic() < end, (said(), machine.gateway.log())
         if hinted:
             machine.gateway.process.send_signal(signal.SIGHUP)
-        time.sleep(LOOK_S)  # programs of others look at their files, and start, in their own time
+        time.sleep(next(pause))  # programs of others look at their files, and start, in their own time
