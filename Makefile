@@ -15,7 +15,9 @@ OURS   := install --quiet --disable-pip-version-check --no-deps --no-build-isola
 # them one after the other in one process, as a debugger wants it. A file stays with one worker, in its order: what its
 # tests share is made once, and nobody meets a world that a later test has changed. ARGS is for pytest.
 WORKERS ?= $(shell processors=$$(nproc); echo $$((processors > 2 ? processors : 2)))
-PYTEST   = -m pytest --numprocesses=$(WORKERS) --dist=loadfile
+# In CI a run's examples are always the same ones, and no other run's (tests/examples.py).
+SEED    := 0
+PYTEST   = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(if $(CI),--hypothesis-seed=$(SEED))
 # A test starts many interpreters: each would compile all that it imports. WORKERS is a word of programs that tests start, too.
 unexport PYTHONDONTWRITEBYTECODE WORKERS
 
@@ -58,6 +60,7 @@ check: lint types ## lint, types, the house's own rules, and the document core
 
 # By units alone, with a fifth of their examples: a program that is traced takes half as long again.
 coverage: export HOLDFAST_EXAMPLES ?= 0.2
+coverage: SEED := 1
 coverage: $(READY) ## branches that units reach in the document core, the wire and the store; not fewer than the floor
 	$(BIN)/python $(PYTEST) --cov --cov-report=term tests/snapshot tests/wire tests/store $(ARGS)
 
@@ -99,6 +102,8 @@ OURS_ALONE := tests/agent/test_reaction_retries.py tests/coordinator/test_change
     secrets_properties.py)
 REPEATED := -m 'not slow' $(OURS_ALONE:%=--ignore=%)
 bookworm trixie: export HOLDFAST_EXAMPLES ?= 0.2
+bookworm: SEED := 12
+trixie: SEED := 13
 trixie: export HOLDFAST_DATABASES ?= other
 
 bookworm: .venv-bookworm/.ready ## the same code on Debian 12's library versions
