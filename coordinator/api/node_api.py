@@ -20,10 +20,10 @@ from coordinator.membership import enrolment, membership
 from coordinator.membership.membership import Grant
 from coordinator.publishing import head_cache
 from coordinator.publishing.board import News, Pair
-from coordinator.reports import checkin, heartbeat_form
+from coordinator.reports import checkin
 from coordinator.reports.checkin import Comparison
 from coordinator.reports.collector import NotRecorded
-from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from coordinator.reports.heartbeat_form import HeartbeatReader, ReceivedHeartbeat
 from coordinator.runtime.context import UNAVAILABLE_S, Coordinator, to_peer, unavailable
 from coordinator.trust import restored_backup
 from snapshot import container
@@ -32,7 +32,7 @@ from wire.limits import Tally
 from wire.logs import log
 from wire.messages import JoinGrant, JoinNonce, TrustList
 from wire.peer import Peer, PinState, TlsPeer, UnixPeer
-from wire.request import HttpError, Request, Response
+from wire.request import JSON, HttpError, Request, Response
 from wire.routes import Handler, HttpRoute, Routes
 from wire.shedding import Concern, Rate
 
@@ -66,6 +66,7 @@ class NodeApi:
         self._join_rate = Rate(joins, 60.0)
         self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
         self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
+        self._reader = HeartbeatReader()
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
         self._proofs = Rate(PROOFS_PER_MINUTE, 60.0)
@@ -302,7 +303,7 @@ class NodeApi:
         peer = await self._member(request, is_report=True)
         _check_rate(self._reports, peer.node_id)
         body = await request.body()
-        report = heartbeat_form.parse(body, most=self._at.settings.heartbeat_bytes)
+        report = self._reader.read(body, most=self._at.settings.heartbeat_bytes)
         self._judge(peer, report)
         try:
             answer = await self._at.collector.report(report)
@@ -314,7 +315,7 @@ class NodeApi:
             self._at.alarm(comparison.value)
             if comparison is not Comparison.NODE_BEHIND:  # it holds what nobody here has published (rules K37)
                 await self._note(peer, scope, report.active[scope].pair, comparison.value)
-        return Response.json(answer.body())
+        return Response(200, [JSON], answer.to_bytes())
 
     def _judge(self, peer: TlsPeer, report: ReceivedHeartbeat) -> None:
         """In the order of rules K33; the pin table is what the catalog says. Beside the certificates of a member it

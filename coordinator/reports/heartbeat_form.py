@@ -1,11 +1,15 @@
 """What the coordinator makes of a node's report (protocol 3; rules K53, P23). Pure.
 
-parse(body)    the bytes of a request -> ReceivedHeartbeat, or `bad_request`
+parse(body)                  the bytes of a request -> ReceivedHeartbeat, or `bad_request`
+HeartbeatReader().read(body) the same of one that asks again and again
 
 What a heartbeat is, `wire.messages.Heartbeat` says alone. Its objects are not made: a fleet sends thousands of reports
 a second, and of each these few members are looked at.
 """
 
+import hashlib
+import secrets
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,9 +20,13 @@ from coordinator.reports.standing_refusals import LastRefused
 from snapshot import canonical
 from wire.forms import record
 from wire.messages import HEARTBEAT_BYTES, BadMessageError, Heartbeat, Reverted, ScopeLimits, Vote
+from wire.strict_json import parse_json
 
 NO_MARK = ReportedMark(0, 0)
 _VOTE, _LIMITS, _REVERTED = record(Vote), record(ScopeLimits), record(Reverted)  # few, and rare: these are made
+_FORM = record(Heartbeat)
+_SCOPES, _AFTER = b'"scopes":{', b',"sent_at":'  # canonical, as agents write it
+MOST_REMEMBERED = 20_000
 _Object = Mapping[str, Any]  # in form: `Heartbeat.parse_object` has seen it
 
 
@@ -50,13 +58,98 @@ class ReceivedHeartbeat:
     body: str
 
 
+@dataclass(frozen=True)
+class ReportedScopes:
+    """What the `scopes` of a heartbeat come to, by scope; members as in `ReceivedHeartbeat`."""
+
+    active: Mapping[str, ReportedMark]
+    refused: Mapping[str, LastRefused]
+    validated: frozenset[str]
+    good: Mapping[str, str]
+    reverted: Mapping[str, Reverted]
+
+
 def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
     """`bad_request` for what is not exactly a heartbeat, holds control characters, or is too large (rules K53, P23)."""
+    value = _read(body, most)
+    return _heartbeat_of(value, _summary_of(value["scopes"]), body)
+
+
+class HeartbeatReader:
+    """Reads like `parse`, and judges the `scopes` of a heartbeat, most of its bytes, once: in nearly every report they
+    are what they were in the one before, byte for byte, while times and counters differ.
+
+    They are known by their hash. Where they stand in a body is guessed, as every agent writes them, and then proven:
+    what is read has a word in their place that nobody outside can know, and only if that is its member `scopes` are
+    they its scopes. All that does not fit is read as a whole, so a body never comes to anything else here.
+    """
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._most = most
+        self._known: OrderedDict[bytes, ReportedScopes] = OrderedDict()
+        self._word = secrets.token_hex(16)
+        self._in_place = f'"{self._word}"'.encode()
+
+    def read(self, body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
+        start = body.find(_SCOPES) + len(_SCOPES) - 1
+        end = body.find(_AFTER, start)
+        if len(body) > most or start < len(_SCOPES) - 1 or end < 0:
+            return parse(body, most=most)
+        text = body[start:end]
+        key = hashlib.sha256(text).digest()
+        known = self._known.get(key)
+        if known is None:
+            return self._read_anew(body, text, key, most)
+        self._known.move_to_end(key)
+        return self._read_around(body, start, end, known) or parse(body, most=most)
+
+    def _read_anew(self, body: bytes, text: bytes, key: bytes, most: int) -> ReceivedHeartbeat:
+        value = _read(body, most)
+        said = _summary_of(value["scopes"])
+        if _is_json_of(text, value["scopes"]):
+            self._known[key] = said
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return _heartbeat_of(value, said, body)
+
+    def _read_around(self, body: bytes, start: int, end: int, known: ReportedScopes) -> ReceivedHeartbeat | None:
+        """None where they do not stand there."""
+        try:
+            value = parse_json(body[:start] + self._in_place + body[end:], len(body) + len(self._in_place))
+        except BadMessageError:
+            return None
+        if not isinstance(value, dict) or value.get("scopes") != self._word:
+            return None
+        value["scopes"] = {}
+        return _heartbeat_of(value, known, body) if _FORM.takes(value) else None
+
+
+def _read(body: bytes, most: int) -> _Object:
     try:
-        value: _Object = Heartbeat.parse_object(body, most)
+        return Heartbeat.parse_object(body, most)
     except BadMessageError as error:
         raise Refused(Code.BAD_REQUEST, str(error)) from error
-    head, scopes = cast(_Object | None, value["head"]), cast(Mapping[str, _Object], value["scopes"])
+
+
+def _is_json_of(text: bytes, value: object) -> bool:
+    try:
+        return parse_json(text, len(text)) == value
+    except BadMessageError:
+        return False
+
+
+def _summary_of(scopes: Mapping[str, _Object]) -> ReportedScopes:
+    return ReportedScopes(
+        active=_active(scopes),
+        refused=dict(_last_refusals(scopes)),
+        validated=frozenset(scope for scope, said in scopes.items() if said.get("has_validator")),
+        good={scope: said["good"] for scope, said in scopes.items() if "good" in said},
+        reverted={scope: _REVERTED.make(said["reverted"]) for scope, said in scopes.items() if "reverted" in said},
+    )
+
+
+def _heartbeat_of(value: _Object, said: ReportedScopes, body: bytes) -> ReceivedHeartbeat:
+    head = cast(_Object | None, value["head"])
     return ReceivedHeartbeat(
         node_id=value["node_id"],
         cluster_id=value["cluster_id"],
@@ -67,15 +160,11 @@ def parse(body: bytes, *, most: int = HEARTBEAT_BYTES) -> ReceivedHeartbeat:
         mode=value["mode"],
         head=NO_MARK if head is None else ReportedMark(head["authority_epoch"], head["generation"]),
         head_grade="none" if head is None else head["grade"],
-        active=_active(scopes),
-        refused=dict(_last_refusals(scopes)),
+        **vars(said),
         journal=tuple((event["sequence"], canonical.dumps(event).decode()) for event in value["journal"]),
         features=frozenset(value.get("features") or ()),
         votes=tuple(map(_VOTE.make, value.get("votes") or ())),
         limits={scope: _LIMITS.make(said) for scope, said in (value.get("limits") or {}).items()},
-        validated=frozenset(scope for scope, said in scopes.items() if said.get("has_validator")),
-        good={scope: said["good"] for scope, said in scopes.items() if "good" in said},
-        reverted={scope: _REVERTED.make(said["reverted"]) for scope, said in scopes.items() if "reverted" in said},
         body=body.decode(),
     )
 

@@ -194,8 +194,9 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
 
 
 def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behind: bool) -> dict[str, object]:
-    marks = {
-        scope: [mark.authority_epoch, mark.config_version, mark.content_hash] for scope, mark in merged.recorded.items()
+    marks = {  # in form: numbers and a hash need no escapes
+        scope: f'[{mark.authority_epoch},{mark.config_version},"{mark.content_hash}"]'
+        for scope, mark in merged.recorded.items()
     }
     return {
         "node_id": each.node_id,
@@ -209,7 +210,7 @@ def _status_row(each: ReceivedHeartbeat, merged: NodeRecord, now: float, *, behi
         "head_generation": each.head.config_version,
         "head_grade": each.head_grade,
         "behind": behind,
-        "recorded": canonical.dumps(marks).decode(),
+        "recorded": canonical.join(marks),
         "acknowledged_event": merged.acknowledged_event,
         "body": each.body,
         "features": features.text(merged.features),  # as before, until its head is to follow

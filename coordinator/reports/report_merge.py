@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from coordinator.database.documents import TRUST_BUNDLE
 from coordinator.reports.checkin import Comparison, ReportedMark, compare, compare_all
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat
+from snapshot import canonical
 from wire.messages import SCOPES_MAX
 
 
@@ -54,14 +55,14 @@ class RecordedAnswer:
     recorded: Mapping[str, ReportedMark]
     comparisons: Mapping[str, Comparison]
 
-    def body(self) -> dict[str, object]:
-        """As protocol 3 has it."""
+    def to_bytes(self) -> bytes:
+        """As protocol 3 has it, in canonical JSON, written at once: numbers and the names of scopes need no escapes."""
         recorded = {
-            scope: {"authority_epoch": mark.authority_epoch, "config_version": mark.config_version}
-            for scope, mark in sorted(self.recorded.items())
+            scope: f'{{"authority_epoch":{mark.authority_epoch},"config_version":{mark.config_version}}}'
+            for scope, mark in self.recorded.items()
         }
-        answer = {"generation": self.generation, "acknowledged_event": self.acknowledged_event}
-        return {**answer, "recorded": recorded, "directives": []}
+        numbers = f'"acknowledged_event":{self.acknowledged_event},"directives":[],"generation":{self.generation}'
+        return f'{{{numbers},"recorded":{canonical.join(recorded)}}}'.encode()
 
     @property
     def is_behind(self) -> bool:

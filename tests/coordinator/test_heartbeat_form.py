@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.state.node_state import State
 from coordinator.base.refusal import Code, Refused
 from coordinator.reports.checkin import ReportedMark
-from coordinator.reports.heartbeat_form import NO_MARK, ReceivedHeartbeat, parse
+from coordinator.reports.heartbeat_form import NO_MARK, HeartbeatReader, ReceivedHeartbeat, parse
 from coordinator.reports.standing_refusals import LastRefused
 from snapshot.degraded import Mode
 from tests.coordinator.reports import body, event, events, heartbeat, mark, rejected, scope, value, vote
@@ -298,3 +298,68 @@ def test_what_both_readers_find_in_a_full_one() -> None:
     data = json.dumps(FULL).encode()
     assert set(parse(data).refused) == {"route_policy"}
     assert parse(data) == kept_of(Heartbeat.parse(data), data)
+
+
+# ---- one that asks again and again
+
+
+def test_scopes_that_are_what_they_were_are_not_judged_again() -> None:
+    """Whatever else of the report has changed; and it comes to the same."""
+    reader = HeartbeatReader()
+    first = body(versions={"route_policy": 3, "qos_policy": 4})
+    later = [
+        body(
+            versions={"route_policy": 3, "qos_policy": 4},
+            sent_at="2027-01-15T08:00:30Z",
+            uptime_s=42,
+            journal=[event(5)],
+        ),
+        body(versions={"route_policy": 4, "qos_policy": 4}),
+        body(versions={"route_policy": 3, "qos_policy": 4}, counters={"rejections": 2}),
+    ]
+    for each in (first, *later, first):
+        assert reader.read(each) == parse(each)
+    assert len(reader._known) == 2
+    assert reader.read(first).active is reader.read(later[0]).active
+
+
+def test_what_is_out_of_form_beside_scopes_that_are_known_is_refused_as_ever() -> None:
+    """rules K53: by what the whole of it says."""
+    reader, good = HeartbeatReader(), body()
+    reader.read(good)
+    text = good[good.index(b'"scopes":') : good.index(b',"sent_at"')]
+    for bad in (
+        good.replace(b'"uptime_s":12', b'"uptime_s":-12'),
+        good.replace(b'"uptime_s":12', b'"uptime_s":12,"uptime_s":12'),
+        good.replace(b'"uptime_s":12', b'"uptime_s":12,' + text),  # given twice
+        good.replace(text, b'"scopes":3,"more":{' + text + b',"sent_at":"x"}'),  # in another place
+        good.replace(text, b'"scopes":3').replace(b'"rejections":0', text + b',"sent_at":1'),
+        good + b"}",
+        good[:-1],
+        good + b" " * (HEARTBEAT_BYTES - len(good) + 1),
+    ):
+        with pytest.raises(Refused) as caught:
+            reader.read(bad)
+        with pytest.raises(Refused) as expected:
+            parse(bad)
+        assert str(caught.value) == str(expected.value)
+    assert reader.read(good) == parse(good)
+
+
+def test_scopes_are_found_where_they_are_and_nowhere_else() -> None:
+    """A text that looks like them, before them, is a text: the report is read as a whole."""
+    reader = HeartbeatReader()
+    reader.read(body())
+    known = body()[body().index(b'"scopes":') + 9 : body().index(b',"sent_at"')].decode()
+    told = [{**event(5), "detail": f'"scopes":{known},"sent_at":'[:200]}]
+    spaced = json.dumps(value(versions={"route_policy": 9}, journal=told)).encode()
+    for each in (body(versions={"route_policy": 9}, journal=told), spaced, spaced):
+        assert reader.read(each) == parse(each)
+        assert reader.read(each).active["route_policy"].config_version == 9
+
+
+def test_only_so_many_are_remembered() -> None:
+    reader = HeartbeatReader(most=2)
+    for version in (1, 2, 3, 1):
+        assert reader.read(body(versions={"route_policy": version})).active["route_policy"].config_version == version
+    assert len(reader._known) == 2

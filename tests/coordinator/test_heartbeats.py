@@ -1,5 +1,7 @@
 """What nodes report (protocol 3; rules K30, K41, K53, P23, J42)."""
 
+import json
+
 import pytest
 
 from coordinator.database.database import Database
@@ -38,7 +40,7 @@ def test_a_batch_is_written_and_answered(cluster: Database) -> None:
     ]
     answers = heartbeats.record(cluster, batch, now=NOW)
     assert [answer.acknowledged_event for answer in answers] == [2, 0, 2]
-    assert answers[2].body() == {
+    assert json.loads(answers[2].to_bytes()) == {
         "generation": answers[2].generation,
         "acknowledged_event": 2,
         "recorded": {"route_policy": {"authority_epoch": 1, "config_version": 4}},
@@ -71,7 +73,7 @@ def test_a_node_restored_from_an_old_disk_is_told(cluster: Database, second: Dat
     heartbeats.record(cluster, [heartbeat(versions={"route_policy": 9})], now=NOW)
     (answer,) = heartbeats.record(second, [heartbeat(versions={"route_policy": 2})], now=NOW + 30)
     assert answer.is_behind
-    assert answer.body()["recorded"] == {"route_policy": {"authority_epoch": 1, "config_version": 9}}
+    assert json.loads(answer.to_bytes())["recorded"] == {"route_policy": {"authority_epoch": 1, "config_version": 9}}
 
 
 def test_a_report_is_never_configuration(cluster: Database) -> None:
