@@ -88,13 +88,17 @@ class StateName:
 
 def state_name(transaction: Transaction) -> StateName:
     """Every write of resources raises the revision of what it writes, and every removal lowers their number: no two
-    states of one epoch have both alike.
+    states of one epoch have both alike. They are counted where the state is not remembered: an index leads to the
+    newest, and none to how many there are.
     """
     standing = cluster_state.standing(transaction)
-    table = schema.resources
-    aggregates = func.max(table.c.revision).label("newest"), func.count().label("number")
-    (row,) = transaction.rows(select(*aggregates).select_from(table))
-    return StateName(standing.state_id, f"{standing.authority_epoch}.{row.newest or 0}.{row.number}")
+    table, known = schema.resources, transaction.remembered.get(standing.state_id)
+    newest = transaction.number(select(func.max(table.c.revision)))
+    if isinstance(known, Model):
+        number = len(known.resources)
+    else:
+        number = transaction.number(select(func.count()).select_from(table))
+    return StateName(standing.state_id, f"{standing.authority_epoch}.{newest}.{number}")
 
 
 def resources(transaction: Transaction) -> dict[Key, Resource]:

@@ -67,6 +67,7 @@ resources = Table(
     Column("id", Text, primary_key=True),
     Column("body", Text, nullable=False),
     Column("revision", BigInteger, nullable=False),
+    Index("resources_by_revision", "revision"),
 )
 
 declared_places = Table(  # where the resources were written, as far as that is known: declared_places.py
@@ -94,6 +95,8 @@ audit = Table(
 
 # --- membership ----------------------------------------------------------------------------------------------------
 
+_IS_BEHIND = text("published < generation")  # as heads.due asks it
+
 nodes = Table(
     "nodes",
     metadata,
@@ -112,6 +115,8 @@ nodes = Table(
     Column("reason", Text),
     Column("draining_since", Double),
     Column("keeps", Text),  # of one that is draining: what it had, and goes on with (rules J30)
+    Column("published", BigInteger, nullable=False, server_default="-1"),  # the generation of the head that is out
+    Index("nodes_behind", "node_id", sqlite_where=_IS_BEHIND, postgresql_where=_IS_BEHIND),
 )
 
 allowlist = Table(
@@ -349,6 +354,7 @@ heads = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("listing", Text, nullable=False),
     Column("candidates", Text, nullable=False, server_default="{}"),  # what is coming, in the form of `listing`
+    Index("heads_by_refresh", "refresh_after", "node_id"),
 )
 
 trust_bundles = Table(

@@ -25,6 +25,8 @@ from coordinator.membership.join import AllowedPeer, Decision, JoinState, decide
 from coordinator.membership.proof import ProvenRequest, Verifier
 from coordinator.reports import heartbeats
 
+NO_HEAD = -1  # that was ever published for it
+
 
 @dataclass(frozen=True)
 class Grant:
@@ -260,6 +262,7 @@ def _insert(transaction: Transaction, request: ProvenRequest, decision: Decision
             incarnation=request.incarnation,
             first_seen=transaction.now,
             generation=held,
+            published=held or NO_HEAD,
         )
     )
 

@@ -101,18 +101,20 @@ def basis(transaction: Transaction, node_id: str) -> Basis:
 
 
 def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int = 0) -> list[str]:
-    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids.
+    """Members whose head is missing, behind their generation, or past its `refresh_after`; in order of the ids. Asked
+    each second, and after each change: by indexes, of those alone that are behind or past it.
 
     Where one is past it, those that will be within `round_s` come along, the first of them, until there are `most`: a
     small fleet is renewed by the batch, and not by a transaction for each node.
     """
     nodes, heads = schema.nodes, schema.heads
-    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
-    is_behind = heads.c.node_id.is_(None) | (heads.c.generation < nodes.c.generation)
-    columns = select(nodes.c.node_id, heads.c.refresh_after, is_behind.label("is_behind")).select_from(joined)
-    rows = transaction.rows(columns.where(is_behind | (heads.c.refresh_after <= now + round_s)))
-    soon = sorted((row.refresh_after, row.node_id) for row in rows if not row.is_behind)
-    found = [row.node_id for row in rows if row.is_behind] + [node_id for at, node_id in soon if at <= now]
+    is_behind = nodes.c.published < nodes.c.generation
+    behind = {row.node_id for row in transaction.rows(select(nodes.c.node_id).where(is_behind))}
+    joined = heads.join(nodes, nodes.c.node_id == heads.c.node_id)
+    columns = select(heads.c.node_id, heads.c.refresh_after).select_from(joined)
+    rows = transaction.rows(columns.where(heads.c.refresh_after <= now + round_s))
+    soon = sorted((row.refresh_after, row.node_id) for row in rows if row.node_id not in behind)
+    found = [*behind, *(node_id for at, node_id in soon if at <= now)]
     if soon and soon[0][0] <= now:
         found += [node_id for at, node_id in soon if at > now][: max(0, most - len(found))]
     return sorted(found)
@@ -433,14 +435,9 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     transaction.run(insert(schema.heads), [_head_row(candidate.changed) for candidate in accepted])
     _write_entries(transaction, accepted)
     nodes = schema.nodes
-    mine = update(nodes).where(nodes.c.node_id == bindparam("node")).values(generation=bindparam("number"))
-    raised = [
-        publication
-        for publication in publications
-        if publication.head.config_version != publication.based_on.generation
-    ]
-    rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in raised]
-    transaction.run(mine, rows)
+    mine = update(nodes).where(nodes.c.node_id == bindparam("node"))
+    rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
+    transaction.run(mine.values(generation=bindparam("number"), published=bindparam("number")), rows)
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:

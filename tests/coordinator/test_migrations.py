@@ -11,7 +11,7 @@ from sqlalchemy import Connection, MetaData, text
 from coordinator.database import catalog, cluster_state, declared_places, schema, scope_versions
 from coordinator.database.database import Database
 from coordinator.membership import operators
-from coordinator.publishing import declarations
+from coordinator.publishing import declarations, heads
 from coordinator.reports import last_seen
 from tests.coordinator.candidates import NOW, Candidate
 from wire.certificate import make_identity
@@ -54,7 +54,7 @@ def fill(connection: Connection) -> None:
 
 def test_the_first_schema_becomes_the_present_one(first: Database) -> None:
     """rules S1: the same on both databases, whichever revision it began with."""
-    assert first.migrate() == first.migrate() == "m0013"
+    assert first.migrate() == first.migrate() == "m0014"
     with first.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
 
@@ -86,6 +86,28 @@ def test_shared_documents_are_numbered_above_all_that_any_node_had(first: Databa
     with first.read() as transaction:
         found = scope_versions.read(transaction, [scope for _, scope, _, _ in rows])
     assert found == {"route_policy": 9, "config/edge": 7}
+
+
+def test_who_is_to_get_a_new_head_is_who_was(first: Database) -> None:
+    """By the heads that are out: one that is behind, one that is not, one without any."""
+    head = (
+        "INSERT INTO heads (node_id, authority_epoch, generation, snapshot_id, refresh_after, expires_at, listing)"
+        " VALUES (:node, 1, :generation, :node, 100, 200, '{}')"
+    )
+    node = (
+        "INSERT INTO nodes"
+        " (node_id, kind, site_id, certificate, certificate_sha256, incarnation, first_seen, generation) VALUES"
+        " (:node, 'data', 'default', :der, :node, 'i-1', 2.5, 9)"
+    )
+    with first.engine.begin() as connection:
+        for name in ("node-b", "node-c"):
+            connection.execute(text(node), {"node": name, "der": name.encode()})
+        for name, generation in (("node-a", 9), ("node-b", 8), ("gone", 3)):
+            connection.execute(text(head), {"node": name, "generation": generation})
+    first.migrate()
+    with first.read() as transaction:
+        assert heads.due(transaction, 99) == ["node-b", "node-c"]
+        assert heads.due(transaction, 100) == ["node-a", "node-b", "node-c"]
 
 
 def test_what_came_later_works_in_it(first: Database) -> None:
