@@ -50,6 +50,7 @@ from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
+from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
 from coordinator.setup.ports import Ports, bound_to
@@ -75,6 +76,7 @@ class Daemon:
     configuration: Configuration
     coordinator: Coordinator
     keeper: Keeper
+    trims: Trims
     door: Door
     reminder: Reminder
     lately: Lately
@@ -110,6 +112,8 @@ class Daemon:
             nursery.start_soon(self.coordinator.seen.run)
             nursery.start_soon(self.keeper.poll)
             nursery.start_soon(self.keeper.trim)
+            nursery.start_soon(self.trims.note_readiness)
+            nursery.start_soon(self.trims.run)
             nursery.start_soon(self.keeper.note_refused_joins)
             nursery.start_soon(self.reminder.poll)
             nursery.start_soon(self.lately.run)
@@ -208,7 +212,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     limits = listeners.LimitsByListener(fleet, join)
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
-    return Daemon(at, coordinator, Keeper(coordinator, readiness), door, reminder, lately, readiness, servers, over)
+    keeper, trims = Keeper(coordinator, readiness), Trims(coordinator, readiness)
+    return Daemon(at, coordinator, keeper, trims, door, reminder, lately, readiness, servers, over)
 
 
 def main() -> None:

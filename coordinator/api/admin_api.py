@@ -26,7 +26,7 @@ from coordinator.declared.model import Key
 from coordinator.declared.resources import Declared, InvalidResources
 from coordinator.fleet import change_view, drill, explain, explain_scope, fleet
 from coordinator.keys.tokens import MultiUse
-from coordinator.membership import admission, revocation
+from coordinator.membership import admission, revocation, trimming
 from coordinator.publishing import declarations, file_contents, plan_check, proposals, published_state, unresolved
 from coordinator.publishing.declarations import ApplyPlan, OutdatedProposal
 from coordinator.publishing.proposals import Proposal
@@ -293,6 +293,9 @@ class AdminApi:
         seen = await in_planner(observe, at.database, which=selection(request), named=named)
         changes = await in_planner(change_view.open_summaries, at.database, now=now, settings=at.settings)
         behind = await in_library(restored_backup.reason, at.database, at.standstill.behind)
+        planned = await in_library(partial(trimming.plan, now=now, settings=at.settings), at.database)
+        unseen = (*planned.due, *planned.soon)
+        seen = replace(seen, unseen=unseen[: fleet.MOST_NAMED], unseen_total=len(unseen))
         return replace(seen, restored_backup=behind, changes=changes)
 
     async def audit(self, request: Request) -> AnswerMessage:

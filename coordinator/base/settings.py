@@ -46,6 +46,10 @@ class CoordinatorSettings:
     )
     local_request_s: int = _number(15, 1, 300, "limit for an operator's request; `apply` and `publish` take longer")
     backup_age_s: int = _number(7 * DAY, 0, 365 * DAY, "how old the newest backup may be; 0 where others watch that")
+    trim_window_s: int = _number(30 * DAY, 8 * DAY, 365 * DAY, "how long nobody may have seen a member that stays one")
+    trim_members: bool = field(
+        default=True, metadata={"about": "remove members that nobody has seen for so long; else they are only named"}
+    )
     store_polling_s: int = _number(5, 1, 300, "how often the store is polled for changes of others")
 
     def __post_init__(self) -> None:
@@ -106,6 +110,10 @@ def _at_odds(settings: CoordinatorSettings) -> list[str]:
         (
             settings.head_lifetime_s <= settings.snapshot_lifetime_s,
             "head_lifetime_s must not exceed snapshot_lifetime_s",
+        ),
+        (
+            settings.trim_window_s >= settings.snapshot_lifetime_s + CLOCK_SKEW_S,
+            f"trim_window_s must be at least snapshot_lifetime_s and {CLOCK_SKEW_S} s for clocks that differ",
         ),
         (settings.poll_after_s <= settings.head_lifetime_s, "poll_after_s must not exceed head_lifetime_s"),
     ]

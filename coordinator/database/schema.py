@@ -274,6 +274,14 @@ change_approvals = Table(
     Column("plan_hash", Text, nullable=False),
 )
 
+readiness = Table(  # since when members could have been seen: readiness.py
+    "readiness",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("since", Double, nullable=False),
+    Column("until", Double, nullable=False),
+)
+
 # --- objects (rules H8) --------------------------------------------------------------------------------------------
 
 objects = Table(

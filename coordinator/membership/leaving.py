@@ -90,7 +90,7 @@ def remove(database: Database, node_id: str, *, reason: str, actor: str, now: fl
             raise Refused(Code.HAS_DEPENDANTS, _words(node_id, found), remedy=LET_IT_GO, lines=found)
         before = {"kind": member.kind, "draining_since": since}
         transaction.audit("remove", node_id, before, {"reason": bound_text(reason)})
-        return revocation.take_out(transaction, [node_id], reason=reason)
+        return revocation.take_out(transaction, {node_id: reason})
 
 
 def remove_by_force(
@@ -182,4 +182,4 @@ def _force_out(transaction: Transaction, epoch: int, *, node_id: str, reason: st
         raise Refused(Code.CONTRADICTION, "the bundle does not raise the epoch", remedy=remedy)
     was = {"kind": member.kind, "dependants": len(list(dependants(catalog.load(transaction), node_id)))}
     transaction.audit("remove.force", node_id, was, {"reason": bound_text(reason), "authority_epoch": epoch})
-    revocation.take_out(transaction, [node_id], reason=reason)
+    revocation.take_out(transaction, {node_id: reason})

@@ -8,7 +8,7 @@
 Each is one transaction over entry, allowlist, tokens, tombstone, revocations and generations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import delete, insert, select, update
 
@@ -42,19 +42,19 @@ def revoke_node(database: Database, node_id: str, *, reason: str, actor: str, no
         _touch_everybody(transaction, catalog.with_member(transaction, before, node_id))
 
 
-def take_out(transaction: Transaction, node_ids: Sequence[str], *, reason: str) -> frozenset[str]:
-    """Members that are not revoked. The nodes whose heads have to be issued again."""
+def take_out(transaction: Transaction, reasons: Mapping[str, str]) -> frozenset[str]:
+    """Members that are not revoked, and why. The nodes whose heads have to be issued again."""
     before = catalog.load(transaction)
-    for node_id in node_ids:
+    for node_id, reason in reasons.items():
         _put_tombstone(transaction, node_id, Code.REMOVED, reason)
         transaction.run(delete(schema.nodes).where(schema.nodes.c.node_id == node_id))
         last_seen.forget(transaction, node_id)
         heartbeats.forget(transaction, node_id)
         records.forget_node(transaction, node_id)
         _end_admission(transaction, node_id)
-    after = next_model(before, {}, dict.fromkeys(node_ids))
+    after = next_model(before, {}, dict.fromkeys(reasons))
     touched = catalog.raise_touched(transaction, before, after)
-    return frozenset(touching for touching, _ in touched).difference(node_ids)
+    return frozenset(touching for touching, _ in touched).difference(reasons)
 
 
 def readmit(database: Database, entry: AllowlistEntry, *, actor: str, now: float) -> None:

@@ -21,7 +21,11 @@ WRITE_S = 60.0
 
 
 class Seen:
-    """`now` reads the clock, in Unix seconds. Holds at most one time for each member."""
+    """`now` reads the clock, in Unix seconds. Holds at most one time for each member. `latest`: when this replica has
+    seen any of them.
+    """
+
+    latest: float = float("-inf")
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._database = database
@@ -29,11 +33,12 @@ class Seen:
         self._noted: dict[str, float] = {}
 
     def note(self, node_id: str) -> None:
-        self._noted[node_id] = self._now()
+        self._noted[node_id] = self.latest = self._now()
 
     def forget(self, node_id: str) -> None:
         """Its heartbeat has been recorded, which says the same."""
         self._noted.pop(node_id, None)
+        self.latest = self._now()
 
     async def run(self) -> None:
         """Until cancelled."""

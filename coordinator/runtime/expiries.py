@@ -15,17 +15,18 @@ from coordinator.database import backup_record, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.documents import TRUST_BUNDLE, HeadEntry
 from coordinator.database.member_ends import MemberEnd
+from coordinator.membership import trimming
 from coordinator.publishing import published_state
 from coordinator.trust import request_builder
 from coordinator.trust import rotation as rotations
 from coordinator.trust.bundle_content import Trust
 from coordinator.trust.rotation import ADD, RETIRE, RotationStep
 from snapshot.bundle import ACTIVE, CONFIG, RETIRING, ROOT, KeyRecord, TrustBundle
-from snapshot.ending import Thing, in_order, short
+from snapshot.ending import SHARE, Thing, in_order, short
 from snapshot.identifiers import format_time
 from wire.certificate import RENEWAL_SHARE, Certificate
 
-TOKEN, BACKUP, MEMBER = "join_token", "backup", "node_certificate"
+TOKEN, BACKUP, MEMBER, UNSEEN = "join_token", "backup", "node_certificate", "unseen_member"
 RENEW_BUNDLE = "holdfastctl trust export-request --request renew.json"
 
 
@@ -51,6 +52,7 @@ def read(
             *_of_operators(transaction),
             *_of_tokens(transaction),
             *_of_backup(transaction, replica, settings),
+            *_of_unseen(transaction, settings, now),
         ]
     return [*things, *_of_members(members)]
 
@@ -171,6 +173,20 @@ def _of_members(members: Sequence[MemberEnd]) -> Iterator[Thing]:
             f"it renews itself: see holdfastctl nodes events {member.node_id}",
             renews_from=member.begins + RENEWAL_SHARE * (member.ends - member.begins),
         )
+
+
+def _of_unseen(transaction: Transaction, settings: CoordinatorSettings, now: float) -> Iterator[Thing]:
+    """The membership of whom a trim takes next, a week before; the others are in `nodes trim`."""
+    planned = trimming.plan_in(transaction, now, settings)
+    unseen = (*planned.due, *planned.soon)
+    if not unseen or not settings.trim_members:
+        return
+    first = unseen[0]
+    name = first.node_id if len(unseen) == 1 else f"{first.node_id} and {len(unseen) - 1} more"
+    then = "nobody has seen it: it is removed, and has to be let in anew"
+    remedy = f"holdfastctl nodes trim shows whom; {planned.held_back or 'start the node, or let it go'}"
+    begins = first.removed_at - SHARE * trimming.WARN_S
+    yield Thing(UNSEEN, name, begins, first.removed_at, then, remedy)
 
 
 # ---- backups

@@ -37,6 +37,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "GET /v1/rotation",
         "GET /v1/status",
         "GET /v1/tokens",
+        "GET /v1/trim",
         "GET /v1/trust",
     ),
     OperatorRole.AUTHOR: (
@@ -69,6 +70,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "POST /v1/recoveries/requests",
         "POST /v1/revocations",
         "POST /v1/tokens",
+        "POST /v1/trim",
         "POST /v1/trust",
         "POST /v1/trust/requests",
     ),

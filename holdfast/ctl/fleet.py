@@ -141,6 +141,7 @@ def _render_fleet(answer: Fleet) -> None:
             ("root keys not confirmed", _unconfirmed_roots(answer)),
             ("not given all, agent too old", _old_agents(answer)),
             ("draining", _draining(answer)),
+            ("nobody has seen", _unseen_members(answer)),
         ]
     )
     if answer.changes:
@@ -186,6 +187,13 @@ def _draining(answer: Fleet) -> str | None:
     named, total = answer.draining, answer.draining_total
     more = f" and {total - len(named)} more" if total > len(named) else ""
     return f"{', '.join(named)}{more}" if total else None
+
+
+def _unseen_members(answer: Fleet) -> str | None:
+    """Whom a trim takes within a week, or waits to take; nothing where there is none."""
+    named = [f"{member.node_id} (until {output.time(member.removed_at)})" for member in answer.unseen]
+    more = f" and {answer.unseen_total - len(named)} more" if answer.unseen_total > len(named) else ""
+    return f"{', '.join(named)}{more}: holdfastctl nodes trim" if named else None
 
 
 def _refusal_row(each: FleetRefusal) -> tuple[object, ...]:

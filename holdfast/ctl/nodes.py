@@ -25,9 +25,18 @@ from holdfast.ctl.signing import (
     write_away,
 )
 from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm
-from wire.operators.fleet_answers import DrainingNode, Listed, MemberDetail, MemberPage, NodeEvents, NodeNamed
+from wire.operators.fleet_answers import (
+    DrainingNode,
+    Listed,
+    MemberDetail,
+    MemberPage,
+    NodeEvents,
+    NodeNamed,
+    TrimmedNodes,
+    TrimPlan,
+)
 from wire.operators.operator_answers import AllowlistEntry
-from wire.operators.operator_messages import EntryRequest, LeavingRequest
+from wire.operators.operator_messages import EntryRequest, LeavingRequest, TrimRequest
 from wire.operators.trust_answers import PublishedVersions
 from wire.operators.trust_messages import EpochWish, ForcedRemoval
 
@@ -121,6 +130,33 @@ def remove(asked: CoordinatorClient, node_id: str, reason: str, force: bool, sig
 
 
 @nodes.command()
+@click.option("--dry-run", is_flag=True, help="Show them, and change nothing.  [the default]")
+@click.option("--all-due", is_flag=True, help="Remove all that are due, also where they are more than a tenth.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_the_coordinator
+def trim(asked: CoordinatorClient, dry_run: bool, all_due: bool, yes: bool) -> None:
+    """Members that nobody has seen for `trim_window_s`, and those that will be due within a week.
+
+    The coordinator removes them by itself, at most a tenth of the fleet in a window. Where more are due, nobody goes
+    until somebody has looked: with --all-due those that are shown do.
+    """
+    if dry_run and all_due:
+        raise Failed("--dry-run changes nothing, and --all-due does; give one of them", REFUSED)
+    planned = asked.get(TrimPlan, "trim")
+    if not all_due:
+        asked.show(planned, _render_trim)
+        return
+    if not asked.as_json:
+        _render_trim(planned)
+    if not planned.due:
+        raise Failed("nobody is due; nothing was changed", REFUSED)
+    confirm(f"Remove {len(planned.due)} members that are due?", yes=yes)
+    named = TrimRequest(tuple(member.node_id for member in planned.due))
+    gone = asked.post(TrimmedNodes, "trim", body=named)
+    asked.say(gone, f"removed: {', '.join(gone.node_ids)}")
+
+
+@nodes.command()
 @click.argument("node_id")
 @click.option("--kind", type=click.Choice(["data", "witness"]), help="[default: as declared, else data]")
 @click.option("--site", "site_id", metavar="ID", help="The site it joins.  [default: as declared, else default]")
@@ -163,6 +199,24 @@ def _earlier_request(signing: Signing) -> SigningRequest | None:
     if not (request.is_complete() or signing.keys):
         raise Failed(f"{signing.request}: {missing(request)}", REFUSED)
     return request
+
+
+def _render_trim(planned: TrimPlan) -> None:
+    ready = "not without a gap" if planned.ready_since is None else f"since {output.time(planned.ready_since)}"
+    output.facts(
+        [
+            ("window", f"{planned.window_s // 86_400} days without a sign of life"),
+            ("ready to see them", ready),
+            ("may go by themselves", planned.allowance),
+            ("HELD BACK", planned.held_back),
+        ]
+    )
+    rows = [
+        (member.node_id, output.time(member.last_seen), output.time(member.removed_at), said)
+        for said, members in (("due", planned.due), ("soon", planned.soon))
+        for member in members
+    ]
+    output.table(("node", "last seen", "goes from", "is"), rows, nothing="nobody is due within a week")
 
 
 def _render_all(found: Iterable[Listed]) -> None:

@@ -149,7 +149,7 @@ def cut_out(database: Database, node_id: str, *, reason: str, actor: str, now: f
     """Whatever it runs, as by force."""
     with database.change(actor=actor, now=now) as transaction:
         transaction.audit("remove", node_id)
-        return revocation.take_out(transaction, [node_id], reason=reason)
+        return revocation.take_out(transaction, {node_id: reason})
 
 
 def contents(database: Database, *tables: str) -> dict[str, list[tuple]]:

@@ -28,3 +28,13 @@ def test_of_a_stranger_nothing_is_done(tmp_path):
         at_once = lab.ctl(*by_force, "--reason", "gone", "--root-key", lab.roots)
         assert at_once.status == NOT_FOUND
         assert lab.good("epoch", "show").out.strip() == "1"
+
+
+def test_trimming_nobody(tmp_path):
+    """rules K23: shown by default, and nothing is done where nobody is due."""
+    with running(tmp_path) as lab:
+        shown = lab.good("nodes", "trim", "--dry-run").out
+        assert "30 days without a sign of life" in shown and "nobody is due within a week" in shown
+        assert lab.good("nodes", "trim", "--json").json["due"] == []
+        assert (lab.ctl("nodes", "trim", "--all-due", "--yes").status) == REFUSED
+        assert lab.ctl("nodes", "trim", "--all-due", "--dry-run").status == REFUSED

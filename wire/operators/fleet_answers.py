@@ -143,6 +143,35 @@ class DrainingNode(AnswerMessage):
 
 
 @message
+class UnseenMember:
+    """`last_seen` is None of one that has never been seen; from `removed_at` on it may go. Unix seconds."""
+
+    node_id: str
+    last_seen: float | None
+    removed_at: float
+
+
+@message
+class TrimPlan(AnswerMessage):
+    """Who has not been seen for the whole window, and who will not have been within a week. `ready_since`: since when
+    some coordinator could have seen them without a gap; None: there is one up to now. `allowance`: so many may go
+    without an operator; `held_back`: why nobody goes by itself, or nothing.
+    """
+
+    window_s: int
+    ready_since: float | None
+    due: tuple[UnseenMember, ...]
+    soon: tuple[UnseenMember, ...]
+    allowance: int
+    held_back: str
+
+
+@message
+class TrimmedNodes(AnswerMessage):
+    node_ids: tuple[str, ...]
+
+
+@message
 class Straggler:
     """A member that does not hold what it should, and why."""
 
@@ -209,6 +238,8 @@ class Fleet(AnswerMessage):
     held_back_total: int = 0
     draining: tuple[str, ...] = ()  # members on their way out, whatever their state; at most 50
     draining_total: int = 0
+    unseen: tuple[UnseenMember, ...] = ()  # whom a trim will take within a week, or waits to take; at most 50
+    unseen_total: int = 0
     restored_backup: str = ""  # why nothing is signed, or nothing
     changes: tuple[ChangeSummary, ...] = ()  # those that are not over, of the whole fleet, the newest first
 

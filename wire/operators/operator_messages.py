@@ -6,6 +6,7 @@
     LeavingRequest  POST /v1/nodes/{node_id}/drain, .../undrain, .../remove
     RevertRequest   POST /v1/changes/{change}/revert
     ApprovalRequest     POST /v1/changes/{change}/approve
+    TrimRequest     POST /v1/trim
     TokenRequest    POST /v1/tokens
     MissingRequest      POST /v1/contents/missing
     PublishRequest      POST /v1/publish
@@ -113,6 +114,15 @@ class LeavingRequest(Message):
     """For the audit log."""
 
     reason: str = member(text(256), default="")
+
+
+@message
+class TrimRequest(Message):
+    """Whom an operator was shown to be due."""
+
+    MOST_BYTES: ClassVar[int] = ASKED_BYTES
+
+    node_ids: tuple[str, ...] = member(array(IDENTIFIER, ASKED_MAX))
 
 
 @message

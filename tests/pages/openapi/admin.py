@@ -38,6 +38,8 @@ from wire.operators.fleet_answers import (
     NodeNamed,
     OutageDrill,
     ScopeExplanation,
+    TrimmedNodes,
+    TrimPlan,
 )
 from wire.operators.operator_answers import (
     Allowlist,
@@ -77,6 +79,7 @@ from wire.operators.operator_messages import (
     RevocationRequest,
     RoleRequest,
     TokenRequest,
+    TrimRequest,
 )
 from wire.operators.trust_answers import (
     BundleDocuments,
@@ -105,6 +108,7 @@ MESSAGES: dict[tuple[str, str], type[Message]] = {
     ("POST", "/v1/nodes/{node_id}/undrain"): LeavingRequest,
     ("POST", "/v1/nodes/{node_id}/remove"): LeavingRequest,
     ("POST", "/v1/nodes/{node_id}/remove/forced"): ForcedRemoval,
+    ("POST", "/v1/trim"): TrimRequest,
     ("POST", "/v1/nodes/{node_id}/readmit"): EntryRequest,
     ("POST", "/v1/allowlist/{node_id}"): EntryRequest,
     ("POST", "/v1/tokens"): TokenRequest,
@@ -271,6 +275,17 @@ OPERATIONS = {
         (400, 403, 404, 409, 413, 503),
         body=_asks(("POST", "/v1/nodes/{node_id}/remove/forced")),
         description="`document`: the next trust bundle, signed by root keys. One that raises no epoch is refused.",
+    ),
+    ("GET", "/v1/trim"): Operation(
+        "Whom nobody has seen for the whole window, or will not have within a week",
+        _ok("And why nobody of them goes by itself, if so.", TrimPlan),
+        (403, 503),
+    ),
+    ("POST", "/v1/trim"): Operation(
+        "Let members leave that nobody has seen",
+        _ok("Of those that were named, who was due still.", TrimmedNodes),
+        (400, 403, 409, 413, 503),
+        body=_asks(("POST", "/v1/trim")),
     ),
     ("POST", "/v1/nodes/{node_id}/drain"): Operation(
         "Give a node nothing that it has not, and renew what it has",
