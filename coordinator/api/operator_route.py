@@ -51,7 +51,8 @@ def refusal_of(refused: Refused) -> OperatorRefusal:
     if isinstance(refused, InvalidResources):
         problems = tuple(ResourceProblem(**vars(problem)) for problem in refused.problems)
         return OperatorRefusal(refused.code.value, refused.detail, problems)
-    return OperatorRefusal(refused.code.value, to_operator(refused).message, None, refused.lines or None)
+    said = to_operator(refused).message
+    return OperatorRefusal(refused.code.value, said, None, refused.lines or None, refused.remedy or None)
 
 
 def write_answer(answer: AnswerMessage) -> Response:

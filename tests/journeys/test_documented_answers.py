@@ -205,7 +205,17 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     assert api.ask("POST", "/v1/contents", many) == {"parts": 2}
     (lab.folder / "tree").mkdir()
     assert api.ask("POST", "/v1/publish", {"to": str(lab.folder / "tree")})["new"] > 0
-    for verb in ("revoke", "remove"):
-        assert api.ask("POST", f"/v1/nodes/{{node_id}}/{verb}", {"reason": "test"}, node_id="gateway")
+    assert api.ask("GET", "/v1/trim")["due"] == []
+    assert api.ask("POST", "/v1/trim", {"node_ids": ["gateway"]})["code"] == "contradiction"
+    path = "/v1/nodes/{node_id}/remove"
+    forced = {"document": "AAAA", "reason": "gone"}
+    assert api.ask("POST", f"{path}/forced", forced, node_id="gateway")["code"] == "conflict"
+    assert api.ask("POST", path, {"reason": "test"}, node_id="gateway")["code"] == "not_draining"
+    assert api.ask("POST", "/v1/apply", {"files": {**files, "edge.yaml": CONFIG}})["outcome"] == "applied"
+    assert api.ask("POST", "/v1/nodes/{node_id}/drain", {"reason": "moved"}, node_id="gateway")["since"]
+    assert api.ask("POST", path, {"reason": "test"}, node_id="gateway")["code"] == "has_dependants"
+    assert api.ask("POST", "/v1/nodes/{node_id}/undrain", {}, node_id="gateway") == {"node_id": "gateway"}
+    assert api.ask("POST", "/v1/nodes/{node_id}/revoke", {"reason": "test"}, node_id="gateway")
+    assert api.ask("POST", path, {"reason": "test"}, node_id="gateway")["code"] == "revoked"
     assert api.ask("POST", "/v1/nodes/{node_id}/readmit", {}, node_id="gateway")
     assert api.unasked(but=set()) == set()

@@ -46,6 +46,7 @@ class OperatorRefusal(AnswerMessage):
     message: str
     problems: tuple[ResourceProblem, ...] | None = None
     lines: tuple[str, ...] | None = None
+    remedy: str | None = None
 
 
 @message
