@@ -115,6 +115,10 @@ def _at_odds(settings: CoordinatorSettings) -> list[str]:
             settings.trim_window_s >= settings.snapshot_lifetime_s + CLOCK_SKEW_S,
             f"trim_window_s must be at least snapshot_lifetime_s and {CLOCK_SKEW_S} s for clocks that differ",
         ),
+        (
+            settings.audit_history_s >= settings.trim_window_s,
+            "audit_history_s must be at least trim_window_s: what a trim has taken is counted from it",
+        ),
         (settings.poll_after_s <= settings.head_lifetime_s, "poll_after_s must not exceed head_lifetime_s"),
     ]
     return [text for holds, text in rules if not holds]

@@ -7,6 +7,7 @@ and once `trust sign` has signed it, the node goes with it.
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain
 
 import click
 
@@ -36,7 +37,7 @@ from wire.operators.fleet_answers import (
     TrimPlan,
 )
 from wire.operators.operator_answers import AllowlistEntry
-from wire.operators.operator_messages import EntryRequest, LeavingRequest, TrimRequest
+from wire.operators.operator_messages import ASKED_MAX, EntryRequest, LeavingRequest, TrimRequest
 from wire.operators.trust_answers import PublishedVersions
 from wire.operators.trust_messages import EpochWish, ForcedRemoval
 
@@ -151,9 +152,11 @@ def trim(asked: CoordinatorClient, dry_run: bool, all_due: bool, yes: bool) -> N
     if not planned.due:
         raise Failed("nobody is due; nothing was changed", REFUSED)
     confirm(f"Remove {len(planned.due)} members that are due?", yes=yes)
-    named = TrimRequest(tuple(member.node_id for member in planned.due))
-    gone = asked.post(TrimmedNodes, "trim", body=named)
-    asked.say(gone, f"removed: {', '.join(gone.node_ids)}")
+    named = tuple(member.node_id for member in planned.due)
+    parts = (named[at : at + ASKED_MAX] for at in range(0, len(named), ASKED_MAX))
+    gone = [asked.post(TrimmedNodes, "trim", body=TrimRequest(part)).node_ids for part in parts]
+    together = TrimmedNodes(tuple(chain.from_iterable(gone)))
+    asked.say(together, f"removed: {', '.join(together.node_ids)}")
 
 
 @nodes.command()

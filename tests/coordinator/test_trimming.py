@@ -87,7 +87,10 @@ def test_the_window_is_no_shorter_than_what_a_node_may_go_on_with() -> None:
     """rules X22, J39"""
     CoordinatorSettings(trim_window_s=8 * DAY)
     CoordinatorSettings(trim_window_s=30 * DAY + CLOCK_SKEW_S, snapshot_lifetime_s=30 * DAY)
-    for wrong in ({"trim_window_s": 7 * DAY}, {"trim_window_s": 30 * DAY, "snapshot_lifetime_s": 30 * DAY}):
+    CoordinatorSettings(trim_window_s=60 * DAY, audit_history_s=60 * DAY)
+    tenth_forgotten = {"trim_window_s": 60 * DAY, "audit_history_s": 59 * DAY}
+    too_short = {"trim_window_s": 30 * DAY, "snapshot_lifetime_s": 30 * DAY}
+    for wrong in ({"trim_window_s": 7 * DAY}, too_short, tenth_forgotten):
         with pytest.raises(Refused) as caught:
             CoordinatorSettings(**wrong)
         assert "trim_window_s" in str(caught.value)

@@ -49,8 +49,8 @@ gave (`LoadCredential=` of systemd), so that a key need not lie beside the confi
 AT_ODDS = """\
 What single keys cannot tell is checked over all of them: a head lifetime under 900 s needs `short_lifetimes = true`,
 and without it half of the head's lifetime is at least 300 s; `snapshot_refresh_s` is below `snapshot_lifetime_s`;
-`key_rollout_s` is at least `snapshot_lifetime_s`; `trim_window_s` is at least that and 300 s; `head_lifetime_s` does
-not exceed `snapshot_lifetime_s`, nor `poll_after_s` the head's lifetime.
+`key_rollout_s` is at least `snapshot_lifetime_s`; `trim_window_s` is at least that and 300 s, and `audit_history_s`
+at least that; `head_lifetime_s` does not exceed `snapshot_lifetime_s`, nor `poll_after_s` the head's lifetime.
 """
 
 TABLES = (
