@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "m0014"
-down_revision = "m0013"
+revision = "m0015"
+down_revision = "m0014"
 branch_labels = None
 depends_on = None
 
