@@ -91,7 +91,7 @@ class Simulated:
         self.fetched: set[str] = set()
 
     async def run(self, said: Callable[[], None]) -> None:
-        self.reader, self.writer = await asyncio.open_connection(**self.place, **self.tls, limit=1 << 22)
+        await self.connect()
         while True:
             status, body = await self.ask("GET", f"/v1/head?generation={self.generation}&epoch=1&wait=50")
             if status == 200:
@@ -99,6 +99,16 @@ class Simulated:
                 said()
             elif status != 204:
                 await asyncio.sleep(random.uniform(*AGAIN_S))
+
+    async def connect(self) -> None:
+        """A coordinator that many come to at once takes some of them later."""
+        while True:
+            try:
+                self.reader, self.writer = await asyncio.open_connection(**self.place, **self.tls, limit=1 << 22)
+            except ConnectionError:
+                await asyncio.sleep(random.uniform(*AGAIN_S))
+            else:
+                return
 
     async def follow(self, head: Head) -> None:
         self.generation = head.generation
