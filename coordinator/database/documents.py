@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, update
 from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import Code, Refused
@@ -369,7 +369,7 @@ def _require(transaction: Transaction, snapshot_id: str | None) -> Document:
 
 
 def _find(transaction: Transaction, snapshot_id: str) -> Document | None:
-    row = transaction.row(select(schema.documents).where(schema.documents.c.snapshot_id == snapshot_id))
+    row = transaction.row(_FIND.params(wanted=snapshot_id))
     return None if row is None else _document(row)
 
 
@@ -387,23 +387,27 @@ def _with_sections(transaction: Transaction, found: Document, most: int | None =
     """All sections by one statement: a document of many costs no more than its bytes. Of more than `most` bytes they
     are named.
     """
-    value = schema.objects.c.value
+    wanted = {"wanted": found.snapshot_id}
     if most is not None:
-        sizes = _section_rows(transaction, found.snapshot_id, func.length(value))
+        sizes = transaction.rows(_SIZES.params(wanted))
         for lost in (row.object_key for row in sizes if row.said is None):
             object_store.check_value(lost, None)
         if sum(row.said for row in sizes) > most:
             return replace(found, sections=tuple(StoredObject(row.object_key, row.said) for row in sizes))
-    rows = _section_rows(transaction, found.snapshot_id, value)
+    rows = transaction.rows(_SECTIONS.params(wanted))
     return replace(found, sections=tuple(object_store.check_value(row.object_key, row.said) for row in rows))
 
 
-def _section_rows(transaction: Transaction, snapshot_id: str, said: "ColumnElement[Any]") -> "list[Row[Any]]":
+def _section_rows(said: "ColumnElement[Any]") -> "Select[Any]":
     table, kept = schema.document_sections, schema.objects
     joined = table.outerjoin(kept, table.c.object_key == kept.c.key)
     chosen = select(table.c.object_key, said.label("said")).select_from(joined)
-    return list(transaction.rows(chosen.where(table.c.snapshot_id == snapshot_id).order_by(table.c.position)))
+    return chosen.where(table.c.snapshot_id == bindparam("wanted")).order_by(table.c.position)
 
+
+# To make one of these takes as long as to carry it out, and each node that fetches something asks them.
+_FIND = select(schema.documents).where(schema.documents.c.snapshot_id == bindparam("wanted"))
+_SIZES, _SECTIONS = _section_rows(func.length(schema.objects.c.value)), _section_rows(schema.objects.c.value)
 
 _RECOVERY_COLUMNS = ("from_config_version", "to_config_version", "to_content_hash", "nonce")
 _COLUMNS = tuple(name for name in Document.__dataclass_fields__ if name not in ("sections", "signatures"))

@@ -1,8 +1,9 @@
 """Collects heartbeats for a few milliseconds and commits them together; each is answered after its commit.
 
 Level-triggered and without a timer while nothing comes: the first report opens a batch, the batch is written when it is
-full or `wait_s` has passed, and meanwhile the next one fills. A failed commit fails the reports of that batch alone;
-and where a report is at fault, not the database, that report alone (rules K53).
+full or `wait_s` has passed, and meanwhile the next one fills. Where several come at a time more are to come, as when a
+fleet votes: the next batch is given longer, since what a commit costs is shared by all of it. A failed commit fails the
+reports of that batch alone; and where a report is at fault, not the database, that report alone (rules K53).
 """
 
 from collections import deque
@@ -19,7 +20,7 @@ from coordinator.reports.report_merge import RecordedAnswer
 from wire.logs import log
 
 Write = Callable[[Sequence[ReceivedHeartbeat]], Awaitable[list[RecordedAnswer]]]
-WAIT_S = 0.004
+WAIT_S, LONGER_S = 0.004, 0.025
 MOST = 512
 
 
@@ -46,6 +47,7 @@ class HeartbeatCollector:
         self._came = trio.Event()
         self._full = trio.Event()
         self._taken = trio.Event()
+        self._longer = False
 
     async def report(self, heartbeat: ReceivedHeartbeat) -> RecordedAnswer:
         """The answer, once the heartbeat is durable. NotRecorded when it is not; Refused `bad_request` where the
@@ -104,9 +106,10 @@ class HeartbeatCollector:
             await self._came.wait()
         if len(self._waiting) < self._most:
             self._full = trio.Event()
-            with trio.move_on_after(self._wait_s):
+            with trio.move_on_after(max(self._wait_s, LONGER_S) if self._longer else self._wait_s):
                 await self._full.wait()
         batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        self._longer = len(batch) > 1
         self._taken.set()
         self._taken = trio.Event()
         return batch

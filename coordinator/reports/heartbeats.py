@@ -18,7 +18,7 @@ from sqlalchemy import bindparam, delete, func, select, update
 from coordinator.changes import records, votes
 from coordinator.changes.votes import RefusedVersion, SaidOfChanges, TakenBack, VoteCount
 from coordinator.database import cluster_state, journals, schema
-from coordinator.database.database import Database, Transaction
+from coordinator.database.database import Database, Transaction, is_in
 from coordinator.database.documents import chunks
 from coordinator.reports import features, refusal_records
 from coordinator.reports.checkin import Comparison, ReportedMark, compare_all
@@ -182,14 +182,14 @@ def _records(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, tup
     columns = select(
         status.c.node_id, status.c.incarnation, status.c.recorded, status.c.acknowledged_event, status.c.features
     )
-    locked = columns.where(status.c.node_id.in_(node_ids)).order_by(status.c.node_id).with_for_update()
+    locked = columns.where(is_in(status.c.node_id, node_ids)).order_by(status.c.node_id).with_for_update()
     kept = {
         row.node_id: NodeRecord(
             row.incarnation, _marks(row.recorded), row.acknowledged_event, features.parse(row.features)
         )
         for row in transaction.rows(locked)
     }
-    entries = transaction.rows(select(nodes.c.node_id, nodes.c.generation).where(nodes.c.node_id.in_(node_ids)))
+    entries = transaction.rows(select(nodes.c.node_id, nodes.c.generation).where(is_in(nodes.c.node_id, node_ids)))
     return {row.node_id: (kept.get(row.node_id), row.generation) for row in entries}
 
 

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Row
 
 from coordinator.base.refusal import bound_text
 from coordinator.database import schema
-from coordinator.database.database import Transaction
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import TRUST_BUNDLE, chunks
 from coordinator.reports import report_check
 from coordinator.reports.checkin import ReportedMark
@@ -61,7 +61,7 @@ def of_nodes(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, dic
     table = schema.standing_refusals
     found: dict[str, dict[str, KeptRefusal]] = defaultdict(dict)
     for chunk in chunks(node_ids):
-        for row in transaction.rows(select(table).where(table.c.node_id.in_(chunk))):
+        for row in transaction.rows(select(table).where(is_in(table.c.node_id, chunk))):
             found[row.node_id][row.scope] = _refusal(row)
     return found
 

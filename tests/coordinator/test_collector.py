@@ -69,6 +69,25 @@ async def test_a_full_batch_does_not_wait(autojump_clock) -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(("before", "batches"), [(1, [1, 1, 1]), (3, [3, 2])])
+async def test_after_several_more_are_waited_for(autojump_clock, before: int, batches: list[int]) -> None:
+    """a fleet that votes; whoever comes alone does not wait"""
+    disk = Disk()
+    disk.may_write.set()
+    collector = HeartbeatCollector(disk.write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.run)
+        async with trio.open_nursery() as reports:
+            for number in range(before):
+                reports.start_soon(collector.report, heartbeat(f"n{number}"))
+        async with trio.open_nursery() as reports:
+            reports.start_soon(collector.report, heartbeat("soon"))
+            await trio.sleep(0.01)
+            reports.start_soon(collector.report, heartbeat("later"))
+        assert [len(batch) for batch in disk.batches] == batches
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_failed_commit_acknowledges_nothing_and_the_next_goes_well(autojump_clock) -> None:
     """rules P1: the database may be gone for a while."""
     disk = Disk()
