@@ -36,6 +36,7 @@ Rejected: a vote that passes by majority of all nodes, which nobody reaches in a
 counting who is offline as failed, which would leave one dead machine to halt every change.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -98,12 +99,15 @@ class Move:
 
 @dataclass(frozen=True)
 class NextMoves:
-    """`state`: what the change becomes, if anything, and why. `waits`: by group, what is waited for."""
+    """`state`: what the change becomes, if anything, and why. `waits`: by group, what is waited for. `due_s`: the
+    seconds until a bake is over, and there is something to look at though nobody says anything.
+    """
 
     moves: tuple[Move, ...] = ()
     state: ChangeState | None = None
     why: str = ""
     waits: Mapping[int, str] = field(default_factory=dict)
+    due_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class _Said:
     move: Move | None = None
     failure: str = ""
     waits: str = ""
+    due_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,8 @@ def decide(change: ChangeProgress, nodes: Sequence[NodeProgress]) -> NextMoves:
         return _fail(failed, nodes, said)
     moves = tuple(found.move for found in said.values() if found.move is not None)
     waits = {index: found.waits for index, found in said.items() if found.waits}
-    return NextMoves(moves, _after(change, moves), waits=waits)
+    due_s = min((found.due_s for found in said.values()), default=math.inf)
+    return NextMoves(moves, _after(change, moves), waits=waits, due_s=due_s)
 
 
 def _fail(look: _Look, nodes: Sequence[NodeProgress], said: Mapping[int, _Said]) -> NextMoves:
@@ -379,9 +385,15 @@ def _watch(look: _Look) -> _Said:
     """The ring that bakes."""
     baking = [node for node in look.nodes if node.step is Step.RELEASED and node.ring == look.group.ring]
     left = [node for node in baking if not _has_failed(node) and not _has_passed(look, node)]
-    if waits := _what_bakes(look, left):
-        return _Said(waits=waits)
-    return look.turn(_anew(look.group))
+    if not left:
+        return look.turn(_anew(look.group))
+    left_s = _bake_left_s(look, left)
+    return _Said(waits=_what_bakes(look, left, left_s), due_s=left_s if left_s > 0 else math.inf)
+
+
+def _bake_left_s(look: _Look, nodes: Sequence[NodeProgress]) -> float:
+    """Until the last of them has run it for long enough; infinite where one does not run it yet."""
+    return max(look.rollout.bake_s - node.active_s if node.active_s is not None else math.inf for node in nodes)
 
 
 def _has_failed(node: NodeProgress) -> bool:
@@ -470,15 +482,12 @@ def _who_is_asked(waiting: Sequence[NodeProgress]) -> str:
     return f"{len(waiting)} nodes have not voted yet{more}: {_first_of(waiting)}"
 
 
-def _what_bakes(look: _Look, waiting: Sequence[NodeProgress]) -> str:
-    if not waiting:
-        return ""
+def _what_bakes(look: _Look, waiting: Sequence[NodeProgress], left_s: float) -> str:
     absent = [node for node in waiting if not node.outcome]
     if absent:
         return f"ring {look.group.ring}: {len(absent)} nodes do not run it yet: {_first_of(absent)}"
-    left = max(look.rollout.bake_s - (node.active_s or 0.0) for node in waiting)
-    if left > 0:
-        return f"ring {look.group.ring} bakes for {left:.0f} s more"
+    if left_s > 0:
+        return f"ring {look.group.ring} bakes for {left_s:.0f} s more"
     return f"ring {look.group.ring}: {len(waiting)} nodes have not said yet that all is well: {_first_of(waiting)}"
 
 

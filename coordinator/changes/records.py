@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, delete, func, insert, literal, select, update
@@ -33,13 +34,14 @@ from coordinator.base.refusal import Code, Refused, bound_text
 from coordinator.changes.groups import ChangeGroup, parse_group
 from coordinator.changes.states import FAILED, SETTLED, ChangeState, GroupPhase, Step
 from coordinator.database import cluster_state, schema
-from coordinator.database.database import Transaction
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import chunks
 from snapshot import canonical
 
 MOST_EVENTS = 2_000  # of one change; what comes after them is counted
 MORE = "more"
 MOST_LISTED = 1_000
+TEXTS_REMEMBERED = 4_096  # of rows: while a change is under way the same ones are read again and again
 _NAME = re.compile(r"c-([1-9][0-9]{0,15})", re.ASCII)
 
 
@@ -286,7 +288,7 @@ def holding(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, list
     chosen = select(*columns).select_from(joined).where(_is_standing()).order_by(table.c.change_id)
     found: dict[str, list[ChangeNode]] = defaultdict(list)
     for chunk in chunks(node_ids):
-        for row in transaction.rows(chosen.where(table.c.node_id.in_(chunk))):
+        for row in transaction.rows(chosen.where(is_in(table.c.node_id, chunk))):
             found[row.node_id].append(_node(row))
     return found
 
@@ -298,7 +300,7 @@ def open_rows(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, li
     chosen = select(table).select_from(joined).where(changes.c.settled_at.is_(None)).order_by(table.c.change_id)
     found: dict[str, list[ChangeNode]] = defaultdict(list)
     for chunk in chunks(node_ids):
-        for row in transaction.rows(chosen.where(table.c.node_id.in_(chunk))):
+        for row in transaction.rows(chosen.where(is_in(table.c.node_id, chunk))):
             found[row.node_id].append(_node(row))
     return dict(found)
 
@@ -482,10 +484,20 @@ def _names_text(scopes: tuple[str, ...]) -> str:
 
 
 def _node(row: "Row[Any]") -> ChangeNode:
-    scopes, votes = json.loads(row.scopes), json.loads(row.votes)
-    read = {scope: CandidateVote(**vote) for scope, vote in votes.items()}
-    values = {name: getattr(row, name) for name in _NODE_COLUMNS if name not in ("scopes", "votes", "step")}
-    return ChangeNode(**values, scopes=tuple(scopes), votes=read, step=Step(row.step))
+    """The columns come in the order of the table's."""
+    values = dict(zip(_NODE_COLUMNS, row, strict=True))
+    scopes, votes = _read_scopes(values["scopes"]), _read_votes(values["votes"])
+    return ChangeNode(**{**values, "scopes": scopes, "votes": votes, "step": Step(values["step"])})
+
+
+@lru_cache(maxsize=TEXTS_REMEMBERED)
+def _read_scopes(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=TEXTS_REMEMBERED)
+def _read_votes(text: str) -> Mapping[str, CandidateVote]:
+    return MappingProxyType({scope: CandidateVote(**vote) for scope, vote in json.loads(text).items()})
 
 
 _NODE_COLUMNS = tuple(column.name for column in schema.change_nodes.c)

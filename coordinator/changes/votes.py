@@ -26,7 +26,7 @@ from coordinator.base.refusal import bound_text
 from coordinator.changes.records import CandidateVote, ChangeNode
 from coordinator.changes.states import FAILED, Outcome, Step, Verdict
 from coordinator.database import schema
-from coordinator.database.database import Transaction
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import chunks
 from snapshot import canonical
 
@@ -248,7 +248,7 @@ def _read_listings(transaction: Transaction, node_ids: Sequence[str]) -> dict[st
     return {
         row.node_id: _read_listing(row)
         for chunk in chunks(node_ids)
-        for row in transaction.rows(columns.select_from(joined).where(nodes.c.node_id.in_(chunk)))
+        for row in transaction.rows(columns.select_from(joined).where(is_in(nodes.c.node_id, chunk)))
     }
 
 

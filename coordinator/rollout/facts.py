@@ -9,7 +9,8 @@ own intervals. What reports say beside their columns is read once a minute: it i
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import select
@@ -23,7 +24,7 @@ from coordinator.changes.progress import ChangeProgress, NodeProgress
 from coordinator.changes.records import ChangeNode, ChangeRecord
 from coordinator.changes.states import Outcome, Presence, Step, Verdict
 from coordinator.database import catalog, schema
-from coordinator.database.database import Transaction
+from coordinator.database.database import Transaction, is_in
 from coordinator.database.documents import chunks
 from coordinator.declared.model import selects
 from coordinator.rollout.watch import AgeWatch
@@ -83,25 +84,28 @@ class RolloutFacts:
         cohorts = _cohorts(transaction, record.groups, nodes)
         members = _members(transaction, sorted(rows))
         behind = _behind(transaction, nodes, before)
+        nowhere = frozenset[int]()
         read = [
-            replace(
-                self.progress_of(record, rows[node_id], member, cohorts.get(node_id, frozenset())),
-                is_behind=node_id in behind,
-            )
+            self.progress_of(record, rows[node_id], member, cohorts.get(node_id, nowhere), is_behind=node_id in behind)
             for node_id, member in sorted(members.items())
         ]
         change = ChangeProgress(record.change_id, record.state, record.groups, bool(record.immediately), is_waiting)
         return change, read
 
     def progress_of(
-        self, record: ChangeRecord, node: ChangeNode, member: "MemberLine", cohorts: frozenset[int] = frozenset()
+        self,
+        record: ChangeRecord,
+        node: ChangeNode,
+        member: "MemberLine",
+        cohorts: frozenset[int] = frozenset(),
+        *,
+        is_behind: bool = False,
     ) -> NodeProgress:
         told = self.told.get(node.node_id)
-        candidates = json.loads(member.candidates) if node.step is Step.OFFERED else {}
+        coming = _read_coming(member.candidates if node.step is Step.OFFERED else "{}")
         is_told = member.published >= member.generation
         key = (record.change_id, node.node_id)
-        contents = tuple(sorted(entry["content_hash"] for entry in candidates.values()))
-        is_known = self.watch.lasts((*key, node.step, node.ring, contents), holds=is_told)
+        is_known = self.watch.lasts((*key, node.step, node.ring, coming.contents), holds=is_told)
         return NodeProgress(
             node.node_id,
             group=node.group,
@@ -110,12 +114,13 @@ class RolloutFacts:
             outcome=Outcome(node.outcome),
             presence=self._presence(node.node_id, member, told),
             can_vote=told is not None and told.can_vote,
-            verdict=votes.verdict_on(candidates, node) if is_told else Verdict.NONE,
+            verdict=votes.verdict_on(coming.candidates, node) if is_told else Verdict.NONE,
             told_s=is_known,
             active_s=self.watch.age((*key, "active"), node.active_at),
             proves=told is not None and told.proves,
             is_telling=member.is_well and told is not None and not told.validated.isdisjoint(node.scopes),
             cohorts=cohorts,
+            is_behind=is_behind,
             words=node.detail,
         )
 
@@ -131,13 +136,27 @@ class RolloutFacts:
         old = [id_ for id_ in node_ids if id_ not in self.told or now - self.told[id_].read_at >= READ_AGAIN_S]
         table = schema.node_status
         for chunk in chunks(old):
-            for row in transaction.rows(select(table.c.node_id, table.c.body).where(table.c.node_id.in_(chunk))):
+            for row in transaction.rows(select(table.c.node_id, table.c.body).where(is_in(table.c.node_id, chunk))):
                 self.told[row.node_id] = _parse(row.body, now, self.settings.heartbeat_interval_s)
 
     def forget(self, node_ids: "set[str]") -> None:
         """All but these."""
         for node_id in self.told.keys() - node_ids:
             del self.told[node_id]
+
+
+@dataclass(frozen=True)
+class _Coming:
+    """What a head lists as coming; its contents, in their order."""
+
+    candidates: Mapping[str, Mapping[str, Any]]
+    contents: tuple[str, ...]
+
+
+@lru_cache(maxsize=records.TEXTS_REMEMBERED)
+def _read_coming(text: str) -> _Coming:
+    candidates = json.loads(text)  # our own writing
+    return _Coming(candidates, tuple(sorted(entry["content_hash"] for entry in candidates.values())))
 
 
 def _parse(body: str, now: float, interval_s: float) -> AgentWords:
@@ -171,7 +190,7 @@ def _members(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, Mem
     return {
         row.node_id: _read_line(row)
         for chunk in chunks(node_ids)
-        for row in transaction.rows(living.where(nodes.c.node_id.in_(chunk)))
+        for row in transaction.rows(living.where(is_in(nodes.c.node_id, chunk)))
     }
 
 

@@ -1,13 +1,13 @@
 """The task that takes changes on: looks at those that are open, decides (progress.py), carries it out (steps.py).
 
 Level-triggered: what comes next follows from what stands in the database, so a look too many changes nothing, and one
-that was missed costs a second. It is woken by an apply, by a person's word and by what nodes report; nothing is kept in
-memory but how long things have lasted (watch.py). A coordinator that is killed at any moment goes on where it was, and
-two of them look at the same changes: each decision is saved against the revision that it was made from, and who comes
-second has changed nothing and looks again.
+that was missed costs a second. It is woken by an apply, by a person's word, by what nodes report, and when a bake is
+over; nothing is kept in memory but how long things have lasted (watch.py). A coordinator that is killed at any moment
+goes on where it was, and two of them look at the same changes: each decision is saved against the revision that it was
+made from, and who comes second has changed nothing and looks again.
 
 While nodes vote, reports come by the hundred a second, and a look reads all nodes of a change: one for each batch of
-them would cost the square of the fleet. So what they say is looked at for a quarter of the time at most, and a person's
+them would cost the square of the fleet. So what they say is looked at for a tenth of the time at most, and a person's
 word at once.
 
 Looking is reading alone. Only where there is something to do is a transaction begun for it, in which all is read and
@@ -16,6 +16,7 @@ decided once more: what a node has said in between counts.
 Where the database is away nothing goes on, and nothing is lost; what was not heard meanwhile is no silence.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,7 @@ from wire.logs import log
 
 ACTOR = "coordinator"
 TICK_S = 1.0
-REST, MOST_REST_S = 3, 2.0  # times as long as a look took, reports are gathered before the next one
+REST, MOST_REST_S = 9, 2.0  # times as long as a look took, reports are gathered before the next one
 MOST_AT_ONCE = 200  # lines of a timeline in one transaction
 MOST_ROUNDS = 16  # in one look: whatever goes on for longer goes on with the next
 _SAID = (Outcome.REFUSED, Outcome.REVERTED)
@@ -118,6 +119,7 @@ class Rollouts:
         self._noted: set[tuple[int, str, str]] = set()
         self._foreign: set[str] = set()
         self._woken, self._told = trio.Event(), trio.Event()
+        self._due_at = math.inf  # of trio's clock
         self.health = RolloutHealth()
 
     def wake(self) -> None:
@@ -154,7 +156,7 @@ class Rollouts:
         """Until there is something to look at; after a look that took so long."""
         with trio.move_on_after(min(REST * taken_s, MOST_REST_S)):
             await self._woken.wait()
-        with trio.move_on_after(TICK_S):
+        with trio.move_on_at(min(trio.current_time() + TICK_S, self._due_at)):
             await self._told.wait()
 
     async def look(self) -> None:
@@ -163,6 +165,7 @@ class Rollouts:
             self._watch.begin(self._now(), self._elapsed())
             seen = await in_planner(self._read)
             self._watch.end()
+            self._due_at = trio.current_time() + min((look.decided.due_s for look in seen), default=math.inf)
             if not [change for change in seen if change.is_to_do and await self._act(change)]:
                 return
             self._wake_publisher()

@@ -1,5 +1,6 @@
 """What comes next for a change: votes, rings, bakes, what halts it, and who holds nothing up."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -166,7 +167,9 @@ def ring_of(*outcomes: Outcome, rest: int = 3, **values: object) -> list[NodePro
 def test_a_ring_passes_when_all_have_run_it_for_the_bake() -> None:
     assert phase_of(decide(change(GroupPhase.BAKING, 1), ring_of(Outcome.ACTIVE))) is GroupPhase.READY
     early = decide(change(GroupPhase.BAKING, 1), ring_of(Outcome.ACTIVE, active_s=BAKE_S - 1))
-    assert (early.moves, early.waits) == ((), {0: "ring 1 bakes for 1 s more"})
+    assert (early.moves, early.waits, early.due_s) == ((), {0: "ring 1 bakes for 1 s more"}, 1.0)
+    absent = decide(change(GroupPhase.BAKING, 1), ring_of(Outcome.ACTIVE, Outcome.NONE))
+    assert (absent.moves, absent.due_s) == ((), math.inf), "that one runs it is said by a report"
     last = decide(change(GroupPhase.READY, 2), ring_of(Outcome.GOOD, Outcome.GOOD, rest=0))
     assert (phase_of(last), last.state) == (GroupPhase.PASSED, ChangeState.DONE)
 
