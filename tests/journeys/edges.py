@@ -21,6 +21,7 @@ from tests.holdfast.operator_lab import Lab
 from tests.journeys.gateway import WITHIN_S, Gateway
 from tests.world.pauses import pauses
 from wire.operators.change_answers import ChangeDetail, ChangeNews
+from wire.operators.fleet_answers import MemberDetail
 
 STATE = """\
 kind: Cluster
@@ -138,6 +139,15 @@ class Edges:
 
     def until_all_run(self, host: str) -> None:
         self.until(lambda: len(self.run(host)) == len(self.nodes))
+
+    def until_all_told(self) -> None:
+        """The coordinator knows from each node that it is active, and by the same report what its services can take.
+        That comes a second after a node has become so; an apply before is judged by the nodes alone.
+        """
+        self.until(lambda: all(self._told(name) == "active" for name in self.nodes))
+
+    def _told(self, name: str) -> str:
+        return self.lab.asked.get(MemberDetail, "nodes", name).state
 
     def words(self) -> str:
         logs = [self.lab.log(), *(node.log()[-3000:] for node in self.nodes.values())]

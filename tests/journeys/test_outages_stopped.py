@@ -113,6 +113,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
             made.append(fleet)
             for node in fleet.nodes.values():
                 (node.folder / "well.sh").write_text(WELL_FOR_THREE_ASKS)
+            fleet.until_all_told()
             yield fleet
     finally:
         backbone.end()
