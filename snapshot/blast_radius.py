@@ -6,6 +6,9 @@
 
 Entries are what people count: the members of the top level of JSON sections (a list's are its places), and of a Config
 its files. What is inside an entry is not looked at, but for whether it is as it was; 1 and true are the same here.
+How large a file of a Config becomes is looked at file by file as well: a table that doubles among a hundred others
+makes the whole hardly larger, and its reader has room for one table.
+
 Parts of one map (`routes.00` to `routes.3f`) are one section under its family's name, so that a change does not look
 worse or better by how ids happen to be spread.
 
@@ -79,8 +82,26 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """Bytes of a content, or of one of its files."""
+
+    before: int
+    after: int
+
+    @property
+    def is_too_much(self) -> bool:
+        return self.after >= LARGE_BYTES and 0 < 2 * self.before < self.after
+
+    @property
+    def percent(self) -> int:
+        return 100 * (self.after - self.before) // self.before
+
+
+@dataclass(frozen=True)
 class Radius:
-    """A change of one scope of one node. `emptied`: sections or files that held something and hold nothing now."""
+    """A change of one scope of one node. `emptied`: sections or files that held something and hold nothing now.
+    `grown`: files that are far larger than they were.
+    """
 
     changed: int
     removed: int
@@ -89,6 +110,7 @@ class Radius:
     bytes_after: int
     differing: tuple[int, int]  # entries of the sections that differ, before and after
     count_rest: Callable[[], int] = field(compare=False, repr=False)  # those of the sections that do not
+    grown: Mapping[str, Growth] = field(default_factory=dict)  # by path
 
     @cached_property
     def _rest(self) -> int:
@@ -176,16 +198,16 @@ def _compare_sections(before: HeldSections, after: HeldSections) -> Radius:
 def _compare_files(before: HeldSections, after: HeldSections) -> Radius:
     """By the indexes: what a file holds is known by the hashes of its sections."""
     old, new = _files(before), _files(after)
-    sizes = {path: _bytes(file.entries) for path, file in new.items()}
-    emptied = (path for path, file in old.items() if sizes.get(path) == 0 and _bytes(file.entries))
+    growths = {path: Growth(_bytes(old[path].entries), _bytes(new[path].entries)) for path in old.keys() & new.keys()}
     return Radius(
-        sum(new[path] != file for path, file in old.items() if path in new),
+        sum(new[path] != old[path] for path in growths),
         sum(path not in new for path in old),
-        tuple(sorted(emptied)),
+        tuple(sorted(path for path, growth in growths.items() if growth.before and not growth.after)),
         sum(_bytes(file.entries) for file in old.values()),
-        sum(sizes.values()),
+        sum(_bytes(file.entries) for file in new.values()),
         (len(old), len(new)),
         lambda: 0,
+        {path: growths[path] for path in sorted(growths) if growths[path].is_too_much},
     )
 
 
@@ -253,10 +275,14 @@ def _find_emptied(radius: Radius) -> Iterator[Excess]:
 
 
 def _find_growth(radius: Radius) -> Iterator[Excess]:
-    before, after = radius.bytes_before, radius.bytes_after
-    if after >= LARGE_BYTES and 0 < 2 * before < after:
+    """The whole, or else the file that has grown most."""
+    whole = Growth(radius.bytes_before, radius.bytes_after)
+    path, worst = max(radius.grown.items(), key=lambda each: each[1].percent, default=("", whole))
+    name, growth = ("", whole) if whole.is_too_much else (f"{path}: ", worst)
+    if growth.is_too_much:
         expected = f"at most twice as many at a time, from {LARGE_BYTES:,} on"
-        yield Excess(GuardRule.GROWN, f"{after:,} bytes, after {before:,}", expected, 100 * (after - before) // before)
+        found = f"{name}{growth.after:,} bytes, after {growth.before:,}"
+        yield Excess(GuardRule.GROWN, found, expected, growth.percent)
 
 
 def _find_beyond(radius: Radius, limits: ConsumerLimits, *, is_allowed: bool) -> Iterator[Excess]:

@@ -125,6 +125,37 @@ def test_files_of_a_config():
     assert (radius.before, radius.after) == (Size(4, 3), Size(4, 3))
 
 
+HUNDRED = {f"sites/{number:02}.conf": b"x" * number for number in range(1, 101)}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (dict.fromkeys(list(HUNDRED)[:30], b"other"), []),
+        (dict.fromkeys(list(HUNDRED)[:31], b"other"), ["31 of 100 entries changed (31 %)"]),
+        (dict.fromkeys(list(HUNDRED)[:30]), []),
+        (dict.fromkeys(list(HUNDRED)[:31]), ["31 of 100 entries removed (31 %)"]),
+        ({"sites/07.conf": b""}, ["sites/07.conf would be empty"]),
+        ({"sites/07.conf": b"y" * 1_000}, []),
+    ],
+)
+def test_many_small_files(change, found):
+    """Each counts as one, however small it is."""
+    after = {path: data for path, data in {**HUNDRED, **change}.items() if data is not None}
+    assert [excess.found for excess in guard(compare("config", files(HUNDRED), files(after)))] == found
+
+
+def test_a_file_that_more_than_doubles_among_others():
+    """The whole hardly grows; whoever reads that file has room for one (Cloudflare, November 2025)."""
+    before = {**HUNDRED, "blob": b"x" * 1_000_000, "features": b"f" * 60_000, "rules": b"r" * 40_000}
+    after = {**before, "features": b"f" * 120_001, "rules": b"r" * 120_001}
+    (excess,) = guard(compare("config", files(before), files(after)))
+    assert (excess.rule, excess.found) == (GuardRule.GROWN, "rules: 120,001 bytes, after 40,000")
+    for size, found in ((120_000, []), (120_001, ["features: 120,001 bytes, after 60,000"])):
+        radius = compare("config", files(before), files({**before, "features": b"f" * size}))
+        assert [excess.found for excess in guard(radius)] == found
+
+
 def test_a_mode_is_a_change_of_a_file():
     one, other = (folder({"a": FileContent(b"1", mode)}) for mode in ("0600", "0644"))
     assert compare("config", one, other).changed == 1
