@@ -3,12 +3,15 @@
 import pytest
 
 from coordinator.changes import records
+from coordinator.changes.progress import ACTIVATE_S
 from coordinator.changes.states import ChangeState, Outcome, Step
 from coordinator.database import catalog
 from coordinator.database.database import Database
 from coordinator.rollout import commands
-from tests.coordinator.rollouts import RolloutFleet
+from tests.coordinator.rollouts import SCOPE, RolloutFleet
 
+BAKE_S = 20
+OLD = "sha256:" + "0" * 64
 POLICY = """
 kind: RolloutPolicy
 id: standard
@@ -116,11 +119,57 @@ def test_whose_validator_was_mended_says_yes_anew(fleet: RolloutFleet) -> None:
 
 def test_a_ring_that_fails_goes_no_further(fleet: RolloutFleet) -> None:
     (canary,) = roll(fleet)
-    fleet.wait(121, *(node_id for node_id in fleet.ids if node_id != canary), runs="sha256:" + "0" * 64)
+    fleet.wait(130, *(node_id for node_id in fleet.ids if node_id != canary), runs=OLD, every_s=10)
     record = fleet.record()
     assert record.state is ChangeState.HALTED and f"{canary} silent" in record.why
     assert fleet.at(Step.RELEASED) == {canary} and fleet.at(Step.HELD) == set(fleet.ids) - {canary}
     assert fleet.rows()[canary].outcome == Outcome.SILENT
+
+
+RAN = {"good": "sha256:" + "0" * 64}  # of an agent that watches what it runs
+
+
+def test_a_canary_that_does_not_come_back(fleet: RolloutFleet) -> None:
+    """A file that its parser does not survive, at no start of the machine (CrowdStrike, July 2024): the node has run
+    it, and says nothing any more. Nobody else is given it, and the next change goes to all that are there.
+    """
+    fleet.report(*fleet.ids, scope=RAN)
+    (canary,) = roll(fleet)
+    others = [node_id for node_id in fleet.ids if node_id != canary]
+    fleet.report(canary, scope=RAN)
+    fleet.wait(int(BAKE_S + ACTIVATE_S) - 10, *others, runs=OLD, every_s=10)
+    assert fleet.rows()[canary].outcome == Outcome.ACTIVE and fleet.record().state is ChangeState.ROLLING
+    fleet.wait(10, *others, runs=OLD, every_s=10)
+    record = fleet.record()
+    assert (
+        record.state is ChangeState.HALTED and f"1 of 1 nodes of ring 1 did not keep it: {canary} silent" in record.why
+    )
+    assert fleet.at(Step.RELEASED) == {canary}
+    fleet.change(10)
+    fleet.look()
+    fleet.tell()
+    fleet.report(*others, vote="accepted")
+    fleet.look()
+    fleet.tell()
+    assert fleet.record(1).state is ChangeState.SUPERSEDED
+    assert len(fleet.at(Step.RELEASED, 2)) == 1 and canary not in fleet.at(Step.RELEASED, 2)
+
+
+def test_a_canary_that_comes_back_without_it(fleet: RolloutFleet) -> None:
+    """It has gone back by itself before anybody heard of it: that is a no like any other, within the bake."""
+    (canary,) = roll(fleet)
+    others = [node_id for node_id in fleet.ids if node_id != canary]
+    fleet.report(canary, scope=RAN)
+    fleet.wait(10, *others, runs=OLD, every_s=10)
+    tried = fleet._listing(canary)[SCOPE]
+    back = {"config_version": tried["config_version"], "content_hash": tried["content_hash"], "check": "start"}
+    back |= {"detail": "the machine ended 2 times without order", "at": "2027-01-15T08:00:00Z"}
+    fleet.report(canary, scope={"reverted": back}, runs=OLD)
+    fleet.look()
+    record = fleet.record()
+    assert record.state is ChangeState.HALTED and f"{canary} reverted" in record.why
+    assert "the machine ended 2 times without order" in record.why
+    assert fleet.at(Step.RELEASED) == {canary}
 
 
 def test_a_failure_takes_it_back_where_the_policy_says_so(cluster: Database) -> None:
