@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from holdfast.client import AgentDown, Client
+from tests.citations import ROOT
 from tests.holdfast.operator_lab import Lab, Ran
 from tests.journeys.interpreter import AGENT_PYTHON
 from tests.world import programs
@@ -95,6 +96,17 @@ class Gateway:
     def start(self) -> None:
         log, words = self.folder / "log", ("--config", self.folder / "agent.toml")
         self.process = programs.start_by(AGENT_PYTHON, "holdfast-agent", *words, folder=self.folder, log=log)
+        self.until(self.answers)
+
+    def boot_anew(self, number: int) -> None:
+        """Killed without order, and started in another boot of its machine, as far as its clock can tell."""
+        self.kill()
+        clock = self.folder / "clock.json"
+        begun = time.clock_gettime(time.CLOCK_BOOTTIME) - 1.0
+        clock.write_text(json.dumps({"ahead_s": 0.0, "boot_id": f"boot-{number}", "booted_at": begun}))
+        words = ["-m", "tests.journeys.agent_process", str(self.folder / "agent.toml"), str(clock)]
+        with (self.folder / "log").open("ab") as said:
+            self.process = subprocess.Popen([AGENT_PYTHON, *words], cwd=ROOT, stdout=said, stderr=said)
         self.until(self.answers)
 
     def join(self, port: int) -> None:

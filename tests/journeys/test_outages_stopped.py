@@ -221,29 +221,34 @@ def test_azure_front_door_damage_that_comes_later(fleet: Edges) -> None:
     takes_the_next(fleet, "rules", "rules", "compatible as well\n")
 
 
+@pytest.mark.parametrize(("what", "times"), [("agent", 3), ("machine", 2)])
 def test_crowdstrike_a_file_that_takes_the_machine_down_with_every_start(
-    fleet: Edges, tmp_path: Path, request: pytest.FixtureRequest
+    fleet: Edges, tmp_path: Path, request: pytest.FixtureRequest, what: str, times: int
 ) -> None:
     """2024-07-19: the node goes back by itself, before anybody reads; another start does not bring it again."""
-    watching = Watching(fleet.lab, tmp_path / "said", *applying(fleet, "sensor", "channel-291", "20 fields\n", SLOW))
+    ill = f"20 fields, says the {what}\n"
+    watching = Watching(fleet.lab, tmp_path / "said", *applying(fleet, "sensor", "channel-291", ill, SLOW))
     request.addfinalizer(watching.end)
     watching.until("rolling: ring 1/2")
-    fleet.until(lambda: fleet.having("config/sensor/channel-291", "20 fields") != [])
-    (touched,) = fleet.having("config/sensor/channel-291", "20 fields")
+    fleet.until(lambda: fleet.having("config/sensor/channel-291", ill) != [])
+    (touched,) = fleet.having("config/sensor/channel-291", ill)
     node = fleet.nodes[touched]
-    for _ in range(3):
-        assert fleet.having("config/sensor/channel-291", "20 fields") == [touched]
-        node.kill()
-        node.start()
-    fleet.until(lambda: fleet.having("config/sensor/channel-291", "20 fields") == [])
+    for number in range(times):
+        assert fleet.having("config/sensor/channel-291", ill) == [touched]
+        if what == "agent":
+            node.kill()
+            node.start()
+        else:
+            node.boot_anew(number)
+    fleet.until(lambda: fleet.having("config/sensor/channel-291", ill) == [])
     status, said = watching.ended()
     assert status == NOT_DONE and "1 of 1 nodes of ring 1 did not keep it" in said
-    assert "the agent ended 3 times without order" in said
+    assert f"the {what} ended {times} times without order" in said
     node.kill()
     node.start()
     assert fleet.having("config/sensor/channel-291", "21 fields") == list(fleet.nodes)
     serves(fleet)
-    takes_the_next(fleet, "sensor", "channel-291", "21 fields, and one more\n")
+    takes_the_next(fleet, "sensor", "channel-291", f"21 fields, after the {what}\n")
 
 
 def test_facebook_a_change_that_cuts_the_way_to_whoever_could_take_it_back(fleet: Edges) -> None:
