@@ -46,8 +46,9 @@ def approve(fleet: RolloutFleet, change_id: int = 1) -> None:
 
 
 def test_nobody_is_asked_before_it_is_approved(fleet: RolloutFleet) -> None:
-    """However long it takes; then it goes its way."""
+    """However long it takes, and whoever is restarted meanwhile; then it goes its way."""
     fleet.change(2, actor="operator:ann")
+    fleet.engine = fleet.new_engine()
     fleet.now, fleet.elapsed = fleet.now + 3_600, fleet.elapsed + 3_600
     fleet.report(*fleet.ids)
     fleet.wait(2)
