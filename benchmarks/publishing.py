@@ -31,7 +31,7 @@ from coordinator.database.database import Database
 from coordinator.publishing import backlog, heads, publisher
 from snapshot.identifiers import format_time
 from snapshot.signature import pae
-from tests.coordinator import postgresql
+from tests.coordinator import histories, postgresql
 from tests.coordinator.founding import Founded
 from tests.coordinator.publishing import Press
 
@@ -249,6 +249,7 @@ def prepared(folder: Path, urls: tuple[str, str], count: int) -> Bench:
         founded.append(Founded(folder / name, url))
         with_members(Database(url), count, founded[-1].now)
     press = Press(Database(urls[0]), bundles=founded[0].bundles, now=founded[0].now)
+    histories.begin(press.database, now=founded[0].now)
     press.apply(state(count, 1, 5))
     publish_due(press)
     listing = {scope: vars(entry) for scope, entry in press.listing("n0").items()}

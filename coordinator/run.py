@@ -24,10 +24,11 @@ from coordinator.api import listeners
 from coordinator.api.listeners import Transports
 from coordinator.base import clock, interpreter
 from coordinator.base.clock_jump import HOLD_S, Leap
-from coordinator.base.refusal import Refused
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.threads import in_database
 from coordinator.changes.votes import VoteCount
 from coordinator.configs.apply_cache import LastRead
+from coordinator.database import history
 from coordinator.database.database import Database
 from coordinator.database.database_fault import first_line, line_of
 from coordinator.declared import value_shapes
@@ -53,6 +54,7 @@ from coordinator.runtime.remote_admin import Door
 from coordinator.runtime.trims import Trims
 from coordinator.setup import configuration, lost_database
 from coordinator.setup.configuration import Configuration, file_of
+from coordinator.setup.opening import open_database
 from coordinator.setup.ports import Ports, bound_to
 from wire.certificate import BadCertificateError, Certificate, KeyPair, fingerprint
 from wire.limits import JOIN, REMOTE
@@ -112,6 +114,8 @@ class Daemon:
             nursery.start_soon(self.coordinator.seen.run)
             nursery.start_soon(self.keeper.poll)
             nursery.start_soon(self.keeper.trim)
+            nursery.start_soon(self.keeper.link)
+            nursery.start_soon(self.keeper.walk)
             nursery.start_soon(self.trims.note_readiness)
             nursery.start_soon(self.trims.run)
             nursery.start_soon(self.keeper.note_refused_joins)
@@ -127,6 +131,8 @@ class Daemon:
             log.info("serving", **vars(ports))
             if not self.coordinator.settings.guarded_changes:
                 log.warning("changes are not guarded: guarded_changes is false, an apply reaches all nodes at once")
+            if self.coordinator.database.history is None:
+                log.warning(f"what is changed is not proven: this cluster has no signed history ({history.BEGIN})")
             task_status.started(ports)
             await self._wait_for_end(signals)
             notifier.stopping()
@@ -179,7 +185,7 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     table = PinTable([shown.der])
     token_key = _token_key(file_of(at.token_key))
     cluster_id = lost_database.standing(database, at).cluster_id
-    _follow(database, at, shown, token_key, now())
+    _follow_where_possible(database, at, shown, token_key, now())
     board = Board()
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
     standstill = Standstill()
@@ -249,7 +255,7 @@ def main() -> None:
 def _open(at: Configuration) -> Database:
     """One coordinator for each SQLite file, and no schema newer than this program (rules P8). None is made here."""
     lost_database.check(at)
-    database = Database(at.database_url)
+    database = open_database(at)
     try:
         database.claim()
         lost_database.check_tables(database, at)
@@ -309,6 +315,18 @@ def _follow(database: Database, at: Configuration, shown: KeyPair, token_key: Ed
     own = at.coordinator_id
     if replicas.follow(database, own, fingerprint(shown.der), public, actor=own, now=now):
         log.info("entry of this coordinator renewed", coordinator_id=own)
+
+
+def _follow_where_possible(
+    database: Database, at: Configuration, shown: KeyPair, token_key: Ed25519PrivateKey, now: float
+) -> None:
+    """A history that cannot be believed keeps a coordinator from changing anything, not from saying so."""
+    try:
+        _follow(database, at, shown, token_key, now)
+    except Refused as refused:
+        if refused.code is not Code.UNTRUSTED_HISTORY:
+            raise
+        log.error("the history is not believed", reason=str(refused))  # noqa: TRY400 - no trace needed
 
 
 def _say(error: Exception, status: int = WRONG_CONFIGURATION) -> int:

@@ -509,6 +509,12 @@ _REQUEST: Table = {
         "This replica works on a state that is no longer the latest one.",
         "Wait: it reloads by itself. If it stays, look at its log and at the database.",
     ),
+    "untrusted_history": Explanation(
+        "The signed history of the cluster's state does not verify: a link, its signature or a row that it proves was "
+        "changed or is missing, or the seed is another cluster's. Nothing is changed or signed; nodes keep what they "
+        "hold.",
+        "holdfastctl audit verify names what differs; operating.md, 'The history', says what to do then.",
+    ),
     "clock_behind": Explanation(
         "What was signed last is dated later than this machine's clock says: nodes would refuse whatever came next.",
         "Set the clock right. If it is right, it was ahead before: holdfastctl epoch raise, or wait for that date.",

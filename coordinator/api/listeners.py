@@ -16,6 +16,7 @@ from coordinator.api.ceremony_api import CeremonyApi
 from coordinator.api.changes_api import ChangesApi
 from coordinator.api.content_api import ContentApi
 from coordinator.api.due_api import DueApi
+from coordinator.api.history_api import HistoryApi
 from coordinator.api.invitation_api import InvitationApi
 from coordinator.api.leaving_api import LeavingApi
 from coordinator.api.node_api import NodeApi
@@ -109,6 +110,7 @@ def admin_routes(coordinator: Coordinator, door: Door, reminder: Reminder) -> li
         OperatorApi(coordinator, door),
         ReplicaApi(coordinator),
         DueApi(reminder),
+        HistoryApi(coordinator),
         ResourceApi(coordinator),
         LeavingApi(coordinator),
         RosterApi(coordinator),

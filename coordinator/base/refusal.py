@@ -39,6 +39,7 @@ class Code(enum.StrEnum):
     BACKUP_FAILED = "backup_failed"
     BACKUP_DAMAGED = "backup_damaged"
     STALE_STATE = "stale_state"
+    UNTRUSTED_HISTORY = "untrusted_history"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

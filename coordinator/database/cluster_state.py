@@ -9,6 +9,7 @@ from sqlalchemy import insert, select, update
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import schema
 from coordinator.database.database import Database, Transaction
+from coordinator.database.running_digests import UNDIGESTED
 from coordinator.declared.references import DEFAULT_SITE
 from coordinator.keys.tokens import key_id_of
 from snapshot.identifiers import format_time, is_endpoint, is_hash, is_id
@@ -137,13 +138,14 @@ def raise_generations(
     """
     nodes, sites = schema.nodes, schema.sites
     if everybody:
-        transaction.run(update(nodes).values(generation=nodes.c.generation + 1))
+        transaction.run(update(nodes).values(generation=nodes.c.generation + 1).execution_options(**UNDIGESTED))
         transaction.run(update(sites).values(generation=sites.c.generation + 1))
         return
     ids, touched = sorted(set(node_ids)), set(left)
     for start in range(0, len(ids), _CHUNK):
         chunk = nodes.c.node_id.in_(ids[start : start + _CHUNK])
-        transaction.run(update(nodes).where(chunk).values(generation=nodes.c.generation + 1))
+        raised = update(nodes).where(chunk).values(generation=nodes.c.generation + 1)
+        transaction.run(raised.execution_options(**UNDIGESTED))
         where = transaction.rows(select(nodes.c.site_id).where(chunk).distinct())
         touched |= {row.site_id for row in where}
     raise_sites(transaction, touched)

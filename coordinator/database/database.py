@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
@@ -26,6 +26,7 @@ from sqlalchemy import (
     create_engine,
     event,
     insert,
+    select,
     text,
     update,
 )
@@ -36,8 +37,9 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator.base.refusal import Code, Refused, bound_text
-from coordinator.database import migrations, schema
+from coordinator.database import migrations, running_digests, schema
 from coordinator.database.database_fault import is_of_the_server, line_of
+from coordinator.database.running_digests import Folding
 from snapshot import canonical
 
 # One number for all replicas of a database: the lock under which state changes ("holdfast" in ASCII).
@@ -55,7 +57,33 @@ SHRINK_PAGES, KEPT_PAGES = 512, 1_024  # of 4 KiB: what is moved at a time, and 
 _ANEW_BYTES = 256 << 20
 _LOG_BYTES = 16 << 20  # what SQLite's log is cut to once all of it is in the file
 ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it into the file
+_STREAMED = 1_000  # rows held at a time
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
+
+
+NO_SEED = "the database has a signed history, and the seed that continues it is not here"
+NO_SEED_REMEDY = "put the file `seed` of a coordinator of this cluster, or of a backup, beside the config keys; restart"
+_HISTORY = select(schema.pointers.c.key).limit(1)
+
+
+class OpenLink(Protocol):
+    """The link of the history that an open change is going to be (history.py)."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def is_anew(self) -> bool:
+        """What is kept of the digests does not count: they are made from all rows."""
+
+    def add(self, transaction: "Transaction", digests: Mapping[str, bytes]) -> None:
+        """`digests`: as they stand after it."""
+
+
+class ChangeLinks(Protocol):
+    """Who links changes. Refused `untrusted_history` where the one before this change cannot be believed."""
+
+    def begin(self, transaction: "Transaction", digests: Mapping[str, bytes]) -> OpenLink | None: ...
 
 
 class CanonicalText(str):
@@ -76,13 +104,20 @@ class Transaction:
     connection: Connection
     actor: str = ""
     now: float = 0.0
+    link: int | None = field(default=None, init=False)  # the number of the link that this change is going to be
     audited: bool = field(default=False, init=False)
+    folding: Folding = field(default_factory=Folding, init=False)
     # What was read of a state that has a name, so that it need not be read again (catalog.py).
     remembered: dict[str, object] = field(default_factory=dict)
     to_remember: dict[str, object] = field(default_factory=dict, init=False)
 
     def rows(self, statement: Executable) -> Sequence[Row[Any]]:
         return self.connection.execute(statement).all()
+
+    def stream(self, statement: Executable) -> Iterator[Row[Any]]:
+        """Never all of them at once."""
+        with self.connection.execute(statement.execution_options(yield_per=_STREAMED)) as rows:
+            yield from rows
 
     def row(self, statement: Executable) -> Row[Any] | None:
         return self.connection.execute(statement).first()
@@ -92,7 +127,11 @@ class Transaction:
         return int(self.connection.execute(statement).scalar() or 0)
 
     def run(self, statement: Executable, values: Sequence[Mapping[str, object]] | None = None) -> int:
-        """Rows touched. With `values` the statement runs once for each; without any it does not run."""
+        """Rows touched. With `values` the statement runs once for each; without any it does not run. What the
+        statement writes is followed by the running digests.
+        """
+        if self.folding.follows(statement):
+            return self.folding.run(self.connection, statement, values)
         if values is None:
             return int(getattr(self.connection.execute(statement), "rowcount", 0))
         if values:
@@ -112,7 +151,7 @@ class Transaction:
     def audit_all(self, acts: Sequence[tuple[str, str, object, object]], outcome: str = "done") -> None:
         """Several acts of one change: (action, subject, before, after)."""
         self.audited = True
-        who = {"at": self.now, "actor": bound_text(self.actor), "outcome": outcome}
+        who = {"at": self.now, "actor": bound_text(self.actor), "outcome": outcome, "link": self.link}
         rows = [
             {
                 **who,
@@ -151,6 +190,7 @@ class Database:
         self.engine = _engine(self.url)
         self.faults = 0  # transactions that the database itself has failed
         self.write_fault = ""  # why the last write failed, or nothing
+        self.history: ChangeLinks | None = None  # who links changes; nobody, where no history was begun
         self._claim: int | None = None
         self._remembered: dict[str, object] = {}
 
@@ -164,12 +204,25 @@ class Database:
 
     @contextmanager
     def change(self, *, actor: str, now: float) -> Iterator[Transaction]:
-        """A change of the authoritative state. What does not audit itself is not committed."""
+        """A change of the authoritative state. What does not audit itself is not committed. Where there is a history,
+        the change is its next link.
+        """
         with self._begin(change=True) as connection:
             transaction = Transaction(connection, actor, now, self._remembered)
+            digests = running_digests.read(connection)
+            link = None if self.history is None else self.history.begin(transaction, digests)
+            if link is not None and link.is_anew:
+                digests = {}
+            if link is None:
+                self._refuse_unlinked(transaction)
+            else:
+                transaction.link = link.number
             yield transaction
             if not transaction.audited:
                 raise AssertionError("a change without an audit row is not committed")
+            digests = running_digests.keep(connection, digests, transaction.folding)
+            if link is not None:
+                link.add(transaction, digests)
         self.write_fault = ""
         if transaction.to_remember:  # committed, so it may be remembered; one state is enough
             self._remembered = transaction.to_remember
@@ -240,6 +293,11 @@ class Database:
         if self._claim is not None:
             os.close(self._claim)
             self._claim = None
+
+    def _refuse_unlinked(self, transaction: Transaction) -> None:
+        """A change that is no link would be a hole in the history that there is."""
+        if transaction.row(_HISTORY) is not None:
+            raise Refused(Code.UNTRUSTED_HISTORY, NO_SEED, remedy=NO_SEED_REMEDY)
 
     @contextmanager
     def _begin(self, *, change: bool, write: bool = True) -> Iterator[Connection]:

@@ -1,7 +1,9 @@
-"""Content-addressed objects over the database (rules H8, H9, H11, H13, H14).
+"""Content-addressed objects over the database, and pointers (rules H8, H9, H11, H13, H14).
 
-    get(key)                 the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
-    put(kind, value) -> key  an object under `kind/<its SHA-256>`; again is the same
+    get(key)                  the bytes; `not_found`; an object is hashed as it is read: `hash_mismatch`
+    put(kind, value) -> key   an object under `kind/<its SHA-256>`; again is the same
+    pointer(key)              where it points, and who has signed that; None where it is absent
+    compare_and_swap(...)     a pointer from exactly what it was to something new; `conflict`, and it stays
 
 All of them work inside a transaction of `coordinator.database.database`.
 """
@@ -9,8 +11,9 @@ All of them work inside a transaction of `coordinator.database.database`.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from coordinator.base.refusal import Code, Refused
@@ -52,6 +55,32 @@ def put_all(transaction: Transaction, kind: str, values: Iterable[bytes], *, mos
     unique: Mapping[str, bytes] = dict(keyed)
     transaction.run(_insert_new(transaction), [{"key": key, "value": value} for key, value in sorted(unique.items())])
     return [key for key, _ in keyed]
+
+
+class Pointer(NamedTuple):
+    """`signature`: base64. `signer`: the id of a key; nobody has to believe it."""
+
+    value: str
+    signature: str
+    signer: str
+
+
+def pointer(transaction: Transaction, key: str) -> Pointer | None:
+    row = transaction.row(select(schema.pointers).where(schema.pointers.c.key == key))
+    return None if row is None else Pointer(row.value, row.signature, row.signer)
+
+
+def compare_and_swap(transaction: Transaction, key: str, before: Pointer | None, after: Pointer) -> None:
+    """Absent (None) differs from empty."""
+    table = schema.pointers
+    if before is None:
+        new = insert_into(transaction, table).on_conflict_do_nothing(index_elements=[table.c.key])
+        done = transaction.row(new.values(key=key, **after._asdict()).returning(table.c.key))
+    else:
+        here = update(table).where(table.c.key == key, table.c.value == before.value)
+        done = transaction.row(here.values(**after._asdict()).returning(table.c.key))
+    if done is None:
+        raise Refused(Code.CONFLICT, f"{key} was moved meanwhile", remedy="look at it again")
 
 
 def _insert_new(transaction: Transaction) -> postgresql.Insert | sqlite.Insert:

@@ -90,7 +90,9 @@ audit = Table(
     Column("outcome", Text, nullable=False),  # "done", or the code of a refusal
     Column("before", Text, nullable=False),
     Column("after", Text, nullable=False),
+    Column("link", BigInteger),  # the transition that proves it; null: none yet
     Index("audit_by_action", "action", "at"),
+    Index("audit_by_link", "link"),
 )
 
 # --- membership ----------------------------------------------------------------------------------------------------
@@ -288,6 +290,29 @@ objects = Table(
     "objects",
     metadata,
     Column("key", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+pointers = Table(  # moved by compare and swap alone: rules H9, H12
+    "pointers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("signature", Text, nullable=False),  # base64
+    Column("signer", Text, nullable=False),  # the id of the key; who reads it believes its own key alone
+)
+
+transitions = Table(  # where each stands in the order; what proves it is the object that it names: history.py
+    "transitions",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("transition", Text, nullable=False),
+)
+
+running_digests = Table(  # of the tables whose rows must not go back: running_digests.py
+    "running_digests",
+    metadata,
+    Column("name", Text, primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )
 

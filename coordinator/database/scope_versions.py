@@ -7,9 +7,9 @@ numbered for each node.
 
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import select
+from sqlalchemy import delete, insert, select
 
-from coordinator.database import object_store, schema
+from coordinator.database import schema
 from coordinator.database.database import Transaction
 from coordinator.database.documents import TRUST_BUNDLE, chunks
 from snapshot.identifiers import SHAREABLE
@@ -33,9 +33,8 @@ def read(transaction: Transaction, scopes: Collection[str]) -> dict[str, int]:
 
 def advance(transaction: Transaction, versions: Mapping[str, int]) -> None:
     """To these, which are higher."""
+    table = schema.scope_versions
+    for chunk in chunks(sorted(versions)):
+        transaction.run(delete(table).where(table.c.scope.in_(chunk)))
     rows = [{"scope": scope, "config_version": version} for scope, version in sorted(versions.items())]
-    insert = object_store.insert_into(transaction, schema.scope_versions)
-    newer = insert.on_conflict_do_update(
-        index_elements=[schema.scope_versions.c.scope], set_={"config_version": insert.excluded.config_version}
-    )
-    transaction.run(newer, rows)
+    transaction.run(insert(table), rows)

@@ -87,7 +87,7 @@ def from_pem(data: bytes, passphrase: bytes | None = None, *, name: str = "key")
 
 def from_file(path: Path, passphrase: bytes | None = None) -> SigningKey:
     """The key of a PEM file that is a plain file, ours, and closed to group and others."""
-    return from_pem(_private_bytes(path), passphrase, name=str(path))
+    return from_pem(private_bytes(path), passphrase, name=str(path))
 
 
 def write_file(path: Path, key: SigningKey, passphrase: bytes | None = None) -> None:
@@ -102,7 +102,8 @@ def write_file(path: Path, key: SigningKey, passphrase: bytes | None = None) -> 
         os.fsync(descriptor)
 
 
-def _private_bytes(path: Path) -> bytes:
+def private_bytes(path: Path) -> bytes:
+    """Of a plain file that is ours and closed to group and others; at most one byte more than MOST_BYTES."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

@@ -48,6 +48,7 @@ from coordinator.changes.records import ChangeNode
 from coordinator.database import cluster_state, documents, schema, scope_versions
 from coordinator.database.database import Database, Transaction, is_in
 from coordinator.database.documents import Document, HeadEntry
+from coordinator.database.running_digests import UNDIGESTED
 from coordinator.reports import refusal_records
 from coordinator.reports.checkin import PublishedHead
 from coordinator.reports.refusal_records import RefusalOutcome
@@ -437,7 +438,8 @@ def _write(transaction: Transaction, accepted: Sequence[_Accepted], read: _Read)
     nodes = schema.nodes
     mine = update(nodes).where(nodes.c.node_id == bindparam("node"))
     rows = [{"node": publication.node_id, "number": publication.head.config_version} for publication in publications]
-    transaction.run(mine.values(generation=bindparam("number"), published=bindparam("number")), rows)
+    numbered = mine.values(generation=bindparam("number"), published=bindparam("number"))
+    transaction.run(numbered.execution_options(**UNDIGESTED), rows)
 
 
 def _counters(accepted: Sequence[_Accepted]) -> dict[str, int]:
@@ -473,7 +475,7 @@ def _write_entries(transaction: Transaction, accepted: Sequence[_Accepted]) -> N
             for line in candidate.again
             if line.is_candidate is are_candidates
         ]
-        transaction.run(statement, again)  # it replaces what is handed out, never what it says
+        transaction.run(statement.execution_options(**UNDIGESTED), again)  # it replaces what is handed out, no more
 
 
 def _key_of(line: _Line) -> dict[str, object]:

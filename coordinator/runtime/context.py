@@ -53,6 +53,7 @@ _STATUS = {
     Code.STORE_FULL: 503,
     Code.NO_STATE: 503,
     Code.STALE_STATE: 503,
+    Code.UNTRUSTED_HISTORY: 503,
     Code.TIMED_OUT: 503,
 }
 
@@ -69,12 +70,16 @@ class Standstill:
     reading: trio.Lock = field(default_factory=trio.Lock)
     known: cluster_state.ClusterState | None = None  # the last state that followed from the one before (maintenance.py)
     is_behind: bool = False
+    gap: str = ""  # the history lacks what this replica has seen of it (history.Continuity)
+    history: str = ""  # why the history cannot be believed, or nothing (maintenance.py)
 
     def behind(self, found: cluster_state.ClusterState) -> str:
         """Why this state does not follow from the known one, or nothing; remembered until it does."""
         reason = cluster_state.regression(found, self.known, is_behind=self.is_behind)
+        if not reason and self.gap and self.known and found.authority_epoch <= self.known.authority_epoch:
+            reason = f"{self.gap} from an old backup ({cluster_state.RAISE_EPOCH})"
         self.is_behind = bool(reason)
-        return reason
+        return self.history or reason
 
 
 @dataclass
@@ -133,7 +138,7 @@ def to_peer(refused: Refused) -> HttpError:
     """The code alone: the details are the operator's (rules X20, H-000-4)."""
     code = refused.code
     retry_after = 5 if status_of(code) == 503 else None
-    name = "not_ready" if code is Code.STALE_STATE else code.value
+    name = "not_ready" if code in (Code.STALE_STATE, Code.UNTRUSTED_HISTORY) else code.value
     return HttpError(status_of(code), name, "refused", retry_after=retry_after)
 
 

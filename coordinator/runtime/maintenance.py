@@ -10,12 +10,13 @@ from functools import partial
 import trio
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator.base.refusal import Refused
+from coordinator.base.refusal import Code, Refused
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.base.threads import in_database, in_library
-from coordinator.database import cluster_state
+from coordinator.database import cluster_state, history, history_check
 from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
+from coordinator.database.history import Continuity, LinkMark
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import refused_joins
 from coordinator.publishing import head_cache, published_state
@@ -28,6 +29,7 @@ from snapshot.identifiers import HEAD
 from wire.logs import log
 
 TRIM_S = 3_600.0
+LINK_S = 60.0
 
 
 class Keeper:
@@ -35,6 +37,9 @@ class Keeper:
         self._at = coordinator
         self._readiness = readiness
         self._said: str | None = None
+        self._continuity = Continuity()
+        self._newest = LinkMark()
+        self._broken = ""
 
     async def look(self) -> None:
         """Once: the state of the database, and what has changed there without us."""
@@ -47,8 +52,11 @@ class Keeper:
             publisher = at.publisher
             looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
             standing, unable = await in_library(looked)
+            await self._look_at_history()
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind)
+            if not behind:
+                self._continuity.seen = self._newest
             publisher.health.outlook = publisher.clock_fault() or unable
             if not behind and (known is None or standing.state_id != known.state_id):
                 at.standstill.known = standing
@@ -65,6 +73,45 @@ class Keeper:
             self._ready(f"the database does not answer: {line_of(error)}")
         except OSError as error:  # the place of a SQLite file is gone
             self._ready(f"the database does not answer: {error}")
+
+    async def _look_at_history(self) -> None:
+        """Its newest link, and whether it has what was seen of it before."""
+        at = self._at.standstill
+        try:
+            self._newest, at.gap = await in_library(_look_at_history, self._at.database, self._continuity)
+        except Refused as refused:
+            if refused.code is not Code.UNTRUSTED_HISTORY:
+                raise
+            at.history = str(refused)
+        else:
+            at.history = self._broken
+
+    async def walk(self) -> None:
+        """Until cancelled: link by link from the oldest one, and then whatever comes. What is broken is looked at again
+        from the beginning, once a minute: it may have been put right.
+        """
+        at = LinkMark()
+        while True:
+            try:
+                before, at = at, await in_library(history_check.walk, self._at.database, at)
+                self._broken = ""
+                is_done = at == before
+            except Refused as refused:
+                at, is_done = LinkMark(), True
+                if self._at.database.history is not None:
+                    self._broken = str(refused)
+            except SQLAlchemyError:  # `look` says so
+                is_done = True
+            await trio.sleep(LINK_S if is_done else 0)
+
+    async def link(self) -> None:
+        """Until cancelled: audit rows of reports are proven within a minute, though nothing else changes."""
+        while True:
+            await trio.sleep(LINK_S)
+            try:
+                await in_database(history.link_strays, self._at.database, now=self._at.now())
+            except (SQLAlchemyError, Refused) as error:  # `look` says why
+                log.info("audit rows were not linked", reason=str(error))
 
     async def poll(self) -> None:
         """Until cancelled."""
@@ -83,8 +130,9 @@ class Keeper:
                 log.info("trimmed", **gone)
                 while await in_database(self._at.database.shrink):  # what others want to write comes between
                     pass
-            except SQLAlchemyError as error:  # the next hour is as good
-                log.error("not trimmed", reason=line_of(error))  # noqa: TRY400 - no trace needed
+            except (SQLAlchemyError, Refused) as error:  # the next hour is as good
+                reason = line_of(error) if isinstance(error, SQLAlchemyError) else str(error)
+                log.error("not trimmed", reason=reason)  # noqa: TRY400 - no trace needed
 
     async def note_refused_joins(self) -> None:
         """Until cancelled: once a minute, in one transaction."""
@@ -117,6 +165,13 @@ class Keeper:
         elif said != self._said:
             log.info("ready")
         self._said = said
+
+
+def _look_at_history(database: Database, continuity: Continuity) -> tuple[LinkMark, str]:
+    """The newest link, and what of the history is missing, or nothing."""
+    newest = history.look(database)
+    with database.read() as transaction:
+        return newest or LinkMark(), continuity.gap(transaction)
 
 
 def _look_at_keys(

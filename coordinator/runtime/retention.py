@@ -16,8 +16,9 @@ from sqlalchemy import delete, func, select
 
 from coordinator.base.settings import CLOCK_SKEW_S, DAY, CoordinatorSettings
 from coordinator.changes import undoing
-from coordinator.database import catalog, documents, journals, schema
+from coordinator.database import catalog, documents, history, history_check, journals, schema
 from coordinator.database.database import Database, Transaction
+from coordinator.database.history import LinkMark
 from coordinator.declared.kinds import Config
 
 UPLOADS_KEPT_S = DAY
@@ -26,25 +27,47 @@ UPLOADS_KEPT_S = DAY
 def trim(database: Database, *, now: float, settings: CoordinatorSettings) -> Mapping[str, int]:
     """Rows taken away, by table."""
     with database.change(actor="coordinator", now=now) as transaction:
+        audited, upto = _audit(transaction, now - settings.audit_history_s)
         gone = {
             "used_nonces": _older(transaction, "used_nonces", "expires_at", now),
             "tokens": _older(transaction, "tokens", "expires_at", now - CLOCK_SKEW_S),
             "token_uses": _uses_of_none(transaction),
             "events": _events(transaction, now - settings.event_history_s),
-            "audit": _older(transaction, "audit", "at", now - settings.audit_history_s),
+            **audited,
             "changes": _changes(transaction, now - settings.audit_history_s),
             "documents": _documents(transaction, now, settings),
             "published": _prune_published(transaction, now, settings),
             "uploads": _uploads(transaction, now - UPLOADS_KEPT_S, now - settings.increment_history_s),
             "objects": _objects(transaction),
         }
-        transaction.audit("trim", "database", None, dict(gone))
+        said = {} if upto is None else {"history": vars(upto)}
+        transaction.audit(history_check.TRIM, "database", None, {**gone, **said})
         return gone
 
 
 def _older(transaction: Transaction, name: str, column: str, limit: float) -> int:
     table = schema.metadata.tables[name]
     return transaction.run(delete(table).where(table.c[column] < limit))
+
+
+def _audit(transaction: Transaction, limit: float) -> tuple[Mapping[str, int], LinkMark | None]:
+    """Rows that no history proves, by their time. Of a history whole links from the oldest on, with all their rows; and
+    up to which one, which the caller's audit row has to say. The newest link stays, whatever its age.
+    """
+    if transaction.link is None:
+        return {"audit": _older(transaction, "audit", "at", limit)}, None
+    table, links = schema.audit, schema.transitions
+    first_kept = transaction.number(
+        select(func.min(table.c.link)).where(table.c.link < transaction.link, table.c.at >= limit)
+    )
+    last = (first_kept or transaction.link - 1) - 1
+    named = history.link_at(transaction, last)
+    if named is None:
+        return {"audit": 0, "links": 0}, None
+    history.forget_links(transaction, last)
+    gone = transaction.run(delete(table).where(table.c.link <= last))
+    trimmed = transaction.run(delete(links).where(links.c.number <= last))
+    return {"audit": gone, "links": trimmed}, LinkMark(last, named)
 
 
 def _uses_of_none(transaction: Transaction) -> int:

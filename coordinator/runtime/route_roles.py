@@ -13,6 +13,8 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
     OperatorRole.VIEWER: (
         "GET /v1/allowlist",
         "GET /v1/audit",
+        "GET /v1/audit/verify",
+        "GET /v1/audit/verify/{table}",
         "GET /v1/changes",
         "GET /v1/changes/{change}",
         "GET /v1/changes/{change}/diff",

@@ -1,7 +1,8 @@
 """`holdfastctl coordinators add`: what a further coordinator has on its machine, whole or not at all (rules K26, K34).
 
-From a copy of another one's directory come the config keys, which the trust bundle lists already, and the CA that nodes
-trust. New are its token key, its certificate, its configuration, and its entry in the database that they share.
+From a copy of another one's directory come the config keys, which the trust bundle lists already, the seed that
+continues the history, and the CA that nodes trust. New are its token key, its certificate, its configuration, and its
+entry in the database that they share.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,13 @@ from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
 from coordinator.keys import atomic_files, keystore, server_certificate
+from coordinator.keys import seed as seeds
 from coordinator.keys.atomic_files import Files, key_file, plain_file
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import replicas
 from coordinator.setup import initialise
 from coordinator.setup.initialise import keys_directory
+from coordinator.setup.opening import with_history
 from snapshot.bundle import CONFIG
 from wire.certificate import fingerprint
 
@@ -62,7 +65,7 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
     token = SigningKey.generate()
     server = server_certificate.issue(ca, hosts, now)
     others = [wanted.configuration[0].parent] if wanted.configuration else []
-    with atomic_files.directories(wanted.state, others), _open(wanted.database_url) as database:
+    with atomic_files.directories(wanted.state, others), _open(wanted) as database:
         cluster_id = _cluster_of(database)
         founding = Founding(cluster_id, wanted.coordinator_id, wanted.url, fingerprint(server.der), token.public_key)
         authority.check(founding)
@@ -70,10 +73,17 @@ def add(wanted: ReplicaRequest, *, actor: str, now: float) -> AddedReplica:
         atomic_files.clear_up(note, is_done)
         replicas.check_new(database, founding)
         own = initialise.own_files(wanted.state, token, ca, server, wanted.configuration)
-        files = [*((path, key_file(key)) for path, key in _places(wanted, config_keys)), *_ca_key(wanted), *own]
+        shared = [(path, key_file(key)) for path, key in _places(wanted, config_keys)]
+        files = [*shared, *_seed(wanted), *_ca_key(wanted), *own]
         with atomic_files.together(note, files, is_done):
             replicas.add(database, founding, actor=actor, now=now)
     return _make(wanted, cluster_id, config_keys, founding.certificate_sha256)
+
+
+def _seed(wanted: ReplicaRequest) -> Files:
+    """As it lies in the copy; of a cluster without a history there is none."""
+    seed = seeds.load(wanted.source / "keys", {})
+    return [] if seed is None else [(keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes()))]
 
 
 def _ca_key(wanted: ReplicaRequest) -> Files:
@@ -97,8 +107,8 @@ def _config_keys(source: Path) -> tuple[SigningKey, ...]:
 
 
 @contextmanager
-def _open(url: str) -> Iterator[Database]:
-    database = Database(url)
+def _open(wanted: ReplicaRequest) -> Iterator[Database]:
+    database = with_history(Database(wanted.database_url), wanted.source / "keys")
     try:
         if database.is_sqlite:
             remedy = "use PostgreSQL; or move the coordinator with all of its directory (docs/operating.md)"

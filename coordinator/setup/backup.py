@@ -18,12 +18,12 @@ from pathlib import Path
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import backup_record, database_copy
-from coordinator.database.database import Database
 from coordinator.database.database_fault import is_full
 from coordinator.keys import keystore
 from coordinator.setup import backup_archive, backup_files, lost_database
 from coordinator.setup.backup_archive import Manifest
 from coordinator.setup.configuration import Configuration
+from coordinator.setup.opening import open_database
 from snapshot.identifiers import format_time
 from wire.version import VERSION
 
@@ -124,7 +124,7 @@ def _write(wanted: BackupRequest, scratch: Path, now: float) -> tuple[Manifest, 
 
 
 def _cluster_of(at: Configuration) -> str:
-    database = Database(at.database_url)
+    database = open_database(at)
     try:
         return lost_database.standing(database, at).cluster_id
     finally:
@@ -132,7 +132,7 @@ def _cluster_of(at: Configuration) -> str:
 
 
 def _record(wanted: BackupRequest, manifest: Manifest, file: Path, actor: str, now: float) -> None:
-    database = Database(wanted.at.database_url)
+    database = open_database(wanted.at)
     about: dict[str, object] = {"size": file.stat().st_size, "keys": wanted.with_keys}
     try:
         backup_record.add(database, manifest.coordinator_id, file.name, about, actor=actor, at=now)

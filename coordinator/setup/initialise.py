@@ -1,8 +1,9 @@
 """`holdfastctl init`: a cluster's first state, whole or not at all (rules J34, K12, K26, K48; format.md 8).
 
     1  nothing is there: neither a cluster in the database nor a file that would be written
-    2  a note of what is about to be written, then the files: root keys, config key, token key, TLS identity
-    3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1
+    2  a note of what is about to be written, then the files: root keys, config key, seed, token key, TLS identity
+    3  one transaction: the cluster, the site `default`, the coordinator's own entry, trust bundle 1; it
+       is the first link of the history
     4  the note goes
 
 Stopped anywhere before 3 has committed, the files of the note are removed: at once, or by the next `init`.
@@ -23,9 +24,12 @@ from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import cluster_state as authority
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database, Transaction
+from coordinator.database.history import LinkedHistory
 from coordinator.keys import atomic_files, keystore, server_certificate, signer
+from coordinator.keys import seed as seeds
 from coordinator.keys.acting import as_owner_of
 from coordinator.keys.atomic_files import Files, key_file, plain_file
+from coordinator.keys.seed import Seed
 from coordinator.keys.signer import EnvelopeClaims
 from coordinator.keys.signing_key import SigningKey
 from coordinator.setup import lost_database
@@ -89,6 +93,7 @@ class _Plan:
     roots: tuple[SigningKey, ...]
     config: SigningKey
     token: SigningKey
+    seed: Seed
     certificate_sha256: str
 
 
@@ -105,6 +110,7 @@ def initialise(wanted: ClusterRequest, *, actor: str, now: float) -> MadeCluster
         lost_database.check_new(*_beginnings(wanted.state))
         plan = _plan_files(wanted, now)
         with atomic_files.together(note, plan.files, is_done):
+            database.history = LinkedHistory(plan.seed.history_key)
             _found_cluster(database, wanted, plan, actor=actor, now=now)
     return _summary(wanted, plan)
 
@@ -206,16 +212,18 @@ def _plan_files(wanted: ClusterRequest, now: float) -> _Plan:
     """All keys and certificates. Nothing is written."""
     roots = tuple(keystore.new_key(wanted.algorithm) for _ in range(wanted.roots))
     config, token = keystore.new_key(), SigningKey.of(Ed25519PrivateKey.generate())
+    seed = Seed.generate()
     ca = make_authority(f"{wanted.cluster_id} coordinators", now)
     server = server_certificate.issue(ca, (server_certificate.host_of(wanted.url), *wanted.hosts), now)
     files = [
         *((wanted.root_keys / keystore.file_name(ROOT, key), key_file(key, wanted.passphrase)) for key in roots),
         (keys_directory(wanted.state) / keystore.file_name(CONFIG, config), key_file(config)),
+        (keys_directory(wanted.state) / seeds.FILE, plain_file(seed.to_bytes())),
         (_ca_key_file(wanted), plain_file(_ca_key(wanted, ca))),
         *own_files(wanted.state, token, ca, server, wanted.configuration),
         *_text_files(wanted.declared),
     ]
-    return _Plan(tuple(files), roots, config, token, fingerprint(server.der))
+    return _Plan(tuple(files), roots, config, token, seed, fingerprint(server.der))
 
 
 def _ca_key(wanted: ClusterRequest, ca: KeyPair) -> bytes:

@@ -97,6 +97,30 @@ def certificate(
     say(RELOAD)
 
 
+@coordinators.command("begin-history")
+@click.option("--anew", is_flag=True,
+              help="Give up a history that does not verify: another one, over the state as it stands.")  # fmt: skip
+@click.option("--configuration", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True,
+              help="Names the database and the keys' directory.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@says_what_is_wrong
+def begin_history(anew: bool, path: Path, yes: bool, as_json: bool) -> None:
+    """Begin the signed history of a cluster from before there was one. Stop its coordinators first.
+
+    Makes seed and salt beside the config keys, and the first link: over the state as it stands, with all audit rows
+    that there are. From then on each change is a signed link (holdfastctl audit verify). Either all of it is done, or
+    nothing.
+    """
+    with with_a_coordinators_libraries():
+        from holdfast.ctl import setup  # noqa: PLC0415 - the database's library: no other command waits for it
+
+    at = configuration.load(path)
+    what = "Give up the history that there is, and begin another one" if anew else "Begin the signed history"
+    confirm(f"{what} over the state as it stands, with a seed in {at.keys_directory}?", yes=yes)
+    setup.begin_history(at, anew=anew, as_json=as_json)
+
+
 def _render(answer: ReplicaList) -> None:
     rows = (
         (_name(replica.coordinator_id, answer), replica.url, replica.certificate_sha256, output.time(replica.added_at))

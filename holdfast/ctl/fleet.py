@@ -1,4 +1,4 @@
-"""`holdfastctl status`, `fleet`, `audit`: how things stand, and who made them so."""
+"""`holdfastctl status`, `fleet`: how things stand."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from holdfast.ctl.socket import DIFFERENT, UNANSWERED, CoordinatorClient, Failed
 from holdfast.terminal.shown import say
 from wire.operators.change_answers import ChangeSummary
 from wire.operators.fleet_answers import Fleet, FleetRefusal
-from wire.operators.operator_answers import AuditPage, CoordinatorStatus
+from wire.operators.operator_answers import CoordinatorStatus
 
 PAGE = 1_000  # stragglers in one answer
 WATCH_S = 5.0  # of ten thousand nodes the coordinator has a second of work each time
@@ -88,16 +88,6 @@ def _whole(asked: CoordinatorClient, which: Mapping[str, object]) -> Fleet:
     return replace(answer, stragglers=tuple(named.values()), stragglers_total=len(named))
 
 
-@click.command()
-@click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True)
-@click.option("--action", help="Only this action, as `revoke` or `trust_bundle.add`.")
-@click.option("--before", type=click.IntRange(1), help="Page on from this entry.")
-@asks_the_coordinator
-def audit(asked: CoordinatorClient, most: int, action: str | None, before: int | None) -> None:
-    """Who changed what and when, the newest first."""
-    asked.show(asked.get(AuditPage, "audit", most=most, action=action, before=before), _render_audit)
-
-
 def _render_status(answer: CoordinatorStatus) -> None:
     bundle, publishing = answer.trust_bundle, answer.publishing
     trusted = "none" if bundle is None else f"version {bundle.config_version}, until {bundle.expires_at}"
@@ -111,6 +101,7 @@ def _render_status(answer: CoordinatorStatus) -> None:
             ("certificate", f"{answer.certificate.sha256}, until {answer.certificate.expires_at}"),
             ("nodes waiting", answer.held_polls),
             ("restored backup", answer.restored_backup or "no"),
+            ("history", answer.history),
             ("publishing", publishing.fault or "good"),
             ("heads to make", publishing.behind),
             ("alarms", answer.alarms),
@@ -212,11 +203,3 @@ def _more(count: int) -> None:
 
 def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{round(value)} s ago"
-
-
-def _render_audit(answer: AuditPage) -> None:
-    rows = [
-        (entry.audit_id, output.time(entry.at), entry.actor, entry.action, entry.subject, entry.outcome)
-        for entry in answer.entries
-    ]
-    output.table(("entry", "at", "who", "what", "of", "outcome"), rows, nothing="nothing was done yet")

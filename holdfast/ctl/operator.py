@@ -11,7 +11,7 @@ from wire.version import VERSION
 COMMANDS = {
     "allow": ("holdfast.ctl.allow", "allow"),
     "apply": ("holdfast.ctl.apply", "apply"),
-    "audit": ("holdfast.ctl.fleet", "audit"),
+    "audit": ("holdfast.ctl.audit", "audit"),
     "backup": ("holdfast.ctl.backup", "backup"),
     "changes": ("holdfast.ctl.changes", "changes"),
     "coordinators": ("holdfast.ctl.coordinators", "coordinators"),

@@ -12,6 +12,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from coordinator.base.refusal import Refused
 from coordinator.database.database_fault import line_of
 from coordinator.setup import add_replica, configuration, initialise, starter
+from coordinator.setup import begin_history as begun_history
+from coordinator.setup.begin_history import BegunHistory
+from coordinator.setup.configuration import Configuration
 from coordinator.setup.initialise import ClusterRequest, MadeCluster
 from holdfast.ctl import output
 from holdfast.ctl.signing import ca_passphrase
@@ -50,6 +53,13 @@ def add_further(given: dict[str, object]) -> None:
     with _telling_of_the_database():
         made = add_replica.add(wanted, actor=_actor(), now=wall_clock())
     _say(made, given, _render_further)
+
+
+def begin_history(at: Configuration, *, anew: bool, as_json: bool) -> None:
+    """The history of the cluster of this machine's coordinator."""
+    with _telling_of_the_database():
+        made = begun_history.begin(at, anew=anew, actor=_actor(), now=wall_clock())
+    _say(made, {"as_json": as_json}, _render_history)
 
 
 def _actor() -> str:
@@ -178,6 +188,19 @@ def _render_further(made: add_replica.AddedReplica) -> None:
         ]
     )
     say("Next: systemctl start holdfast-coordinator, then declare its URL in the Cluster: holdfastctl apply")
+
+
+def _render_history(made: BegunHistory) -> None:
+    output.facts(
+        [
+            ("cluster", made.cluster_id),
+            ("history key", made.history_key),
+            ("seed", f"{made.seed}, {'new' if made.is_seed_new else 'there already'}"),
+            ("audit rows in link 1", made.rows),
+        ]
+    )
+    say("The seed is a secret, and in backups with keys from now on: make one.")
+    say("Next: copy the seed beside the config keys of every other coordinator, start them, holdfastctl audit verify")
 
 
 def _plain(value: object) -> object:

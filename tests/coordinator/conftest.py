@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.database.database import Database
-from tests.coordinator import compiled, migrated, postgresql
+from tests.coordinator import compiled, histories, migrated, postgresql
 from tests.coordinator.candidates import found
 from tests.coordinator.emptied import Emptied
 from tests.coordinator.founding import Founded
@@ -64,6 +64,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 def database(database_url: str) -> Iterator[Database]:
     opened = Database(database_url)
     yield opened
+    histories.check_digests(opened)
     opened.close()
 
 

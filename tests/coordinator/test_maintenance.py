@@ -6,11 +6,13 @@ import threading
 import pytest
 import trio
 import trio.testing
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from coordinator.database import cluster_state, schema
 from coordinator.database.database import KEPT_PAGES, Database
+from coordinator.database.history import LinkMark
 from coordinator.runtime import maintenance
+from coordinator.setup import begin_history
 from coordinator.trust import restored_backup
 from tests.coordinator.candidates import contents
 from tests.coordinator.daemon import Follower, refusal, running
@@ -123,3 +125,58 @@ def set_state(database: Database, revision: int, state_id: str) -> None:
     """As after a copy was put in the place of the database."""
     with database.engine.begin() as connection:
         connection.execute(update(schema.cluster).values(revision=revision, state_id=state_id))
+
+
+async def test_a_history_that_cannot_be_believed_stops_everything_but_the_telling(founded: Founded) -> None:
+    """rules H48: not ready, nothing changed or signed, `untrusted_history` for operators, no word for nodes; and all of
+    it goes on once it is right again
+    """
+    begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
+    async with running(founded) as at:
+        node = await at.admit("node-a")
+        daemon, database = at.daemon, at.daemon.coordinator.database
+        await daemon.keeper.look()
+        assert (await is_ready(at), (await at.ask("GET", "/v1/status"))["history"][:4]) == (True, "good")
+        with database.engine.begin() as connection:
+            (kept,) = connection.execute(select(schema.pointers.c.signature)).one()
+            connection.execute(update(schema.pointers).values(signature="AAAA"))
+        await daemon.keeper.look()
+        status, body = await at.probe("/probe/readiness")
+        assert (status, b"untrusted_history" in body) == (503, True)
+        before = contents(database, "audit", "heads", "allowlist")
+        assert await refusal(at.ask("POST", "/v1/allowlist/node-b", {})) == "untrusted_history"
+        assert await refusal(node.head()) == "not_ready"
+        assert "signature" in (await at.ask("GET", "/v1/status"))["history"]
+        assert contents(database, "audit", "heads", "allowlist") == before
+        with database.engine.begin() as connection:
+            connection.execute(update(schema.pointers).values(signature=kept))
+        await daemon.keeper.look()
+        assert await is_ready(at)
+        await at.ask("POST", "/v1/allowlist/node-b", {})
+        assert (await at.ask("GET", "/v1/audit/verify"))["faults"] == []
+
+
+async def test_a_coordinator_without_the_seed_starts_and_is_not_ready(founded: Founded) -> None:
+    made = begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
+    made.seed.unlink()
+    async with running(founded) as at:
+        await at.daemon.keeper.look()
+        status, body = await at.probe("/probe/readiness")
+        assert (status, b"the seed that continues it is not here" in body) == (503, True)
+        assert (await at.probe("/probe/liveness"))[0] == 200
+
+
+async def test_a_database_that_was_exchanged_lacks_what_was_seen(founded: Founded) -> None:
+    """rules H37, P30: though its revision is higher by now; the raised epoch ends it, and the chain goes on"""
+    begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
+    async with running(founded) as at:
+        daemon = at.daemon
+        await daemon.keeper.look()
+        daemon.keeper._continuity.seen = LinkMark(9_999, "ab" * 32)
+        await daemon.keeper.look()
+        assert "lacks link 9999" in daemon.coordinator.standstill.reason
+        assert not await is_ready(at)
+        await raise_epoch(at)
+        await daemon.keeper.look()
+        assert (daemon.coordinator.standstill.reason, await is_ready(at)) == ("", True)
+        assert (await at.ask("GET", "/v1/audit/verify"))["faults"] == []

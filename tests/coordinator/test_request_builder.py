@@ -14,6 +14,7 @@ from coordinator.keys import keystore
 from coordinator.membership import admission, revocation
 from coordinator.setup import initialise
 from coordinator.setup.initialise import ClusterRequest
+from coordinator.setup.opening import with_history
 from coordinator.trust import request_builder, trust_import
 from coordinator.trust.ceremony import Add, PublicKey, RaiseEpoch, Remove, Retire
 from coordinator.trust.signing_requests import SigningRequest
@@ -36,7 +37,7 @@ class Standing:
         given = ClusterRequest("prod", "coord-1", "https://localhost:7443", url, folder / "state", folder / "roots")
         self.made = initialise.initialise(given, actor="root", now=NOW)
         self.roots = keystore.find([given.root_keys], [])
-        self.database = Database(url)
+        self.database = with_history(Database(url), folder / "state" / "keys")
         self.now = NOW
 
     def request(self, *wishes) -> SigningRequest:

@@ -12,6 +12,7 @@ from coordinator.changes import records
 from coordinator.changes.records import CandidateVote, ChangeNode, ChangeRecord
 from coordinator.changes.states import ChangeState, Step
 from coordinator.database.database import Database
+from coordinator.setup.opening import with_history
 from holdfast.ctl.change_watch import INTERRUPTED
 from holdfast.ctl.socket import DIFFERENT, NOT_DONE, NOT_FOUND, REFUSED, UNCONFIRMED
 from tests.coordinator.begun_changes import PLAN_HASH, begin, save
@@ -31,7 +32,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def beside(lab: Lab) -> Iterator[Database]:
-    database = Database(f"sqlite:///{lab.folder}/state/coordinator.db")
+    database = with_history(Database(f"sqlite:///{lab.folder}/state/coordinator.db"), lab.folder / "state" / "keys")
     yield database
     database.close()
 

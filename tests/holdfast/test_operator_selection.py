@@ -9,6 +9,7 @@ from coordinator.database import cluster_state, schema
 from coordinator.database.database import Database
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
+from coordinator.setup.opening import with_history
 from tests.coordinator.reports import heartbeat
 from tests.holdfast.operator_lab import Lab
 
@@ -23,7 +24,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory):
     """Two members that report, and very many that were never heard of."""
     lab = Lab(tmp_path_factory.mktemp("selection"))
     lab.init()
-    database = Database(f"sqlite:///{lab.folder}/state/coordinator.db")
+    database = with_history(Database(f"sqlite:///{lab.folder}/state/coordinator.db"), lab.folder / "state" / "keys")
     declarations.apply(database, {"a.yaml": DECLARED}, actor="root", now=time.time())
     ids = ["heard-0", "heard-1", *(f"n-{number}" for number in range(UNSEEN))]
     rows = [

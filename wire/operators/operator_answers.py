@@ -309,6 +309,7 @@ class CoordinatorStatus(AnswerMessage):
     certificate: PresentCertificate
     publishing: PublishingHealth
     due: tuple[EndingThing, ...]
+    history: str = ""
 
 
 @message
@@ -330,6 +331,44 @@ class AuditPage(AnswerMessage):
     """The newest first."""
 
     entries: tuple[AuditEntry, ...]
+
+
+@message
+class HistoryFault:
+    """What is not as it was linked, in words. `link`: its number, 0 for all. `audit_id`, `at`: of an audit row."""
+
+    link: int = member(COUNT)
+    what: str
+    audit_id: int | None
+    at: float | None
+
+
+@message
+class AuditProof(AnswerPage):
+    """One page of the history, verified. `oldest`, `newest`: the links that are kept. `links`, `rows`: looked at in
+    this page. `since`, `until`: of these rows. `unlinked`: audit rows that no link proves yet. `tables`: each
+    to be compared
+    with its digest (`GET /v1/audit/verify/{table}`).
+    """
+
+    oldest: int = member(COUNT)
+    newest: int = member(COUNT)
+    links: int = member(COUNT)
+    rows: int = member(COUNT)
+    since: float | None
+    until: float | None
+    unlinked: int = member(COUNT)
+    faults: tuple[HistoryFault, ...]
+    notes: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+@message
+class ComparedTable(AnswerMessage):
+    """`fault`: what of it is not as the newest link has it, or nothing."""
+
+    table: str
+    fault: str
 
 
 @message

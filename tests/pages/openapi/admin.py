@@ -46,6 +46,8 @@ from wire.operators.operator_answers import (
     AllowlistEntry,
     AppliedPlan,
     AuditPage,
+    AuditProof,
+    ComparedTable,
     CoordinatorStatus,
     Endings,
     IssuedToken,
@@ -359,6 +361,17 @@ OPERATIONS = {
             query("most", {"type": "integer", "minimum": 1}, "How many; 100 unless said."),
             query("action", TEXT, "Only these."),
         ),
+    ),
+    ("GET", "/v1/audit/verify"): Operation(
+        "The signed history, verified page by page, from the oldest link that is kept",
+        _ok("What was verified, and what differs.", AuditProof),
+        (400, 403, 503),
+        query=(query("after", TEXT, "The `next` of the page before."),),
+    ),
+    ("GET", "/v1/audit/verify/{table}"): Operation(
+        "Whether a table is as the newest link of the history has it",
+        _ok("What differs, or nothing.", ComparedTable),
+        (403, 404, 503),
     ),
     ("GET", "/v1/nodes/{node_id}/events"): Operation(
         "What a node has told of itself, the newest first",

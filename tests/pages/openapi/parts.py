@@ -39,6 +39,7 @@ PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "change": ({"type": "string", "pattern": "^c-[1-9][0-9]{0,15}$"}, "A change."),
     "jti": ({"type": "string", "maxLength": 64}, "A token's id."),
     "kind": (TEXT, "A kind of resource."),
+    "table": (TEXT, "One of the tables that a page of the verification names."),
     "id": (IDENTIFIER.schema, "The id of a resource."),
     "category": (
         {"enum": ["key_ids", "role_assignments", "service_ids", "endpoints"]},

@@ -1,0 +1,64 @@
+"""The manifest: who the coordinators are, and whom nodes believe, as one object (rules H0, H24, H49).
+
+    coordinators        {id: {url, certificate_sha256, roles: ["coordinator"]}}
+    seed_share_owners   {}: nobody has a share of the seed yet
+    trust_bundle        content hash of the latest bundle, or nothing
+    mesh_key            id of the newest config key that it lists as active, or nothing
+    created_at          Unix seconds
+
+Made anew when one of these changes; a link whose change wrote none of the tables it is made from names the one before.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+
+from coordinator.database import object_store, schema
+from coordinator.database.database import Transaction
+from coordinator.database.documents import section_key
+from snapshot import bundle, canonical, manifest
+
+MADE_FROM = frozenset({schema.coordinators.name, schema.trust_bundles.name})
+ROLE = "coordinator"
+
+
+def follow(transaction: Transaction, before: bytes | None) -> bytes:
+    """The manifest of the tables as they are: the one before, where it says the same."""
+    now_so = content(transaction)
+    if before is not None and without_time(before) == now_so:
+        return before
+    return canonical.dumps({**now_so, "created_at": int(transaction.now)})
+
+
+def without_time(data: bytes) -> dict[str, object]:
+    value = canonical.loads(data)
+    if not isinstance(value, dict):
+        return {}
+    return {name: said for name, said in value.items() if name != "created_at"}
+
+
+def content(transaction: Transaction) -> dict[str, object]:
+    """All but the time."""
+    return {"coordinators": _coordinators(transaction), "seed_share_owners": {}, **_trust(transaction)}
+
+
+def _coordinators(transaction: Transaction) -> Mapping[str, object]:
+    table = schema.coordinators
+    return {
+        row.coordinator_id: {"url": row.url, "certificate_sha256": row.certificate_sha256, "roles": [ROLE]}
+        for row in transaction.rows(select(table.c.coordinator_id, table.c.url, table.c.certificate_sha256))
+    }
+
+
+def _trust(transaction: Transaction) -> Mapping[str, object]:
+    table, kept = schema.trust_bundles, schema.documents
+    joined = table.join(kept, table.c.snapshot_id == kept.c.snapshot_id)
+    newest = select(kept.c.content_hash, kept.c.manifest).select_from(joined).order_by(table.c.config_version.desc())
+    row = transaction.row(newest.limit(1))
+    if row is None:
+        return {"trust_bundle": "", "mesh_key": ""}
+    entry = manifest.parse_state(bytes(row.manifest))["keys"]
+    keys = bundle.parse_keys(canonical.loads(object_store.get(transaction, section_key(entry.sha256))))
+    config = (key for key in keys.values() if key.purpose == bundle.CONFIG and key.status == bundle.ACTIVE)
+    newest_key = max(config, key=lambda key: (key.not_before, key.not_after, key.key_id), default=None)
+    return {"trust_bundle": row.content_hash, "mesh_key": "" if newest_key is None else newest_key.key_id}

@@ -1,0 +1,225 @@
+"""One running digest for each table whose rows must not go back, kept up with every row that is written (rules H0).
+
+A digest is a sum over all rows of the table: each row, as text, is expanded by SHAKE-256 to 2048 bits, and the sum is
+taken modulo 2^2048 (MSet-Add-Hash of Clarke et al., "Incremental Multiset Hash Functions", 2003). A row that comes is
+added, a row that goes is taken away: a change costs what it changes, not what the table holds, and the order in which
+rows were written, or are read, does not matter.
+
+What it resists: to find other rows with the same sum is a generalised birthday problem (Wagner, 2002). With 2048 bits
+it takes in the order of 2^90 steps and 2^45 rows at once; in a table of some million rows far more. What is published
+is the SHA-256 of the sum, so the sum itself serves nobody.
+
+One narrow way: `Transaction.run` hands every statement that writes one of these tables to `Folding.run`, which reads
+what the rows were, and what they have become, in the same transaction. Whoever writes such a table need not know of
+this. A statement that changes none of the digested columns (`generation` of a node, which rises with each head) says so
+by `UNDIGESTED`, and costs nothing more. What it cannot follow it refuses. Tests hold each digest against all rows.
+
+Rejected:
+
+- A hash over the whole table, or a Merkle tree over its rows: the one costs the table at each join; the other log n
+  rows of its own for each row, on two databases, for proofs of single rows that nobody asks for.
+- XOR in place of the sum: a linear system finds other rows with the same value in no time.
+- LtHash with 16-bit lanes of 16 Kbit: stronger, and eight times the memory and twice the time for a bound that no
+  table here comes near.
+- Triggers of the database: two dialects, no SHAKE in either, and whoever can write to the database can take them away.
+- One line at each place that writes: forty places, and the next one forgets it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Delete,
+    Double,
+    Executable,
+    Insert,
+    Select,
+    Table,
+    Update,
+    delete,
+    insert,
+    select,
+)
+from sqlalchemy.engine import Row
+
+from coordinator.database import schema
+
+BYTES = 256
+_MODULUS = 1 << (8 * BYTES)
+_ROWS = 1_000  # read at a time
+_NAMES = 500  # in one statement
+UNDIGESTED = {"holdfast_undigested": True}
+"""Execution options of a statement that changes no digested column."""
+
+# The columns of each. What is not here may change without a trace, so it is nothing that anybody is believed for.
+DIGESTED: Mapping[Table, tuple[str, ...]] = {
+    schema.nodes: (
+        *("node_id", "kind", "site_id", "certificate", "certificate_sha256", "next_certificate"),
+        *("next_certificate_sha256", "direct_url", "incarnation", "first_seen", "revoked_at", "reason"),
+        *("draining_since", "keeps"),
+    ),
+    schema.tombstones: ("node_id", "code", "reason", "at"),
+    schema.retired_certificates: ("certificate_sha256", "node_id", "code"),
+    schema.tokens: (
+        *("jti", "site_id", "node_id", "issued_by", "not_before", "expires_at", "revoked_at", "used_at", "used_by"),
+        *("used_certificate_sha256", "uses", "used", "nodes"),
+    ),
+    schema.token_uses: ("jti", "node_id", "certificate_sha256", "at"),
+    schema.allowlist: ("node_id", "kind", "site_id", "certificate_sha256", "added_at"),
+    schema.revocations: ("category", "value", "at", "reason"),
+    # One content under one version, for ever. Which document carries it, and whether it is listed yet, may change.
+    schema.published: ("node_id", "scope", "authority_epoch", "config_version", "content_hash"),
+    schema.scope_versions: ("scope", "config_version"),
+}
+TABLES: Mapping[str, Table] = {str(table.name): table for table in DIGESTED}
+
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # in C: a row is no document
+
+
+@dataclass
+class Folding:
+    """What one transaction has added to each digest. `touched`: every table that it has written."""
+
+    deltas: dict[str, int] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+
+    def follows(self, statement: Executable) -> bool:
+        """Whether it writes rows that are digested."""
+        if not isinstance(statement, (Insert, Update, Delete)) or not isinstance(statement.table, Table):
+            return False
+        self.touched.add(str(statement.table.name))
+        return statement.table in DIGESTED and not statement.get_execution_options().get("holdfast_undigested")
+
+    def run(
+        self, connection: Connection, statement: Executable, values: Sequence[Mapping[str, object]] | None = None
+    ) -> int:
+        """Rows touched."""
+        if type(statement) is Insert:
+            return self._insert(connection, statement, values)
+        if values is None and isinstance(statement, Delete):
+            return self._delete(connection, statement)
+        if values is None and isinstance(statement, Update):
+            return self._update(connection, statement)
+        raise AssertionError(f"no digest follows such a statement: {type(statement).__name__}")
+
+    def _insert(self, connection: Connection, statement: Insert, values: Sequence[Mapping[str, object]] | None) -> int:
+        table = _table_of(statement)
+        if values is None:
+            return self.add(table, connection.execute(statement.returning(*_columns(table))), 1)
+        columns = _columns(table)
+        filled_in = {column.name for column in columns if column.server_default is not None}
+        if values and not values[0].keys() >= filled_in:
+            raise AssertionError("what the database fills in, no digest has seen")
+        if values:
+            connection.execute(statement, values)
+        return self.add(table, ([row.get(column.name) for column in columns] for row in values), 1)
+
+    def _delete(self, connection: Connection, statement: Delete) -> int:
+        table = _table_of(statement)
+        return self.add(table, connection.execute(statement.returning(*_columns(table))), -1)
+
+    def _update(self, connection: Connection, statement: Update) -> int:
+        table = _table_of(statement)
+        (key,) = table.primary_key.columns
+        chosen = select(key, *_columns(table))
+        before = connection.execute(chosen if statement.whereclause is None else chosen.where(statement.whereclause))
+        rows = before.all()
+        if not rows:
+            return 0
+        self.add(table, (row[1:] for row in rows), -1)
+        connection.execute(statement)
+        for start in range(0, len(rows), _NAMES):
+            named = [row[0] for row in rows[start : start + _NAMES]]
+            after = connection.execute(select(*_columns(table)).where(key.in_(named)))
+            self.add(table, after, 1)
+        return len(rows)
+
+    def add(self, table: Table, rows: Iterable[Sequence[object]], sign: int) -> int:
+        """Rows that have come (1), or have gone (-1); how many."""
+        count, total = 0, self.deltas.get(str(table.name), 0)
+        convert = _converters(table)
+        for row in rows:
+            count += 1
+            total += sign * _element(table.name, row, convert)
+        if count:
+            self.deltas[str(table.name)] = total
+        return count
+
+
+def read(connection: Connection) -> dict[str, bytes]:
+    """The digests as they are kept, by table; of a table that has none yet there is none."""
+    rows = connection.execute(_READ)
+    return {row.name: bytes(row.value) for row in rows}
+
+
+def keep(connection: Connection, kept: Mapping[str, bytes], folded: Folding) -> dict[str, bytes]:
+    """The digests after this transaction, written; `kept` is what they were before it."""
+    found = dict(kept)
+    for name, table in TABLES.items():
+        if name not in kept:
+            found[name] = whole(connection, table)
+        elif folded.deltas.get(name):
+            found[name] = _to_bytes(int.from_bytes(kept[name], "big") + folded.deltas[name])
+    changed = [name for name, value in found.items() if kept.get(name) != value]
+    if changed:
+        table = schema.running_digests
+        connection.execute(delete(table).where(table.c.name.in_(changed)))  # also one that did not count
+        connection.execute(insert(table), [{"name": name, "value": found[name]} for name in changed])
+    return found
+
+
+def whole(connection: Connection, table: Table) -> bytes:
+    """The same, from all rows that the table has."""
+    folded = Folding()
+    folded.add(table, _stream(connection, select(*_columns(table))), 1)
+    return _to_bytes(folded.deltas.get(str(table.name), 0))
+
+
+def text_of(value: bytes) -> str:
+    """As it stands in a state: 64 hex digits."""
+    return hashlib.sha256(value).hexdigest()
+
+
+_READ = select(schema.running_digests)
+
+
+def _stream(connection: Connection, statement: Select[*tuple[object, ...]]) -> Iterator[Row[*tuple[object, ...]]]:
+    """Never all of them at once."""
+    with connection.execute(statement.execution_options(yield_per=_ROWS)) as rows:
+        yield from rows
+
+
+def _table_of(statement: Insert | Update | Delete) -> Table:
+    table = statement.table
+    if not isinstance(table, Table):
+        raise AssertionError("only tables are digested")
+    return table
+
+
+def _columns(table: Table) -> list[Column[object]]:
+    return [table.c[name] for name in DIGESTED[table]]
+
+
+def _converters(table: Table) -> list[bool]:
+    """Of each column, whether it is a number with a fraction: 1 is written as 1.0 then, whoever wrote it."""
+    return [isinstance(column.type, Double) for column in _columns(table)]
+
+
+def _element(name: str, row: Sequence[object], is_double: Sequence[bool]) -> int:
+    values = [_plain(value, double) for value, double in zip(row, is_double, strict=True)]
+    text = f"{name}\n{_write(values)}".encode()
+    return int.from_bytes(hashlib.shake_256(text).digest(BYTES), "big")
+
+
+def _plain(value: object, is_double: bool) -> object:
+    if isinstance(value, (bytes, memoryview)):
+        return hashlib.sha256(value).hexdigest()
+    return float(value) if is_double and isinstance(value, (int, float)) else value
+
+
+def _to_bytes(total: int) -> bytes:
+    return (total % _MODULUS).to_bytes(BYTES, "big")
