@@ -17,11 +17,17 @@ from store.base.errors import StoreError, StoreFault
 from tests.agent.bench import bench
 from tests.fakes.cluster import CLUSTER_ID, HOUR
 from tests.fakes.storage import StorageServer
-from tests.journeys.lab import ROUTES
+from tests.journeys.lab import ROUTES, SELDOM, lab
 from tests.logs import capture_logs
 
 HEAD_LIFETIME_S = 1800
 ELSEWHERE = "https://elsewhere.example:7443"
+
+
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as made:
+        yield made
 
 
 def sections(*urls):

@@ -30,6 +30,8 @@ POLICY = {
     "session_ttl_s": 900,
     "allow_unconfirmed_start": False,
 }
+SELDOM = "\n[intervals]\npoll_wait_s = 300\nheartbeat_interval_s = 300\n"
+"""More of agent.toml, where hours go by: each question and each report is work."""
 
 
 @dataclass
