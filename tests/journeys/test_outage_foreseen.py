@@ -8,23 +8,34 @@ import trio
 from snapshot.identifiers import format_time
 from snapshot.outage import Outage, foresee, uses_of
 from tests.fakes.cluster import DAY, HOUR
-from tests.journeys.lab import POLICY
+from tests.journeys.lab import POLICY, SELDOM, lab
 
 SERVICES, ROUTES = "service_assignment", "route_policy"
 NAMED = {SERVICES: {"services": frozenset({"web"})}, ROUTES: {"routes": frozenset({"north"})}}
-LASTS_S = 4 * HOUR
+LASTS_S = 3 * HOUR
+SHORT = POLICY | {"max_duration_s": 5 * HOUR // 2, "route_ttl_s": 3 * HOUR // 2}
+FORGIVING = SHORT | {"allow_unconfirmed_start": True}
+ROUTES_ALONE = POLICY | {"allow": ["preserve_routes"], "max_duration_s": DAY, "allow_unconfirmed_start": True}
 
 
-@pytest.mark.parametrize("policy", [
-    POLICY | {"max_duration_s": 5 * HOUR // 2, "route_ttl_s": 3 * HOUR // 2, "allow_unconfirmed_start": True},
-    POLICY | {"max_duration_s": 5 * HOUR // 2, "route_ttl_s": 3 * HOUR // 2},
-    POLICY | {"allow": ["preserve_routes"], "max_duration_s": DAY, "allow_unconfirmed_start": True},
-    None,
-])  # fmt: skip
-@pytest.mark.parametrize("restart_s", [None, 600, HOUR + 60])
+@pytest.fixture
+async def one(tmp_path, mock_clock):
+    async with lab(tmp_path, mock_clock, text=SELDOM, for_hours=True) as made:
+        yield made
+
+
+# `SHORT` differs from `FORGIVING` at a start alone.
+@pytest.mark.parametrize(
+    ("policy", "restart_s"),
+    [
+        *((FORGIVING, when) for when in (None, 600, HOUR + 60)),
+        *((SHORT, when) for when in (600, HOUR + 60)),
+        *((ROUTES_ALONE, when) for when in (None, HOUR + 60)),
+        *((None, when) for when in (None, 600)),
+    ],
+)
 async def test_the_node_does_what_was_foreseen(one, mock_clock, policy, restart_s):
     """rules S55, S57, S58, A15: drill and node agree, since one gate is asked by both"""
-    one.for_hours = True
     one.server.snapshot({"node": {"site": "default"}}, "node_bootstrap", roles=["core_mesh", "egress_service"])
     one.server.snapshot({} if policy is None else {"policy": policy}, "degraded_mode_policy")
     one.server.snapshot({"services": {"web": {"workload": "web"}}}, SERVICES)
