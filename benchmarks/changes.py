@@ -91,7 +91,15 @@ class Simulated:
         self.fetched: set[str] = set()
 
     async def run(self, said: Callable[[], None]) -> None:
-        await self.connect()
+        """A coordinator that has much to do lets go of some, who come again."""
+        while True:
+            await self.connect()
+            try:
+                await self.live(said)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                await asyncio.sleep(random.uniform(*AGAIN_S))
+
+    async def live(self, said: Callable[[], None]) -> None:
         while True:
             status, body = await self.ask("GET", f"/v1/head?generation={self.generation}&epoch=1&wait=50")
             if status == 200:
