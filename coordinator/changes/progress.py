@@ -27,7 +27,8 @@ The rules:
 6. A node that an earlier change keeps back in one of the same scopes is not asked, and not done without: it is waited
    for, unless it is offline.
 7. Offline nodes hold nothing up: they are given the change when it is done. But while nobody at all is reachable, or
-   before it is known who is, nothing goes on: then it is us who are cut off.
+   before it is known who is, nothing goes on: then it is us who are cut off. What takes a change back does: it leads to
+   where all have been, and must not wait for ever, and all that comes later with it, for a node that its change killed.
 
 No clock is read here: how long something has lasted is told by who has watched it (coordinator/rollout/watch.py), so a
 clock that leaps is nobody's bake.
@@ -76,13 +77,16 @@ class NodeProgress:
 
 @dataclass(frozen=True)
 class ChangeProgress:
-    """`is_immediate`: applied with `--now`. `is_waiting`: for an earlier change to the same scopes."""
+    """`is_immediate`: applied with `--now`. `is_waiting`: for an earlier change to the same scopes. `takes_back`: what
+    another one has changed.
+    """
 
     change_id: int
     state: ChangeState
     groups: tuple[ChangeGroup, ...]
     is_immediate: bool = False
     is_waiting: bool = False
+    takes_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,12 @@ class _Look:
     @property
     def is_anybody_there(self) -> bool:
         return any(node.presence is Presence.REACHABLE for node in self.nodes)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Somebody is there, or nobody is waited for."""
+        are_gone = all(node.presence is Presence.OFFLINE for node in self.nodes)
+        return self.is_anybody_there or (self.change.takes_back and are_gone)
 
     @property
     def has_released(self) -> bool:
@@ -253,7 +263,7 @@ def _count_votes(look: _Look) -> _Said:
         return _Said(look.turn(GroupPhase.VOTING, tally.failed).move, _words_of_vote(look, tally))
     if tally.waiting:
         return _Said(waits=_who_is_asked(tally.waiting))
-    if not tally.good and not look.is_anybody_there:
+    if not tally.good and not look.may_go_on:
         return _Said(waits="no node is reachable")
     return look.turn(GroupPhase.READY, tally.failed)
 
@@ -344,7 +354,7 @@ def _next_ring(look: _Look, ready: "set[str]") -> NextRing | None:
 def _end(look: _Look) -> _Said:
     """No ring takes a node any more: passed, if it was tried at all, and if it is not us who are cut off."""
     if not look.is_anybody_there:
-        return _Said(waits="no node is reachable")
+        return look.turn(GroupPhase.PASSED) if look.may_go_on else _Said(waits="no node is reachable")
     behind = [node for node in look.nodes if node.is_behind and node.presence is not Presence.OFFLINE]
     if waiting := [node for node in behind if node.step is not Step.RELEASED and not node.outcome]:
         return _Said(waits=f"{len(waiting)} nodes wait for an earlier change: {_first_of(waiting)}")

@@ -89,7 +89,14 @@ class RolloutFacts:
             self.progress_of(record, rows[node_id], member, cohorts.get(node_id, nowhere), is_behind=node_id in behind)
             for node_id, member in sorted(members.items())
         ]
-        change = ChangeProgress(record.change_id, record.state, record.groups, bool(record.immediately), is_waiting)
+        change = ChangeProgress(
+            record.change_id,
+            record.state,
+            record.groups,
+            is_immediate=bool(record.immediately),
+            is_waiting=is_waiting,
+            takes_back=record.reverts is not None,
+        )
         return change, read
 
     def progress_of(

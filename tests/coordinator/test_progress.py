@@ -124,6 +124,16 @@ def test_nobody_reachable_at_all_is_waited_for() -> None:
     assert decide(change(GroupPhase.READY, 1), away).waits == {0: "no node is reachable"}
 
 
+def test_what_takes_a_change_back_waits_for_nobody_that_is_gone() -> None:
+    """Nor does what comes after it. It has to be known of all of them."""
+    gone = asked(2, presence=Presence.OFFLINE)
+    assert phase_of(decide(change(GroupPhase.VOTING, takes_back=True), gone)) is GroupPhase.READY
+    assert decide(change(GroupPhase.READY, takes_back=True), gone).state is ChangeState.DONE
+    for presence in (Presence.UNKNOWN, Presence.REACHABLE):
+        decision = decide(change(GroupPhase.VOTING, takes_back=True), [gone[0], asked(2, presence=presence)[1]])
+        assert decision.moves == () and decision.waits
+
+
 def test_before_it_is_known_who_is_reachable_nothing_is_let_go() -> None:
     fleet = [*asked(3, Verdict.ACCEPTED), replace(asked(4)[-1], presence=Presence.UNKNOWN)]
     for phase in (GroupPhase.VOTING, GroupPhase.READY):

@@ -155,6 +155,26 @@ def test_a_canary_that_does_not_come_back(fleet: RolloutFleet) -> None:
     assert len(fleet.at(Step.RELEASED, 2)) == 1 and canary not in fleet.at(Step.RELEASED, 2)
 
 
+def test_a_canary_that_is_gone_keeps_nobody_from_the_next_change(cluster: Database) -> None:
+    """What takes its change back leads where all have been, and does not wait for it; it gets that when it returns."""
+    fleet = RolloutFleet.of(cluster, 4, POLICY.format(on_failure="revert"))
+    (canary,) = roll(fleet)
+    others = [node_id for node_id in fleet.ids if node_id != canary]
+    tried = fleet._listing(canary)[SCOPE]["content_hash"]
+    fleet.wait(120, *others, runs=OLD, every_s=10)
+    assert fleet.record(1).state is ChangeState.ROLLING
+    fleet.wait(10, *others, runs=OLD, every_s=10)
+    assert (fleet.record(1).state, fleet.record(2).state) == (ChangeState.REVERTED, ChangeState.DONE)
+    assert fleet.record(2).reverts == 1 and fleet._listing(canary)[SCOPE]["content_hash"] != tried
+    fleet.change(10)
+    fleet.look()
+    fleet.tell()
+    fleet.report(*others, vote="accepted", runs=OLD)
+    fleet.look()
+    fleet.tell()
+    assert len(fleet.at(Step.RELEASED, 3)) == 1 and canary not in fleet.at(Step.RELEASED, 3)
+
+
 def test_a_canary_that_comes_back_without_it(fleet: RolloutFleet) -> None:
     """It has gone back by itself before anybody heard of it: that is a no like any other, within the bake."""
     (canary,) = roll(fleet)

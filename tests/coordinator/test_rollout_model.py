@@ -265,7 +265,13 @@ class Rollout6(RuleBasedStateMachine):
         read = [
             engine.facts.progress_of(record, row, self.member(node_id)) for node_id, row in self.rows[change_id].items()
         ]
-        change = ChangeProgress(change_id, record.state, record.groups, bool(record.immediately))
+        change = ChangeProgress(
+            change_id,
+            record.state,
+            record.groups,
+            is_immediate=bool(record.immediately),
+            takes_back=record.reverts is not None,
+        )
         return record.revision, decide(change, read), read
 
     def member(self, node_id: str) -> MemberLine:
