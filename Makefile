@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help check test coverage demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
+.PHONY: help check test bench bench-check coverage demo demo-packages lint types docs faults bookworm trixie newest journeys ci fuzz audit clean deb deb-lint deb-reproducible deb-exposure systemd-test systemd-test-qemu
 
 # What is downloaded is held against hashes (tools/hashes), and nothing else is taken along; then this repository itself.
 PINNED = install --quiet --disable-pip-version-check --require-hashes --no-deps -r
@@ -63,6 +63,13 @@ coverage: export HOLDFAST_EXAMPLES ?= 0.2
 coverage: SEED := 1
 coverage: $(READY) ## branches that units reach in the document core, the wire and the store; not fewer than the floor
 	$(BIN)/python $(PYTEST) --cov --cov-report=term tests/snapshot tests/wire tests/store $(ARGS)
+
+# ONLY="publishing growth": programs of benchmarks/goals.toml. On a quiet machine: a figure is what this one gave.
+bench: $(READY) ## all benchmarks, docs/performance.md anew; what falls short of its goal (15 minutes)
+	$(BIN)/python -m benchmarks.harness run $(ONLY)
+
+bench-check: $(READY) ## what falls short of its goal, of what was measured last
+	$(BIN)/python -m benchmarks.harness check
 
 lint: $(READY) ## ruff, check and format
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ from pathlib import Path
 import trio
 
 from benchmarks import documents, wire
+from benchmarks.figures import note
 from tests.citations import ROOT
 from tests.fakes.cluster import CLUSTER_ID, NOW, ORGANIZATIONS, Cluster
 from tests.fakes.config_document import FileContent, config_sections
@@ -183,7 +184,9 @@ def start(folder: Path, runs: int) -> None:
             used.append((process.used_s(), bare_used_s))
             assert answer.startswith(b"HTTP/1.1 200"), answer[:300]
     for name, pairs in (("start to the first answer", waited), ("its processor time", used)):
-        ours, bare = (statistics.median(each) for each in zip(*pairs, strict=True))
+        ours, bare = (tuple(each) for each in zip(*pairs, strict=True))
+        note(f"agent/{name}", "s", ours, floor=bare)
+        ours, bare = statistics.median(ours), statistics.median(bare)
         ratio = statistics.median(one / other for one, other in pairs)
         print(f"{name} {ours * 1000:.0f} ms, the libraries alone {bare * 1000:.0f} ms: {ratio:.2f} [<= 2.2]")
 
@@ -214,6 +217,8 @@ async def reads(folder: Path, runs: int) -> None:
             for _ in range(runs)
         ]
     for number, name in enumerate(("trio + h11, empty answer", "status", "section of 1 KB")):
+        note(f"agent/{name}, waited", "ms", [each[number][0] for each in rounds], floor=[each[0][0] for each in rounds])
+        note(f"agent/{name}, a second of one core", "1/s", [each[number][2] for each in rounds])
         p50, p99, rate = (statistics.median(each[number][part] for each in rounds) for part in range(3))
         ratio = statistics.median(each[number][0] / each[0][0] for each in rounds)
         print(
@@ -250,6 +255,8 @@ async def idle(folder: Path, server: CoordinatorServer) -> None:
     (polls, used), (_, anyway) = rates
     bare = (await output_of(myself("poll", str(folder), str(server.fleet_port), CLUSTER_ID)))[0]
     each, a_minute = (used - anyway) / polls, anyway / POLLS * 60
+    note("agent/anonymous memory, idle", "MiB", [anonymous])
+    note("agent/a poll without news", "ms", [each * 1000], floor=[bare * 1000])
     print(f"idle: {anonymous:.1f} MiB of anonymous memory [<= 40]; {a_minute * 1000:.0f} ms of processor time a minute")
     print(f"a poll without news: {each * 1000:.1f} ms of processor time, a bare client {bare * 1000:.1f} ms")
 

@@ -26,6 +26,7 @@ import trio
 from sqlalchemy import func, select
 
 from benchmarks import coordinator_daemon as daemon
+from benchmarks.figures import note
 from coordinator.base import interpreter
 from coordinator.database import schema
 from coordinator.database.database import Database
@@ -180,6 +181,8 @@ async def publication(count: int) -> None:
                 times, shed = json.loads(await trio.to_thread.run_sync(process.stdout.readline))
                 used = daemon.used_s() - used
                 published = published_at(at.daemon.coordinator.database)
+                note("fleet/until active, of a hundred nodes all but one", "s", [p99(times.values()) - answered])
+                note("fleet/of the coordinator for each node", "ms", [used / count * 1000])
                 rounds.append((
                     spread(times[node_id] - published[node_id] for node_id in times),
                     spread(each - answered for each in times.values()),
@@ -202,7 +205,12 @@ def published_at(database: Database) -> dict[str, float]:
 
 def spread(seconds: Iterable[float]) -> str:
     ordered = sorted(seconds)
-    return f"p50 {ordered[len(ordered) // 2]:.2f} s, p99 {ordered[int(len(ordered) * 0.99)]:.2f} s"
+    return f"p50 {ordered[len(ordered) // 2]:.2f} s, p99 {p99(ordered):.2f} s"
+
+
+def p99(seconds: Iterable[float]) -> float:
+    ordered = sorted(seconds)
+    return ordered[int(len(ordered) * 0.99)]
 
 
 def main(arguments: list[str]) -> None:

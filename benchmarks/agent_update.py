@@ -26,12 +26,14 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.agent import Process, agent, coordinator, myself, output_of
+from benchmarks.figures import note
 from tests.fakes.cluster import ORGANIZATIONS
 from tests.fakes.coordinator_server import CoordinatorServer
 from tests.journeys.lab import ROUTES
 
 SETTLED_S, STARTED_S = 0.5, 5.0
 Publish = Callable[[int], None]
+CALLED = {"small": "1 MiB in 102 sections", "one": "one section of 102", "large": "one section of 10,000"}
 
 
 def section(name: str, size: int, mark: int = 0) -> dict[str, object]:
@@ -129,6 +131,12 @@ async def measure(folder: Path, name: str, runs: int) -> None:
             for mark in range(2 + runs, 5 + runs):
                 await one_round(process, kind, mark)
             longest, p99, _ = await output_of(probe)
+    what = CALLED[name]
+    note(f"update/{what}", "ms", [each[0] for each in rounds], floor=floor)
+    note(f"update/{what}, in all", "ms", [each[1] for each in rounds], floor=floor)
+    note(f"update/{what}, waited", "ms", [each[2] for each in rounds])
+    note(f"update/a status meanwhile, {what}", "ms", [longest])
+    note(f"update/anonymous memory, {what}", "MiB", [anonymous])
     until_told, in_all, waited = (statistics.median(each[part] for each in rounds) for part in range(3))
     print(
         f"{name:6} {until_told:6.1f} ms of processor time until told, {in_all:6.1f} in all, floor"

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.figures import note
 from holdfast.client import Client
 from tests.citations import ROOT
 
@@ -78,6 +79,13 @@ def main() -> None:
         finally:
             server.kill()
             server.wait()
+    note(
+        "client/get over a kept connection",
+        "ms",
+        [each[0][0] for each in rounds],
+        floor=[each[2][0] for each in rounds],
+    )
+    note("client/get over one of its own", "ms", [each[1][0] for each in rounds], floor=[each[2][0] for each in rounds])
     for number, what in enumerate(("kept [<= 0.15]", "anew", "least")):
         used, waited = (statistics.median(each[number][part] for each in rounds) for part in range(2))
         print(f"{what:16} {used:.3f} ms of processor time, {waited:.3f} ms waited")

@@ -30,6 +30,7 @@ import trio
 from sqlalchemy import insert
 
 from benchmarks.coordinator import state
+from benchmarks.figures import note
 from coordinator.base import interpreter
 from coordinator.database import cluster_state, documents, schema
 from coordinator.database.database import Database
@@ -120,6 +121,9 @@ async def polls(count: int) -> None:
             times = sorted(float(line) - begun for line in (await output_of(process)).split())
             used = used_s() - used
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+    note("polls/memory of one that is held", "KiB", [each])
+    note("polls/all woken at once, of a hundred all but one", "s", [p99])
+    note("polls/answers a second of one core", "1/s", [count / used])
     print(
         f"{count} TLS polls held: {each:.1f} KiB each; all woken at once: p50 {p50:.2f} s, p99 {p99:.2f} s,"
         f" {count / used:.0f} answers a second of one core"
@@ -170,6 +174,8 @@ async def heartbeats(name: str, url: str, folder: Path, count: int) -> None:
         used = used_s()
         ended = float((await output_of(process)).split()[0])
         used = used_s() - used
+    note(f"heartbeats/{name}, a second of one core", "1/s", [count * ROUNDS / used])
+    note(f"heartbeats/{name}, a second", "1/s", [count * ROUNDS / (ended - begun)])
     print(
         f"{name}: heartbeats over TLS {count * ROUNDS / (ended - begun):.0f}/s,"
         f" {count * ROUNDS / used:.0f}/s of one core of the coordinator"
@@ -427,6 +433,8 @@ async def joins(count: int, members: int) -> None:
             await trio.sleep(QUIET_S)
             await until(lambda: health.behind == 0)
             in_all = health.published_heads - heads
+    note("joins/joins a second of one core", "1/s", [count / used])
+    note("joins/heads of others and its own a join", "heads", [at_once / count])
     print(
         f"joins over TLS into {members} members: {count / taken:.0f}/s, {count / used:.0f}/s of one core of the"
         f" coordinator; {at_once / count:.1f} heads a join meanwhile, {in_all / count:.1f} in all"
@@ -439,6 +447,7 @@ async def allow(at: Running, numbers: range) -> None:
         await at.ask("POST", f"/v1/allowlist/n{number}", {})
     taken, used = time.monotonic() - begun, used_s() - used
     count = len(numbers)
+    note("joins/names allowed a second of one core", "1/s", [count / used])
     print(
         f"names allowed: {count / taken:.0f}/s one after the other, {count / used:.0f}/s of one core of the coordinator"
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 import trio
 
 from benchmarks.coordinator import databases, state, with_members
+from benchmarks.figures import note
 from coordinator.base.threads import in_database, in_library
 from coordinator.changes.records import ChangeRequest
 from coordinator.database.database import Database
@@ -90,6 +91,8 @@ def sized(name: str, folder: Path, nodes: int, ask: ChangeRequest | None) -> Mea
         measured = trio.run(apply, database, nodes, founded.now, ask)
         database.close()
     waits = sorted(measured.waits)
+    note("waits/a report at most", "ms", [waits[-1] * 1e3], size=nodes)
+    note("waits/the apply", "ms", [measured.applied * 1e3], size=nodes)
     print(
         f"{name}: {nodes} nodes: read {measured.read:.2f} s, worked out {measured.worked_out:.2f} s, written"
         f" {measured.written:.2f} s; a report waits {waits[len(waits) // 2] * 1e3:.0f} ms, at most {waits[-1]:.2f} s"

@@ -23,6 +23,7 @@ from sqlalchemy import insert
 
 from benchmarks.coordinator import member_row, state, with_members
 from benchmarks.coordinator_first_apply import exponent
+from benchmarks.figures import note
 from coordinator.api.admin_api import _answer
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes import records
@@ -127,6 +128,8 @@ def main() -> None:
             fleet.database.close()
         print(f"{size} nodes done", file=sys.stderr)
     for what, sizes in curves.items():
+        for size, times in sizes.items():
+            note(f"growth/{what}", "ms", [each * 1e3 for each in times], size=size)
         shown = ", ".join(f"{size}: {_shown(sorted(times))}" for size, times in sizes.items())
         middle = [(size, sorted(times)[len(times) // 2]) for size, times in sizes.items()]
         print(f"{what}: {shown}; to the power of {exponent(middle) if len(middle) > 1 else 0:.2f}")

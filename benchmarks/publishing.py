@@ -25,6 +25,7 @@ from pathlib import Path
 
 from benchmarks.changes import end, state, touch
 from benchmarks.coordinator import with_members
+from benchmarks.figures import note
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.changes.states import Step
 from coordinator.database.database import Database
@@ -170,6 +171,8 @@ class Bench:
 
     def say(self) -> None:
         for what, pairs in self.found.items():
+            ours, floor = zip(*pairs, strict=True)
+            note(f"publishing/{what}", "ms", ours, floor=floor)
             spent, least = (sorted(values)[len(values) // 2] for values in zip(*pairs, strict=True))
             print(
                 f"  {what}: {spent:.3f} ms of the processor a node, the prototype {least:.3f},"

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.documents import KIB, MIB, NOW, Cluster, base64_text, pieces, prose, routes, sections
+from benchmarks.figures import note
 from coordinator.keys import signer
 from holdfast.node import context
 from snapshot.container import ChunkParts
@@ -53,7 +54,10 @@ def _row(cluster, make, total, each):
     document = cluster.snapshot(sections(total, each, make))
     rounds = max(3, min(300, 60 * MIB // total))
     container = pieces(document)
-    floor, ours = _interleaved(rounds, lambda: _floor(cluster, document), lambda: cluster.verified(container))
+    floors, all_ours = _taken(rounds, lambda: _floor(cluster, document), lambda: cluster.verified(container))
+    spent, least = ([seconds * 1e3 for seconds in each] for each in (all_ours, floors))
+    note(f"verify/{make.__name__}, {_size(total)}", "ms", spent, floor=least)
+    floor, ours = statistics.median(floors), statistics.median(all_ours)
     print(
         f"{make.__name__:<14}{_size(total):>10}{len(document.sections):>10}{floor * 1e3:>10.2f}{ours * 1e3:>11.2f}"
         f"{ours / floor:>8.2f}"
@@ -71,7 +75,12 @@ def _floor(cluster, document):
 
 
 def _interleaved(rounds, *works):
-    """The median seconds of each, taken in turns so that a busy machine disturbs both alike."""
+    """The median seconds of each."""
+    return [statistics.median(taken) for taken in _taken(rounds, *works)]
+
+
+def _taken(rounds, *works):
+    """The seconds of each, taken in turns so that a busy machine disturbs both alike."""
     times = [[] for _ in works]
     for _ in range(rounds):
         for taken, work in zip(times, works, strict=True):
@@ -79,7 +88,7 @@ def _interleaved(rounds, *works):
             start = time.perf_counter()
             work()
             taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
+    return times
 
 
 class _Held:
