@@ -262,6 +262,8 @@ async def documents_asked_for(count: int) -> None:
             ended, taken, size = map(float, (await output_of(process)).split())
             used = used_s() - used
     each, of_wall, of_core = size / taken / KIB, taken / (ended - begun), taken / used
+    note("documents/handed out, a second of one core", "1/s", [of_core])
+    note("documents/their size", "KiB", [each])
     print(f"documents of {each:.1f} KiB over TLS {of_wall:.0f}/s, {of_core:.0f}/s of one core of the coordinator")
 
 
@@ -366,6 +368,8 @@ def watch(folder: Path, port: int, socket_path: Path, now: int) -> None:
         waited = sorted(took for _, took in times)
         long = [took for took in waited if took > 0.2]
         worst = ", ".join(f"{took:.2f}" for took in waited[-5:])
+        note(f"waits/{what} at most", "ms", [waited[-1] * 1e3])
+        note(f"waits/{what}, of a hundred all but one", "ms", [waited[int(len(waited) * 0.99)] * 1e3])
         print(
             f"{what} waits {waited[len(waited) // 2] * 1e3:.0f} ms, p99 {waited[int(len(waited) * 0.99)] * 1e3:.0f} ms,"
             f" at most {worst} s; {len(long)} of {len(waited)} over 200 ms"

@@ -91,8 +91,8 @@ def sized(name: str, folder: Path, nodes: int, ask: ChangeRequest | None) -> Mea
         measured = trio.run(apply, database, nodes, founded.now, ask)
         database.close()
     waits = sorted(measured.waits)
-    note("waits/a report at most", "ms", [waits[-1] * 1e3], size=nodes)
-    note("waits/the apply", "ms", [measured.applied * 1e3], size=nodes)
+    note("apply/a report at most", "ms", [waits[-1] * 1e3], size=nodes)
+    note("apply/the whole of it", "ms", [measured.applied * 1e3], size=nodes)
     print(
         f"{name}: {nodes} nodes: read {measured.read:.2f} s, worked out {measured.worked_out:.2f} s, written"
         f" {measured.written:.2f} s; a report waits {waits[len(waits) // 2] * 1e3:.0f} ms, at most {waits[-1]:.2f} s"

@@ -11,12 +11,15 @@ PLACE = Path(__file__).parents[1] / "goals.toml"
 
 @dataclass(frozen=True)
 class Program:
-    """`command`: a module of benchmarks/ and its arguments. `across`: what its curves grow with, if it has any."""
+    """`command`: a module of benchmarks/ and its arguments. `across`: what its curves grow with, if it has any.
+    `about`: what the page says of it besides.
+    """
 
     name: str
     command: tuple[str, ...]
     what: str
     across: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ def _goal(verdict: Verdict) -> str:
 def _program(program: Program, run: Run, drawn: dict[Path, str]) -> Iterator[str]:
     yield f"\n## {program.what[0].upper()}{program.what[1:]}\n"
     yield f"`python -m {' '.join(program.command)}`\n"
+    if program.about:
+        yield f"{program.about.strip()}\n"
     if program.name in run.failed:
         yield f"Did not run: {run.failed[program.name]}.\n"
     found = [figure for figure in run.found if figure.name.startswith(f"{program.name}/")]

@@ -4,6 +4,7 @@ Written here, not by a library for plots: these are sixty lines that give the sa
 hold a plot against its figures; a library would be the largest thing that the tests install.
 """
 
+import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,14 +20,15 @@ def svg(title: str, across: str, up: str, series: Mapping[str, Points]) -> str:
     points = [point for each in series.values() for point in each]
     horizontal = _Axis([x for x, _ in points], LEFT, WIDTH - RIGHT)
     vertical = _Axis([y for _, y in points], HEIGHT - BOTTOM, TOP)
+    middle = HEIGHT // 2
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" style="font: 11px sans-serif">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text x="{LEFT}" y="18" font-size="13">{title}</text>',
+        f'<text x="{LEFT}" y="18" font-size="13">{html.escape(title)}</text>',
         *_grid(horizontal, vertical),
         *_lines(series, horizontal, vertical),
-        f'<text x="{(LEFT + WIDTH - RIGHT) // 2}" y="{HEIGHT - 8}" text-anchor="middle">{across}</text>',
-        f'<text x="14" y="{HEIGHT // 2}" transform="rotate(-90 14 {HEIGHT // 2})" text-anchor="middle">{up}</text>',
+        f'<text x="{(LEFT + WIDTH - RIGHT) // 2}" y="{HEIGHT - 8}" text-anchor="middle">{html.escape(across)}</text>',
+        f'<text x="14" y="{middle}" transform="rotate(-90 14 {middle})" text-anchor="middle">{html.escape(up)}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -68,4 +70,4 @@ def _lines(series: Mapping[str, Points], horizontal: _Axis, vertical: _Axis) -> 
         yield from (f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in places)
         y = TOP + 14 * number + 8
         yield f'<path d="M{WIDTH - RIGHT + 10} {y - 4}h16" stroke="{colour}" stroke-width="1.5"/>'
-        yield f'<text x="{WIDTH - RIGHT + 30}" y="{y}">{name}</text>'
+        yield f'<text x="{WIDTH - RIGHT + 30}" y="{y}">{html.escape(name)}</text>'
