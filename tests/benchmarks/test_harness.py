@@ -86,7 +86,7 @@ def test_what_programs_find_is_kept_and_what_fails_is_named():
     assert again.found == ran.found, "what did not run this time stays"
 
 
-def test_the_page_names_what_was_measured_what_failed_and_what_was_not(monkeypatch):
+def test_the_page_names_what_was_measured_what_failed_and_what_was_not():
     program = Program("p", ("benchmarks.p",), "the <parts> of it", across="nodes", about="Plainly.")
     broken = Program("q", ("benchmarks.q",), "another")
     found = (Figure("p/bare", "ms", (1.0, 3.0), floor=(1.0, 2.0)), *curve(1.0))
