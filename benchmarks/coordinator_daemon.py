@@ -210,28 +210,28 @@ def report(folder: Path, port: int, count: int, now: int) -> None:
     """Every node reports once, then `ROUNDS` times more, all of them at once."""
     sent_at = format_time(now)
     listings = json.loads((folder / LISTINGS).read_text())
-    requests = [_report_of(f"n{number}", listings, sent_at) for number in range(count)]
+    requests = [report_of(f"n{number}", _held(listings[f"n{number}"]), sent_at) for number in range(count)]
     callers = []
     for number in range(count):
         source = (f"127.0.1.{1 + number // EACH_ADDRESS}", 0)
         raw = socket.create_connection(("127.0.0.1", port), source_address=source)
         callers.append(context_of(folder, f"n{number}").wrap_socket(raw, server_hostname="localhost"))
-    _round(callers, requests)
+    each_once(callers, requests)
     print(time.monotonic(), flush=True)
     for _ in range(ROUNDS):
-        _round(callers, requests)
+        each_once(callers, requests)
     print(time.monotonic())
 
 
-def _report_of(node_id: str, listings: dict[str, dict[str, tuple[int, str]]], sent_at: str) -> bytes:
-    body = reports.body(node_id, scopes=_held(listings[node_id]), sent_at=sent_at)
+def report_of(node_id: str, scopes: dict[str, object], sent_at: str) -> bytes:
+    body = reports.body(node_id, scopes=scopes, sent_at=sent_at)
     head = (
         "POST /v1/heartbeat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
     )
     return head.format(len(body)).encode() + body
 
 
-def _round(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
+def each_once(callers: list[ssl.SSLSocket], requests: list[bytes]) -> None:
     for each, request in zip(callers, requests, strict=True):
         each.sendall(request)
     for each in callers:
@@ -389,14 +389,14 @@ def _watch_one(ask: Callable[[int], None], over: Path, times: list[tuple[float, 
 def _reports(folder: Path, port: int, now: int) -> Callable[[int], None]:
     listings = json.loads((folder / LISTINGS).read_text())
     callers = list(connections(folder, port, WATCHING))
-    requests = [_report_of(f"n{number}", listings, format_time(now)) for number in range(WATCHING)]
-    return lambda number: _round([callers[number % WATCHING]], [requests[number % WATCHING]])
+    requests = [report_of(f"n{number}", _held(listings[f"n{number}"]), format_time(now)) for number in range(WATCHING)]
+    return lambda number: each_once([callers[number % WATCHING]], [requests[number % WATCHING]])
 
 
 def _heads(folder: Path, port: int) -> Callable[[int], None]:
     callers = list(connections(folder, port, WATCHING))
     request = b"GET /v1/head?generation=0&epoch=0&wait=0 HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    return lambda number: _round([callers[number % WATCHING]], [request])
+    return lambda number: each_once([callers[number % WATCHING]], [request])
 
 
 def _changes(socket_path: Path) -> Callable[[int], None]:

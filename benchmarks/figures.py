@@ -33,10 +33,15 @@ class Figure:
 
 def note(name: str, unit: str, samples: Sequence[float], *, floor: Sequence[float] = (), size: int = 0) -> None:
     """Nothing, where nobody collects."""
-    figure = Figure(name, unit, tuple(samples), tuple(floor), size)
+    figure = Figure(name, unit, _rounded(samples), _rounded(floor), size)
     if place := os.environ.get(PLACE):
         with Path(place).open("a") as file:
             file.write(json.dumps(asdict(figure)) + "\n")
+
+
+def _rounded(values: Sequence[float]) -> tuple[float, ...]:
+    """More digits than these say nothing."""
+    return tuple(float(f"{value:.4g}") for value in values)
 
 
 def read(place: Path) -> list[Figure]:

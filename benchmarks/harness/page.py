@@ -20,8 +20,9 @@ HEAD = """\
 Made by `make bench` from what it measured; `make bench-check` says what falls short of `benchmarks/goals.toml`.
 No test asserts a time: figures are of one machine, and a run of yours on yours says more.
 
-Measured on {at}, {machine}; load {load} as it began. Times are of the processor unless a row says that somebody waits:
-other work on the machine counts little then. A *floor* is the least that does the same in the same run: the row's bytes
+Measured on {at}, {machine};
+load {load} as it began. Times are of the processor unless a row says that somebody waits: other work on the machine
+counts little then. A *floor* is the least that does the same in the same run: the row's bytes
 hashed, written and synced; the same rows written by a bare prototype; an empty answer of the same libraries. Ratios are
 medians of the rounds' own.
 """

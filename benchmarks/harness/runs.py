@@ -86,8 +86,11 @@ def _machine() -> str:
 
 
 def save(run: Run) -> None:
+    """A figure a line: what has changed is seen."""
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(asdict(run), indent=1) + "\n")
+    head = json.dumps({name: value for name, value in asdict(run).items() if name != "found"}, indent=1)
+    found = ",\n".join(json.dumps(asdict(figure)) for figure in run.found)
+    RESULTS.write_text(f'{head.removesuffix("}").rstrip()},\n "found": [\n{found}\n]}}\n')
 
 
 def load() -> Run | None:
