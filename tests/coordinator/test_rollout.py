@@ -276,3 +276,25 @@ def _rejection(fleet: RolloutFleet, node_id: str) -> dict[str, object]:
 
     listed = fleet._listing(node_id)["service_assignment/web"]
     return reports.rejected(listed["config_version"], "validator")
+
+
+def test_of_which_no_node_is_there_it_waits_until_a_person_says_so(fleet: RolloutFleet) -> None:
+    """And so does what comes after it, for nobody has judged it; halted, the next apply takes its place."""
+    fleet.wait(130, every_s=10)
+    fleet.change(9)
+    fleet.look()
+    fleet.tell()
+    fleet.wait(20, every_s=10)
+    assert fleet.record(1).state is ChangeState.PREPARING
+    assert fleet.engine.health.waits["c-1"] == ("no node is reachable",)
+    assert fleet.change(10).record.waits_for == 1
+    commands.halt(fleet.database, 1, "nobody is there", actor="operator:ann", now=fleet.now)
+    fleet.change(11)
+    fleet.look()
+    found = [fleet.record(number).state for number in (1, 2, 3)]
+    assert found == [ChangeState.SUPERSEDED, ChangeState.SUPERSEDED, ChangeState.PREPARING]
+    fleet.report(*fleet.ids)
+    fleet.tell()
+    fleet.report(*fleet.ids, vote="accepted")
+    fleet.look()
+    assert len(fleet.at(Step.RELEASED, 3)) == 1
