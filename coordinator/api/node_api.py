@@ -17,6 +17,8 @@ from coordinator.database import documents
 from coordinator.database.documents import Document, StoredObject, container_of
 from coordinator.database.member import Member
 from coordinator.membership import enrolment, membership
+from coordinator.membership.admissions import Admissions
+from coordinator.membership.enrolment import ProvenJoin
 from coordinator.membership.membership import Grant
 from coordinator.publishing import head_cache
 from coordinator.publishing.board import News, Pair
@@ -66,6 +68,7 @@ class NodeApi:
         self._join_rate = Rate(joins, 60.0)
         self._strangers = Rate(JOINS_IN_ALL_PER_MINUTE, 60.0)
         self._nonce_rate = Rate(2 * joins, 60.0)  # a join needs one, and one more where the first ran out
+        self._admissions = Admissions(self._admit)
         self._reader = HeartbeatReader()
         self._claims = Rate(1, CLAIM_NOTED_S)
         self._reports = Rate(REPORTS_PER_MINUTE, 60.0)
@@ -120,11 +123,16 @@ class NodeApi:
         candidate = await in_library(
             enrolment.prove, at.database, body, proof, token=token, pin=pin, note=note, now=at.now()
         )
-        grant = await in_database(enrolment.admit, at.database, candidate, now=at.now())
+        grant = await self._admissions.admit(candidate)
         node_id = grant.member.node_id
         await at.pins.follow(node_id)
         given = await self._grant_documents(grant)
         return Response.json(JoinGrant(grant.outcome, at.coordinator_id, tuple(given)).to_value())
+
+    async def _admit(self, candidates: Sequence[ProvenJoin]) -> list[Grant | Refused]:
+        at = self._at
+        foreseen = await in_library(enrolment.foresee, at.database, candidates)
+        return await in_database(enrolment.admit, at.database, candidates, foreseen, now=at.now())
 
     def _note_join(self, peer: Peer, refused: Refused) -> None:
         address = peer.name if isinstance(peer, UnixPeer) else peer.address

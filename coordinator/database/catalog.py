@@ -70,7 +70,7 @@ def joined_at(transaction: Transaction, node_ids: Sequence[str]) -> dict[str, fl
 def load(transaction: Transaction) -> Model:
     """The whole declared state as one value. Remembered by the state's name, so it is read once for each state."""
     standing = cluster_state.standing(transaction)
-    known = transaction.remembered.get(standing.state_id)
+    known = transaction.recall(standing.state_id)
     if isinstance(known, Model):
         return known
     model = Model(standing.cluster_id, resources(transaction), _members(transaction))
@@ -92,7 +92,7 @@ def state_name(transaction: Transaction) -> StateName:
     newest, and none to how many there are.
     """
     standing = cluster_state.standing(transaction)
-    table, known = schema.resources, transaction.remembered.get(standing.state_id)
+    table, known = schema.resources, transaction.recall(standing.state_id)
     newest = transaction.number(select(func.max(table.c.revision)))
     if isinstance(known, Model):
         number = len(known.resources)

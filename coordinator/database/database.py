@@ -58,6 +58,7 @@ _ANEW_BYTES = 256 << 20
 _LOG_BYTES = 16 << 20  # what SQLite's log is cut to once all of it is in the file
 ROOM_BYTES = 4 << 20  # SQLite writes as much into its log before it folds it into the file
 _STREAMED = 1_000  # rows held at a time
+STATES = 3  # remembered: that which is, the one before, and the one to come
 _IMMEDIATE = "holdfast_immediate"  # an execution option of ours: this transaction is going to write
 
 
@@ -97,9 +98,29 @@ def is_in(column: ColumnElement[Any], values: Collection[object]) -> ColumnEleme
     return column.in_(bindparam(None, list(values), expanding=True))
 
 
+class Memory:
+    """What was read of states that have a name, so that it need not be read again (catalog.py): of the last few. A
+    reader may still see the state before the last one, and one that is being committed is seen before its writer
+    goes on.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, object] = {}
+
+    def get(self, name: str) -> object | None:
+        return self._kept.get(name)
+
+    def keep(self, found: Mapping[str, object]) -> None:
+        """Of two threads at once one may be forgotten, and is read again."""
+        others = [(name, known) for name, known in self._kept.items() if name not in found]
+        self._kept = dict([*others, *found.items()][-STATES:])
+
+
 @dataclass
 class Transaction:
-    """An open transaction. Rows go in and out as plain mappings; nothing here outlives the transaction."""
+    """An open transaction. Rows go in and out as plain mappings; nothing here outlives the transaction, but what is to
+    be remembered of a state.
+    """
 
     connection: Connection
     actor: str = ""
@@ -107,9 +128,12 @@ class Transaction:
     link: int | None = field(default=None, init=False)  # the number of the link that this change is going to be
     audited: bool = field(default=False, init=False)
     folding: Folding = field(default_factory=Folding, init=False)
-    # What was read of a state that has a name, so that it need not be read again (catalog.py).
-    remembered: dict[str, object] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
     to_remember: dict[str, object] = field(default_factory=dict, init=False)
+
+    def recall(self, state_id: str) -> object | None:
+        """What is remembered of a state, or was read of it in this transaction."""
+        return self.to_remember.get(state_id) or self.memory.get(state_id)
 
     def rows(self, statement: Executable) -> Sequence[Row[Any]]:
         return self.connection.execute(statement).all()
@@ -192,7 +216,7 @@ class Database:
         self.write_fault = ""  # why the last write failed, or nothing
         self.history: ChangeLinks | None = None  # who links changes; nobody, where no history was begun
         self._claim: int | None = None
-        self._remembered: dict[str, object] = {}
+        self._memory = Memory()
 
     def migrate(self) -> str:
         """Bring the schema up to this program's revision, in one transaction; a newer one is refused untouched."""
@@ -208,7 +232,7 @@ class Database:
         the change is its next link.
         """
         with self._begin(change=True) as connection:
-            transaction = Transaction(connection, actor, now, self._remembered)
+            transaction = Transaction(connection, actor, now, self._memory)
             digests = running_digests.read(connection)
             link = None if self.history is None else self.history.begin(transaction, digests)
             if link is not None and link.is_anew:
@@ -223,15 +247,14 @@ class Database:
             digests = running_digests.keep(connection, digests, transaction.folding)
             if link is not None:
                 link.add(transaction, digests)
+            self._memory.keep(transaction.to_remember)  # if the commit fails, nobody ever meets a state of this name
         self.write_fault = ""
-        if transaction.to_remember:  # committed, so it may be remembered; one state is enough
-            self._remembered = transaction.to_remember
 
     @contextmanager
     def rehearse(self, *, actor: str, now: float) -> Iterator[Transaction]:
         """The same, stopped before the commit (`--dry-run`)."""
         with self._begin(change=True) as connection:
-            yield Transaction(connection, actor, now, self._remembered)
+            yield Transaction(connection, actor, now, self._memory)
             connection.rollback()
 
     @contextmanager
@@ -247,10 +270,9 @@ class Database:
         with self._begin(change=False, write=False) as connection:
             if not self.is_sqlite:
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-            transaction = Transaction(connection, remembered=self._remembered)
+            transaction = Transaction(connection, memory=self._memory)
             yield transaction
-        if transaction.to_remember:
-            self._remembered = transaction.to_remember
+        self._memory.keep(transaction.to_remember)
 
     def check_writing(self) -> None:
         """Whether the next write goes well: one that leaves everything as it is. SQLAlchemyError where it does not."""

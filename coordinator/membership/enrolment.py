@@ -1,7 +1,8 @@
 """A join from the request's bytes to the documents of its grant (rules J7, J9, J10, J12).
 
     prove             who asks, and what it has shown: signature, token or certificate; nothing is written
-    admit             the decision, in one transaction with all that it changes; or the same node is recognised
+    foresee           what the joins that wait would change, the long part of the work; nothing is written
+    admit             the decisions, in one transaction with all that they change; or the same node is recognised
     grant_documents   what the new member is answered with, once its first head is out
 
 Proof and decision are apart, since they cost and risk different things. A proof is arithmetic on strangers' bytes: it
@@ -9,9 +10,10 @@ runs before any lock, and whoever fails it has written nothing, so a flood of ba
 (refused_joins.py counts them in memory). The decision is short and holds the cluster's lock: token spent, member,
 certificate and declared node are one transaction, so a token is spent exactly by who was admitted.
 
-Between the two the world may change: another replica may admit the same name, or the token may be taken away. So
-`admit` decides again from the database, and what `prove` foresaw (which scopes of which nodes the new member touches,
-the long part of the work) is used only as far as it still holds (`membership.join`).
+Between them the world may change: another replica may admit the same name, or the token may be taken away. So `admit`
+decides again from the database, and what was foreseen (which scopes of which nodes the new members touch) is used only
+as far as it still holds (`membership.join`). Joins that come at one time are foreseen and admitted together
+(admissions.py).
 
 Example. Two nodes ask for the name `edge-7` with one token for one join, at two coordinators, in the same second. Both
 prove. One transaction commits; the other finds the token used and answers `token_used`. The first asks again after a
@@ -24,25 +26,26 @@ Rejected:
   have to be told by something else which of them are current.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coordinator.base.refusal import Refused
 from coordinator.database import documents
 from coordinator.database.database import Database
 from coordinator.database.documents import container_of
+from coordinator.declared.model import MemberEntry
 from coordinator.membership import membership
-from coordinator.membership.membership import ForeseenJoin, Grant
+from coordinator.membership.membership import ForeseenJoins, Grant
 from coordinator.membership.proof import ProvenRequest
 from coordinator.publishing import heads
 
 
 @dataclass(frozen=True)
 class ProvenJoin:
-    """Who has proven what it says, and what its join would change."""
+    """Who has proven what it says, and what it would become; None where its join would change nothing."""
 
     request: ProvenRequest
-    foreseen: ForeseenJoin | None
+    entry: MemberEntry | None
 
 
 def prove(
@@ -68,15 +71,22 @@ def prove(
             token=token,
             connection_certificate=pin,
         )
-        return ProvenJoin(request, membership.foresee(database, request, now=now))
+        return ProvenJoin(request, membership.look_at(database, request, now=now))
     except Refused as refused:
         note(refused)
         raise
 
 
-def admit(database: Database, candidate: ProvenJoin, *, now: float) -> Grant:
-    """Refused with the first code of rules J7: who was foreseen to be admitted is decided upon again."""
-    return membership.join(database, candidate.request, candidate.foreseen, now=now)
+def foresee(database: Database, candidates: Sequence[ProvenJoin]) -> ForeseenJoins | None:
+    """What these would change together."""
+    return membership.foresee(database, [candidate.entry for candidate in candidates if candidate.entry is not None])
+
+
+def admit(
+    database: Database, candidates: Sequence[ProvenJoin], foreseen: ForeseenJoins | None, *, now: float
+) -> list[Grant | Refused]:
+    """For each the first code of rules J7, or its grant: who was foreseen to be admitted is decided upon again."""
+    return membership.join(database, [candidate.request for candidate in candidates], foreseen, now=now)
 
 
 def grant_documents(database: Database, node_id: str) -> list[bytes] | None:

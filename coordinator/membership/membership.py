@@ -1,9 +1,11 @@
 """Joining, and what a member's certificate is from then on: acts of the decisions in join.py (rules J, K).
 
-Each operation is one transaction. A refusal leaves catalog, tokens and history as they were (rules J11); it spends the
-nonce and stands in the audit log, with the details that the peer is not told (rules X20, H-000-4).
+Each operation is one transaction; nodes that join at one time share one (admissions.py). A refusal leaves catalog,
+tokens and history as they were (rules J11); it spends the nonce and stands in the audit log, with the details that the
+peer is not told (rules X20, H-000-4).
 """
 
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, schema
 from coordinator.database.database import Database, Transaction
 from coordinator.database.member import Member
-from coordinator.declared.change_impact import affected_scopes
+from coordinator.declared.change_impact import affected_scopes, changed_members
 from coordinator.declared.kinds import Node
 from coordinator.declared.model import MemberEntry, Model
 from coordinator.declared.next_model import next_model
@@ -35,7 +37,7 @@ class Grant:
     outcome: str  # "admitted" | "already_member"
     member: Member
     generation: int
-    touched: frozenset[str]  # nodes whose heads have to be issued again
+    touched: frozenset[str]  # nodes whose heads have to be issued again, for all that joined with it
 
 
 def new_nonce(database: Database, *, now: float, lifetime_s: int) -> str:
@@ -51,35 +53,44 @@ def verifier(database: Database) -> Verifier:
         return Verifier(key, cluster_state.server_certificates(transaction))
 
 
-@dataclass(frozen=True)
-class ForeseenJoin:
-    """The declared state before a join, and as it is when nothing else comes first."""
-
-    before: Model
-    after: Model
-
-
-def foresee(database: Database, request: ProvenRequest, *, now: float) -> ForeseenJoin | None:
-    """What the join would make of the state, and with it which heads it touches: that takes a while in a large cluster,
-    so it is worked out beside everybody else, and `join` finds it done. None where it would be refused, or for nothing.
+def look_at(database: Database, request: ProvenRequest, *, now: float) -> MemberEntry | None:
+    """What the join would make of the node. None where it would be refused, or for nothing.
 
     Refused, and nothing is written, not even the nonce, for who shows neither a token of ours nor a pinned certificate.
     Whoever is not refused here is decided upon again, in the transaction of `join`.
     """
     with database.read() as transaction:
-        before, state = catalog.load(transaction), _state(transaction, request)
+        known, state = catalog.load(transaction).members.get(request.node_id), _state(transaction, request)
         try:
             decision = decide(request, state, now)
         except Refused:
             if request.connection_certificate is None and state.token is None:
                 raise
             return None  # by `join`, with its audit row
-    entry = _entry_after(before.members.get(request.node_id), request, decision)
-    if entry == before.members.get(request.node_id):
+    entry = _entry_after(known, request, decision)
+    return None if entry == known else entry
+
+
+@dataclass(frozen=True)
+class ForeseenJoins:
+    """The declared state before some joins, and as it is when nothing else comes first."""
+
+    before: Model
+    after: Model
+
+
+def foresee(database: Database, entries: Iterable[MemberEntry]) -> ForeseenJoins | None:
+    """What the joins would make of the state, and with it which heads they touch: that takes a while in a large
+    cluster, so it is worked out beside everybody else, and `join` finds it done. None where they are for nothing.
+    """
+    changed = {entry.node_id: entry for entry in entries}
+    if not changed:
         return None
-    after = next_model(before, {}, {request.node_id: entry})
+    with database.read() as transaction:
+        before = catalog.load(transaction)
+    after = next_model(before, {}, changed)
     affected_scopes(before, after)  # which stays with `after`
-    return ForeseenJoin(before, after)
+    return ForeseenJoins(before, after)
 
 
 def _entry_after(known: MemberEntry | None, request: ProvenRequest, decision: Decision) -> MemberEntry:
@@ -91,19 +102,27 @@ def _entry_after(known: MemberEntry | None, request: ProvenRequest, decision: De
     return replace(known, certificates=pins[decision.pin], direct_url=request.direct_url)
 
 
-def join(database: Database, request: ProvenRequest, foreseen: ForeseenJoin | None = None, *, now: float) -> Grant:
-    """Admit, or recognise, or renew; Refused with the first code of rules J7. One transaction either way. What was
-    foreseen counts where it still is so.
+def join(
+    database: Database, requests: Sequence[ProvenRequest], foreseen: ForeseenJoins | None = None, *, now: float
+) -> list[Grant | Refused]:
+    """Admit, or recognise, or renew each of them, one after the other; or the first code of rules J7. One transaction
+    for all, also for who is refused: that writes the nonce and an audit row, and nothing else. What was foreseen counts
+    where it still is so.
     """
-    with database.change(actor=f"node:{request.node_id}", now=now) as transaction:
+    with database.change(actor="", now=now) as transaction:
         cluster_state.sound(transaction)  # a coordinator without a state, or that was restored, admits nobody
-        try:
-            _spend_nonce(transaction, request)
-            return _apply(transaction, request, decide(request, _state(transaction, request), now), foreseen)
-        except Refused as refused:
-            refusal = refused
-            _audit_refusal(transaction, request.node_id, refused)
-    raise refusal
+        before = catalog.load(transaction)
+        decided = [_decide(transaction, request) for request in requests]
+        joined = {
+            request.node_id
+            for request, decision in zip(requests, decided, strict=True)
+            if isinstance(decision, Decision)
+        }
+        touched = _tell_others(transaction, before, joined, foreseen)
+        return [
+            decision if isinstance(decision, Refused) else _grant(transaction, request, decision, touched)
+            for request, decision in zip(requests, decided, strict=True)
+        ]
 
 
 def confirm_pin(database: Database, certificate_sha256: str, *, now: float) -> bool:
@@ -195,36 +214,53 @@ def _spend_nonce(transaction: Transaction, request: ProvenRequest) -> None:
     transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
 
 
-def _apply(
-    transaction: Transaction, request: ProvenRequest, decision: Decision, foreseen: ForeseenJoin | None
-) -> Grant:
-    before = catalog.load(transaction)
-    if decision.consume is not None:
-        _consume(transaction, decision.consume, request)
+def _decide(transaction: Transaction, request: ProvenRequest) -> Decision | Refused:
+    """With all that the decision writes of this node, and its audit row."""
+    transaction.actor = f"node:{request.node_id}"
+    try:
+        _spend_nonce(transaction, request)
+        decision = decide(request, _state(transaction, request), transaction.now)
+        if decision.consume is not None:
+            _consume(transaction, decision.consume, request)
+    except Refused as refused:
+        _audit_refusal(transaction, request.node_id, refused)
+        return refused
     if decision.pin == "first":
         _insert(transaction, request, decision)
     else:
         _update(transaction, request, decision)
-    entry = catalog.member_entry(transaction, request.node_id)
-    after = _foreseen_model(foreseen, before, entry, request.node_id) or next_model(
-        before, {}, {request.node_id: entry}
-    )
-    touched = frozenset[str]()
-    if before.members.get(request.node_id) != after.members.get(request.node_id):
-        touched = frozenset(node_id for node_id, _ in catalog.raise_touched(transaction, before, after))
     by = {} if decision.consume is None else {"token": decision.consume}
     transaction.audit("join", request.node_id, None, {**_describe(request), **by, "pin": decision.pin})
-    joined, generation = catalog.new_member(transaction, request.node_id)
-    return Grant(decision.outcome, joined, generation, touched)
+    return decision
+
+
+def _tell_others(
+    transaction: Transaction, before: Model, joined: Set[str], foreseen: ForeseenJoins | None
+) -> frozenset[str]:
+    """Whose heads have to be issued again."""
+    entries = {node_id: catalog.member_entry(transaction, node_id) for node_id in joined}
+    changed = {node_id: entry for node_id, entry in entries.items() if entry != before.members.get(node_id)}
+    if not changed:
+        return frozenset()
+    after = _foreseen_model(foreseen, before, changed) or next_model(before, {}, changed)
+    return frozenset(node_id for node_id, _ in catalog.raise_touched(transaction, before, after))
 
 
 def _foreseen_model(
-    foreseen: ForeseenJoin | None, before: Model, entry: MemberEntry | None, node_id: str
+    foreseen: ForeseenJoins | None, before: Model, changed: Mapping[str, MemberEntry | None]
 ) -> Model | None:
-    """Where nothing has come first, and the member became what was foreseen."""
-    if foreseen is None or foreseen.before is not before or foreseen.after.members.get(node_id) != entry:
+    """Where nothing has come first, and just these members became what was foreseen."""
+    if foreseen is None or foreseen.before is not before:
         return None
-    return foreseen.after
+    is_so = changed.keys() == changed_members(before, foreseen.after) and all(
+        foreseen.after.members.get(node_id) == entry for node_id, entry in changed.items()
+    )
+    return foreseen.after if is_so else None
+
+
+def _grant(transaction: Transaction, request: ProvenRequest, decision: Decision, touched: frozenset[str]) -> Grant:
+    joined, generation = catalog.new_member(transaction, request.node_id)
+    return Grant(decision.outcome, joined, generation, touched)
 
 
 def _consume(transaction: Transaction, jti: str, request: ProvenRequest) -> None:

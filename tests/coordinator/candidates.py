@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from coordinator.base.refusal import Refused
 from coordinator.database import cluster_state
 from coordinator.database.cluster_state import Founding
 from coordinator.database.database import Database
@@ -126,7 +127,15 @@ def allow(database: Database, candidate: Candidate, **entry: object) -> None:
 def join(database: Database, candidate: Candidate, token: str | None = None, **options: object) -> Grant:
     now = options.get("now", NOW)
     request = candidate.request(token, verifier=membership.verifier(database), **options)
-    return membership.join(database, request, now=now)
+    return join_one(database, request, now=now)
+
+
+def join_one(database: Database, request: ProvenRequest, *, now: float = NOW) -> Grant:
+    """Alone, with nothing foreseen; Refused with the first code of rules J7."""
+    (outcome,) = membership.join(database, [request], now=now)
+    if isinstance(outcome, Refused):
+        raise outcome
+    return outcome
 
 
 def admit(

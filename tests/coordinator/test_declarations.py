@@ -102,6 +102,20 @@ def test_another_replicas_change_is_seen(cluster: Database, second: Database) ->
     assert apply(cluster, BASE).lines()[0] == "~ Node node-a"
 
 
+def test_who_still_sees_the_state_before_need_not_read_it_again(cluster: Database, second: Database) -> None:
+    """A reading that began before a commit, and one after it, each find their own."""
+    apply(cluster, BASE)
+    with cluster.read() as transaction:
+        known = catalog.load(transaction)
+    with cluster.read() as early:
+        assert catalog.state_name(early).state_id
+        apply(cluster, BASE.replace("core_mesh", "thin"))
+        assert catalog.load(early) is known
+    with cluster.read() as late:
+        assert catalog.load(late).resources["Node", "node-a"].roles == ("thin",)
+        assert catalog.load(late) is catalog.load(late)
+
+
 def test_a_change_raises_the_generations_that_it_touches(cluster: Database) -> None:
     """rules K21"""
     for node_id in ("node-a", "node-b"):

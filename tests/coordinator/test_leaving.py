@@ -336,10 +336,11 @@ def test_a_lagging_replica_brings_nobody_back(cluster: Database, second: Databas
     admit(cluster, "node-b")
     with second.read() as transaction:
         assert "node-a" in catalog.load(transaction).members
-    foreseen = membership.foresee(second, node.renewed().request(connection=node.pin), now=NOW)
+    seen = membership.look_at(second, node.renewed().request(connection=node.pin), now=NOW)
+    foreseen = membership.foresee(second, [seen])
     remove_node(cluster, "node-a", reason="sold", **HOW)
     late = node.renewed().request(connection=node.pin, verifier=membership.verifier(second))
-    assert refusal(membership.join, second, late, foreseen, now=NOW).code is Code.REMOVED
+    assert [each.code for each in membership.join(second, [late], foreseen, now=NOW)] == [Code.REMOVED]
     assert refusal(leaving.undrain, second, "node-a", **HOW).code is Code.NOT_FOUND
     leaving.drain(second, "node-b", **HOW)
     with second.read() as transaction:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 
 from coordinator.base.refusal import Code, Refused
 from coordinator.database import catalog, cluster_state, schema
@@ -14,7 +15,18 @@ from coordinator.declared import change_impact, peers, views
 from coordinator.membership import admission, membership, revocation
 from coordinator.publishing import declarations
 from coordinator.reports import heartbeats
-from tests.coordinator.candidates import NOW, Candidate, admit, allow, contents, found, join, remove_node, token_for
+from tests.coordinator.candidates import (
+    NOW,
+    Candidate,
+    admit,
+    allow,
+    contents,
+    found,
+    join,
+    join_one,
+    remove_node,
+    token_for,
+)
 from tests.coordinator.profiling import entered_files
 from tests.coordinator.publications import basis, document, publication, publish
 from tests.coordinator.refusals import refused
@@ -181,8 +193,8 @@ def test_a_nonce_works_once(cluster: Database, second: Database) -> None:
     node = Candidate("node-a")
     allow(cluster, node)
     request = node.request(token_for(cluster), verifier=membership.verifier(cluster))
-    assert membership.join(cluster, request, now=NOW).outcome == "admitted"
-    assert refused(membership.join, second, request, now=NOW).code is Code.BAD_PROOF
+    assert join_one(cluster, request, now=NOW).outcome == "admitted"
+    assert refused(join_one, second, request, now=NOW).code is Code.BAD_PROOF
 
 
 FABRIC = "kind: Organization\nid: acme\n" + "".join(
@@ -194,9 +206,9 @@ def test_what_a_join_touches_is_not_worked_out_under_the_lock(cluster: Database)
     members = [admit(cluster, f"n{number}") for number in range(6)]
     declarations.apply(cluster, {"a.yaml": FABRIC}, actor="alice", now=NOW)
     request = members[0].renewed().request(None, verifier=membership.verifier(cluster), connection=members[0].pin)
-    foreseen = membership.foresee(cluster, request, now=NOW)
+    foreseen = membership.foresee(cluster, [membership.look_at(cluster, request, now=NOW)])
     grants = []
-    entered = entered_files(lambda: grants.append(membership.join(cluster, request, foreseen, now=NOW)))
+    entered = entered_files(lambda: grants.extend(membership.join(cluster, [request], foreseen, now=NOW)))
     assert not entered & {peers.__file__, views.__file__}
     assert change_impact.__file__ in entered, "what was found is handed on, so it is asked"
     assert grants[0].touched == {f"n{number}" for number in range(6)}
@@ -205,20 +217,58 @@ def test_what_a_join_touches_is_not_worked_out_under_the_lock(cluster: Database)
 def test_what_was_foreseen_before_another_change_does_not_count(cluster: Database, second: Database) -> None:
     members = [admit(cluster, f"n{number}") for number in range(6)]
     request = members[0].renewed().request(None, verifier=membership.verifier(cluster), connection=members[0].pin)
-    foreseen = membership.foresee(cluster, request, now=NOW)
+    foreseen = membership.foresee(cluster, [membership.look_at(cluster, request, now=NOW)])
     declarations.apply(second, {"a.yaml": FABRIC}, actor="alice", now=NOW)
-    touched = membership.join(cluster, request, foreseen, now=NOW).touched
+    (grant,) = membership.join(cluster, [request], foreseen, now=NOW)
+    touched = grant.touched
     assert touched == {f"n{number}" for number in range(6)}
     with cluster.read() as transaction:
         assert len(catalog.load(transaction).resources) == 7
 
 
+def test_nodes_that_join_together_are_decided_one_after_the_other(cluster: Database) -> None:
+    """rules J11, K25: in one transaction; who is refused leaves a nonce and an audit row, and holds nobody up."""
+    nodes = [Candidate(f"n{number}") for number in range(4)]
+    for node in nodes[:3]:
+        allow(cluster, node)
+    token, verifier = token_for(cluster), membership.verifier(cluster)
+    tokens = (token_for(cluster), token, token, token_for(cluster))  # one for two of them, and one is not allowed
+    requests = [node.request(each, verifier=verifier) for node, each in zip(nodes, tokens, strict=True)]
+    foreseen = membership.foresee(cluster, [membership.look_at(cluster, each, now=NOW) for each in requests[:2]])
+    with cluster.read() as transaction:
+        revision = cluster_state.standing(transaction).revision
+    first, second, third, fourth = membership.join(cluster, requests, foreseen, now=NOW)
+    assert (first.outcome, second.outcome) == ("admitted", "admitted")
+    assert (third.code, fourth.code) == (Code.TOKEN_USED, Code.UNAUTHORIZED_PEER)
+    assert ids(cluster) == ["n0", "n1"]
+    with cluster.read() as transaction:
+        assert cluster_state.standing(transaction).revision == revision + 1
+        assert catalog.load(transaction) is foreseen.after
+        rows = transaction.rows(select(schema.audit).where(schema.audit.c.action == "join"))
+    told = [(row.actor, row.subject, row.outcome) for row in rows]
+    assert told == [(f"node:n{n}", f"n{n}", row.outcome) for n, row in enumerate(rows)]
+    assert [row.outcome for row in rows] == ["done", "done", "token_used", fourth.code.value]
+    assert [each.code for each in membership.join(cluster, requests[2:], now=NOW)] == [Code.BAD_PROOF] * 2
+    again = nodes[2].request(token_for(cluster), verifier=verifier)
+    assert join_one(cluster, again, now=NOW).outcome == "admitted"
+
+
+def test_one_node_that_asks_twice_at_once_is_recognised(cluster: Database) -> None:
+    """rules J12: the second is a retry."""
+    node = Candidate("n0")
+    allow(cluster, node)
+    token, verifier = token_for(cluster), membership.verifier(cluster)
+    requests = [node.request(token, verifier=verifier) for _ in range(2)]
+    assert [each.outcome for each in membership.join(cluster, requests, now=NOW)] == ["admitted", "already_member"]
+
+
 def test_nothing_is_foreseen_of_who_is_refused_or_changes_nothing(cluster: Database) -> None:
     member = admit(cluster, "node-a")
     again = member.request(None, verifier=membership.verifier(cluster), connection=member.pin)
-    assert membership.foresee(cluster, again, now=NOW) is None
+    assert membership.look_at(cluster, again, now=NOW) is None
     stranger = Candidate("node-b").request(token_for(cluster), verifier=membership.verifier(cluster))
-    assert membership.foresee(cluster, stranger, now=NOW) is None
+    assert membership.look_at(cluster, stranger, now=NOW) is None
+    assert membership.foresee(cluster, []) is None
 
 
 def test_a_renewed_certificate_is_one_of_two_until_it_is_used(cluster: Database) -> None:
@@ -345,7 +395,7 @@ def test_an_entry_out_of_form_is_refused(cluster: Database, entry: AllowlistEntr
 def test_nobody_is_admitted_without_a_state(database: Database) -> None:
     """rules J34, H37"""
     request = Candidate("node-a").request()
-    assert refused(membership.join, database, request, now=NOW).code is Code.NO_STATE
+    assert refused(join_one, database, request, now=NOW).code is Code.NO_STATE
     assert refused(membership.verifier, database).code is Code.NO_STATE
 
 

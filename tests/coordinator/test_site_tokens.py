@@ -12,7 +12,7 @@ from coordinator.database.database import Database
 from coordinator.keys.tokens import MultiUse
 from coordinator.membership import admission, membership, revocation
 from coordinator.runtime import retention
-from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, remove_node, token_for
+from tests.coordinator.candidates import NOW, Candidate, allow, contents, join, join_one, remove_node, token_for
 from tests.coordinator.refusals import refused
 from wire.operators.operator_answers import TokenEntry
 
@@ -43,7 +43,7 @@ def test_as_many_join_at_once_as_its_count(cluster: Database) -> None:
     def one(request: object) -> None:
         start.wait()
         try:
-            outcomes.append(membership.join(cluster, request, now=NOW).outcome)
+            outcomes.append(join_one(cluster, request, now=NOW).outcome)
         except Refused as refusal:
             outcomes.append(refusal.code)
 
