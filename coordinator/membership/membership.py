@@ -60,7 +60,8 @@ def look_at(database: Database, request: ProvenRequest, *, now: float) -> Member
     Whoever is not refused here is decided upon again, in the transaction of `join`.
     """
     with database.read() as transaction:
-        known, state = catalog.load(transaction).members.get(request.node_id), _state(transaction, request)
+        known = catalog.load(transaction).members.get(request.node_id)
+        state = _state(transaction, request, _state_of_all(transaction))
         try:
             decision = decide(request, state, now)
         except Refused:
@@ -112,7 +113,8 @@ def join(
     with database.change(actor="", now=now) as transaction:
         cluster_state.sound(transaction)  # a coordinator without a state, or that was restored, admits nobody
         before = catalog.load(transaction)
-        decided = [_decide(transaction, request) for request in requests]
+        of_all = _state_of_all(transaction)
+        decided = [_decide(transaction, request, of_all) for request in requests]
         joined = {
             request.node_id
             for request, decision in zip(requests, decided, strict=True)
@@ -149,18 +151,25 @@ def _waiting(transaction: Transaction, certificate_sha256: str) -> Row[Any] | No
     return transaction.row(select(table).where(table.c.next_certificate_sha256 == certificate_sha256))
 
 
-def _state(transaction: Transaction, request: ProvenRequest) -> JoinState:
+def _state_of_all(transaction: Transaction) -> JoinState:
+    """What is the same for whoever joins, and no join changes."""
+    return JoinState(
+        cluster_id=cluster_state.standing(transaction).cluster_id,
+        token_keys=cluster_state.token_keys(transaction),
+        own_certificates=cluster_state.server_certificates(transaction) | operators.fingerprints(transaction),
+        sites=cluster_state.site_ids(transaction),
+    )
+
+
+def _state(transaction: Transaction, request: ProvenRequest, of_all: JoinState) -> JoinState:
     """All that the decision reads, in the transaction that applies it."""
     presented = request.certificate.sha256
     owner = catalog.member_by_pin(transaction, presented)
     tombstones, retired = schema.tombstones, schema.retired_certificates
     tombstone = transaction.row(select(tombstones.c.code).where(tombstones.c.node_id == request.node_id))
     gone = transaction.row(select(retired.c.code).where(retired.c.certificate_sha256 == presented))
-    return JoinState(
-        cluster_id=cluster_state.standing(transaction).cluster_id,
-        token_keys=cluster_state.token_keys(transaction),
-        own_certificates=cluster_state.server_certificates(transaction) | operators.fingerprints(transaction),
-        sites=cluster_state.site_ids(transaction),
+    return replace(
+        of_all,
         member=catalog.member(transaction, request.node_id),
         certificate_owner=None if owner is None else owner.node_id,
         tombstone=None if tombstone is None else tombstone.code,
@@ -214,12 +223,12 @@ def _spend_nonce(transaction: Transaction, request: ProvenRequest) -> None:
     transaction.run(insert(table).values(nonce=request.nonce, expires_at=request.nonce_expires_at))
 
 
-def _decide(transaction: Transaction, request: ProvenRequest) -> Decision | Refused:
+def _decide(transaction: Transaction, request: ProvenRequest, of_all: JoinState) -> Decision | Refused:
     """With all that the decision writes of this node, and its audit row."""
     transaction.actor = f"node:{request.node_id}"
     try:
         _spend_nonce(transaction, request)
-        decision = decide(request, _state(transaction, request), transaction.now)
+        decision = decide(request, _state(transaction, request, of_all), transaction.now)
         if decision.consume is not None:
             _consume(transaction, decision.consume, request)
     except Refused as refused:
