@@ -2,9 +2,8 @@
 
     .venv/bin/python -m benchmarks.coordinator                      # all
     .venv/bin/python -m benchmarks.coordinator compile --nodes 1000
-    .venv/bin/python -m benchmarks.coordinator joins | polls        # over real TLS, callers in other processes
 
-Heartbeats have a benchmark of their own (benchmarks.coordinator_heartbeats). Prints ratios within one run.
+Joins, polls and heartbeats, over real TLS: benchmarks.coordinator_daemon. Prints ratios within one run.
 """
 
 import argparse
@@ -34,12 +33,14 @@ ORGANIZATIONS = 20
 
 @contextmanager
 def databases(folder: Path) -> Iterator[dict[str, str]]:
-    with postgresql.server(folder) as url:
+    with postgresql.server(folder, durable=True) as url:
         yield {"SQLite": f"sqlite:///{folder}/state.db", "PostgreSQL": url.format("postgres")}
 
 
-def state(nodes: int) -> str:
-    """Every node in the core and at the egress of one of twenty organizations: eight scopes each."""
+def state(nodes: int, services: int = 10) -> str:
+    """Every node in the core and at the egress of one of twenty organizations, with so many services of each: eight
+    scopes each, with the trust bundle, and one more for each service.
+    """
     parts = ["kind: Cluster\nid: prod\nspec: {coordinators: ['https://localhost:7443']}"]
     parts += [f"kind: Organization\nid: org{number}" for number in range(ORGANIZATIONS)]
     for number in range(nodes):
@@ -48,7 +49,7 @@ def state(nodes: int) -> str:
             f"kind: Node\nid: n{number}\nspec: {{roles: [core_mesh, egress_service], organizations: [{organization}],"
             f" addresses: ['10.0.0.1:7000'], labels: {{zone: a}}}}"
         )
-    for number in range(ORGANIZATIONS * 10):
+    for number in range(ORGANIZATIONS * services):
         organization = f"org{number % ORGANIZATIONS}"
         parts.append(
             f"kind: Service\nid: s{number}\nspec: {{organization: {organization}, runs_on: {{labels: {{zone: a}}}},"
@@ -154,7 +155,7 @@ def signing_benchmark() -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("what", nargs="?", default="all", choices=["all", "compile", "signatures", "joins", "polls"])
+    options.add_argument("what", nargs="?", default="all", choices=["all", "compile", "signatures"])
     options.add_argument("--nodes", type=int, default=1_000)
     options.add_argument("--profile", action="store_true")
     options.add_argument("--database", choices=["SQLite", "PostgreSQL"])

@@ -1,7 +1,7 @@
 """A whole coordinator under load, over real TLS with pinned certificates; its callers are other processes.
 
     .venv/bin/python -m benchmarks.coordinator_daemon polls 1000      # memory of each held poll, time to answer all
-    .venv/bin/python -m benchmarks.coordinator_daemon joins 300 [1000]    # into so many: nonce to grant
+    .venv/bin/python -m benchmarks.coordinator_daemon joins 300 [1000]    # of declared nodes, into so many
     .venv/bin/python -m benchmarks.coordinator_daemon heartbeats 200  # each answered after its commit; also PostgreSQL
     .venv/bin/python -m benchmarks.coordinator_daemon documents 200   # each node asks for all that it should hold
     .venv/bin/python -m benchmarks.coordinator_daemon waits 1000      # of others, while all nodes are declared anew
@@ -163,10 +163,15 @@ def hold(folder: Path, port: int, count: int) -> None:
 
 
 async def heartbeats(name: str, url: str, folder: Path, count: int) -> None:
+    """Of nodes with nine scopes."""
     founded = Founded(folder, url, settings=SETTINGS)
     with_members(founded, count)
+    database = Database(url)
+    declarations.apply(database, {"fleet.yaml": state(count, services=1)}, actor="benchmark", now=founded.now)
+    database.close()
     async with running(founded) as at:
         await all_published(at, count)
+        await until(lambda: at.daemon.coordinator.publisher.health.behind == 0)
         _write_listings(folder, at.daemon.coordinator.database)
         process = caller("report", folder, at.ports.fleet, count, int(founded.now))
         # The first round opens the connections and inserts; the second is measured by its callers.
@@ -482,7 +487,7 @@ async def join(folder: Path, port: int, members: int, count: int) -> None:
 
 @contextmanager
 def urls(folder: Path) -> Iterator[dict[str, str]]:
-    with postgresql.server(folder) as url:
+    with postgresql.server(folder, durable=True) as url:
         yield {"SQLite": f"sqlite:///{folder}/state.db", "PostgreSQL": url.format("postgres")}
 
 
@@ -506,7 +511,7 @@ def main(arguments: list[str]) -> None:
         case ["polls" | "documents" | "waits" as what, count]:
             trio.run({"polls": polls, "documents": documents_asked_for, "waits": waits}[what], int(count))
         case ["joins", count, *members]:
-            trio.run(joins, int(count), int(members[0]) if members else 0)
+            trio.run(joins, int(count), int(members[0]) if members else 1_000)
         case ["heartbeats", count]:
             with tempfile.TemporaryDirectory() as directory, urls(Path(directory)) as found:
                 for name, url in found.items():

@@ -29,7 +29,7 @@ SCOPES = (*(each for each in SCOPE_TYPES if each != "trust_bundle"), "route_poli
 @contextmanager
 def databases(directory: Path) -> Iterator[dict[str, Database]]:
     opened = {"SQLite": Database(f"sqlite:///{directory}/state.db")}
-    with postgresql.server(directory) as url:
+    with postgresql.server(directory, durable=True) as url:
         opened["PostgreSQL"] = Database(url.format("postgres"))
         try:
             yield opened

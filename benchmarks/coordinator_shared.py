@@ -122,7 +122,7 @@ def main() -> None:
     options.add_argument("--mib", type=int, default=10)
     options.add_argument("--profile", action="store_true")
     chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, postgresql.server(Path(directory)) as url:
+    with tempfile.TemporaryDirectory() as directory, postgresql.server(Path(directory), durable=True) as url:
         folders = [Path(directory) / name for name in ("few", "many")]
         for folder in folders:
             folder.mkdir()

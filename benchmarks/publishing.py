@@ -240,7 +240,7 @@ def databases(folder: Path, name: str) -> Iterator[tuple[str, str]]:
     if name == "SQLite":
         yield f"sqlite:///{folder}/state.db", f"sqlite:///{folder}/floor.db"
         return
-    with postgresql.server(folder) as url:
+    with postgresql.server(folder, durable=True) as url:
         yield url.format("postgres"), url.format("template1")
 
 

@@ -20,11 +20,9 @@ import pytest
 from tests.memory import memory_folder
 
 _AS_OTHERS = ("postgres", "nobody")
-# No data outlives the test run, so nothing of it is brought to a disk.
-_SETTINGS = (
-    "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 "
-    "-c autovacuum=off -c jit=off -c max_connections=60 -c shared_buffers=64MB"
-)
+# No data outlives the test run, so nothing of it is brought to a disk; but for a benchmark it is, as it will be.
+_VOLATILE = "-c fsync=off -c full_page_writes=off -c autovacuum=off"
+_SETTINGS = "-c wal_level=minimal -c max_wal_senders=0 -c jit=off -c max_connections=60 -c shared_buffers=64MB"
 
 
 class Unavailable(Exception):
@@ -46,18 +44,21 @@ def programs() -> Path:
 
 @dataclass(frozen=True)
 class Server:
-    """One server, which can be stopped and started. `url` is without the database's name."""
+    """One server, which can be stopped and started. `url` is without the database's name. `durable`: a commit waits for
+    the disk.
+    """
 
     user: str | None
     base: Path
     control: Path
+    durable: bool = False
 
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://holdfast@/{{}}?host={self.base}"
 
     def start(self) -> None:
-        options = f"-k {self.base} -c listen_addresses='' {_SETTINGS}"
+        options = f"-k {self.base} -c listen_addresses='' {_SETTINGS} {'' if self.durable else _VOLATILE}"
         log = self.base / "log"
         _run(self.user, self.control, "start", "-w", "-D", self.base / "data", "-l", log, "-o", options)
 
@@ -67,21 +68,21 @@ class Server:
 
 
 @contextmanager
-def server(directory: Path) -> Iterator[str]:
+def server(directory: Path, *, durable: bool = False) -> Iterator[str]:
     """Start a server under `directory`; gives the URL of its database `postgres`, without the database's name."""
-    with stoppable(directory, "pg") as started:
+    with stoppable(directory, "pg", durable=durable) as started:
         yield started.url
 
 
 @contextmanager
-def stoppable(directory: Path, name: str) -> Iterator[Server]:
+def stoppable(directory: Path, name: str, *, durable: bool = False) -> Iterator[Server]:
     """The same, as a thing to stop and start. `name` tells those of one test run apart."""
     bin_directory = programs()
     user = _runner()
-    base = _base(directory, user, name)
+    base = _base(directory, user, name, durable=durable)
     data = ("-D", base / "data", "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
     _run(user, bin_directory / "initdb", *data)
-    started = Server(user, base, bin_directory / "pg_ctl")
+    started = Server(user, base, bin_directory / "pg_ctl", durable)
     started.start()
     try:
         yield started
@@ -118,10 +119,11 @@ def _runner() -> str | None:
     return next(name for name in _AS_OTHERS if name in names)
 
 
-def _base(directory: Path, user: str | None, name: str) -> Path:
-    """A short path (a socket's may have 107 bytes) that the server's user can reach."""
+def _base(directory: Path, user: str | None, name: str, *, durable: bool) -> Path:
+    """A short path (a socket's may have 107 bytes) that the server's user can reach; on a disk where that is meant."""
     if user:
-        base = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=memory_folder() or "/tmp"))
+        place = (None if durable else memory_folder()) or "/tmp"
+        base = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=place))
         shutil.chown(base, user)
         return base
     base = directory / name
