@@ -149,7 +149,7 @@ def dumps_flat(members: Mapping[str, str | int | tuple[str, ...] | None]) -> byt
 
 def join(members: Mapping[str, str]) -> str:
     """The canonical text of an object. `members`: by name the canonical text of the value; the names are of ids, as
-    scopes are, and need no escapes.
+    scopes and sections are, and need no escapes.
     """
     return "{" + ",".join([f'"{name}":{members[name]}' for name in sorted(members)]) + "}"
 

@@ -28,6 +28,8 @@ def read_manifest(case: Verification, data: bytes) -> None:
     case.manifest_bytes = data
     if not digest_is(data, document.content_hash.removeprefix("sha256:")):
         reject(6, Reason.CONTENT_MISMATCH, document.content_hash, "other bytes", "manifest")
+    if case.kind != INCREMENT:
+        case.state_bytes = data
     if case.kind == SNAPSHOT:
         case.carried = case.state = _state(case, data)
     elif case.kind == INCREMENT:
@@ -144,7 +146,8 @@ def apply_changes(case: Verification) -> None:
         if change.op == "remove" and name not in base.sections:
             _note_applied(case, Order.PATCH, step_11(Reason.PATCH_FAILED, "a section of the base", "none", name), name)
     case.state = manifest.state_after(base.sections, case.changes)
-    if not digest_is(manifest.state_bytes(case.state), case.envelope.state_hash.removeprefix("sha256:")):
+    case.state_bytes = manifest.state_bytes(case.state)
+    if not digest_is(case.state_bytes, case.envelope.state_hash.removeprefix("sha256:")):
         found = "another state"
         case.content.note(Order.RESULT, step_11(Reason.RESULT_MISMATCH, case.envelope.state_hash, found, "manifest"))
 

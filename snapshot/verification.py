@@ -35,6 +35,7 @@ class Verification:
     carried: dict[str, SectionEntry] = field(default_factory=dict)  # sections whose bytes the document brings
     changes: dict[str, SectionChange] = field(default_factory=dict)  # of an increment
     state: dict[str, SectionEntry] = field(default_factory=dict)
+    state_bytes: bytes = b""  # the canonical manifest of the state, once it is known
     head: Head | None = None
     recovery: RecoveryManifest | None = None
     bundle: TrustBundle | None = None

@@ -42,7 +42,7 @@ from typing import NoReturn
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 from snapshot import bundle as trust_bundle
-from snapshot import content_reader, envelope, manifest, trust
+from snapshot import content_reader, envelope, trust
 from snapshot.bundle import TrustBundle
 from snapshot.container import ChunkParts, Opening, Parts
 from snapshot.content import DocumentContent
@@ -515,7 +515,6 @@ STEPS_OF_CLAIMS = tuple(step for step in STEPS if step[0] in (3, 5, 7, 8, 9, 10)
 
 def _proof(case: Verification) -> Verified:
     document = case.envelope
-    state_bytes = case.manifest_bytes if case.kind != INCREMENT else manifest.state_bytes(case.state)
     verified = object.__new__(Verified)
     verified.__dict__.update(
         kind=case.kind,
@@ -526,7 +525,7 @@ def _proof(case: Verification) -> Verified:
         signatures=case.opening.signatures,
         manifest_bytes=case.manifest_bytes,
         state=case.state,
-        state_bytes=state_bytes,
+        state_bytes=case.state_bytes,
         content_hash=document.state_hash,
         mark=Mark(document.authority_epoch, document.config_version, document.state_hash),
         signers=case.signers,

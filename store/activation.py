@@ -235,13 +235,16 @@ def _active(transaction: LmdbTransaction, record: ScopeRecord | None, parsed: Pa
 
 
 def _require_sections(transaction: LmdbTransaction, promotion: Promotion, parsed: Parsed) -> None:
-    """Every section of the new state is there. What it shares with the active state was there when that came."""
+    """Every section of the new state is there. What it shares with the active state was there when that came: most
+    are the same objects, which is asked first, since an increment of one section goes through all of them.
+    """
     held: Mapping[str, SectionEntry] = {}
     if promotion.record.kind == INCREMENT:
         base = _active(transaction, scope_record(transaction, promotion.scope), parsed)
         held = base.sections if base else {}
     for name, entry in promotion.state.items():
-        if held.get(name) != entry and not blobs.has(transaction, bytes.fromhex(entry.sha256)):
+        is_kept = (before := held.get(name)) is entry or before == entry
+        if not is_kept and not blobs.has(transaction, bytes.fromhex(entry.sha256)):
             raise StoreError(StoreFault.NOT_DURABLE, f"{promotion.scope}: section {name} is not in the store")
 
 
