@@ -42,17 +42,20 @@ class EntryFile:
 
 @dataclass
 class MadeEntries:
-    """Hash and size of what was made from sections, by what these were; None: nothing was."""
+    """Hash and size of what was made from sections, by a hash of what these were; None: nothing was. The hash alone is
+    kept: each version of a map of 10,000 parts would leave a MiB of names here.
+    """
 
-    _kept: OrderedDict[tuple[str, ...], SectionEntry | None] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[bytes, SectionEntry | None] = field(default_factory=OrderedDict)
 
-    def of(self, source: tuple[str, ...], pieces: Pieces, read: ReadSection) -> SectionEntry | None:
-        if source not in self._kept:
-            self._kept[source] = _entry_of(pieces(read))
+    def of(self, source: Iterable[str], pieces: Pieces, read: ReadSection) -> SectionEntry | None:
+        key = hashlib.sha256("\n".join(source).encode()).digest()
+        if key not in self._kept:
+            self._kept[key] = _entry_of(pieces(read))
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(source)
-        return self._kept[source]
+        self._kept.move_to_end(key)
+        return self._kept[key]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from agent.files.entry_files import EntryFile, MadeEntries, Pieces, ReadSection, entry_files
+from agent.files.entry_files import MadeEntries, Pieces, ReadSection, entry_files
 from snapshot import canonical
 from snapshot.config_files import FILES, parse_index
 from snapshot.identifiers import CONFIG, parse_scope
@@ -20,7 +20,7 @@ MOST_IDS_BYTES = 180
 READ_TO_EXECUTE = 2  # from a mode's bit for reading to that for executing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProjectedFile:
     """One file: the bytes of these parts, one after the other. `mode`: as declared; None: as configured."""
 
@@ -61,24 +61,38 @@ class ProjectedScope:
     revoked: frozenset[str] = frozenset()
     made: MadeEntries = field(default_factory=MadeEntries, compare=False, repr=False)
 
-    @cached_property
+    @property
     def files(self) -> Mapping[str, ProjectedFile]:
-        """By their path in a generation. Of a config its index is read."""
-        place = folder_of(self.scope)
-        if parse_scope(self.scope).type == CONFIG:
-            return {f"{place}/{path}": file for path, file in self._config_files()}
-        signed = {
-            f"{place}/{name}.json": ProjectedFile((entry,), None, (name,)) for name, entry in self.sections.items()
+        """By their path in a generation."""
+        return {self.path_of(name): ProjectedFile((entry,), None, (name,)) for name, entry in self.signed.items()} | {
+            **self.others
         }
-        return signed | {file.path: ProjectedFile((file.entry,), made=file.pieces) for file in self._entry_files()}
+
+    @property
+    def signed(self) -> Mapping[str, SectionEntry]:
+        """The sections that are files of their own, by name; `path_of` says where. There may be tens of thousands, so
+        nothing is made of each where nothing is to be done about it.
+        """
+        return {} if self._is_config else self.sections
+
+    @cached_property
+    def others(self) -> Mapping[str, ProjectedFile]:
+        """Its other files, by path: those of a config, whose index is read, or what is made of sections."""
+        if self._is_config:
+            place = folder_of(self.scope)
+            return {f"{place}/{path}": file for path, file in self._config_files()}
+        made = entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
+        return {file.path: ProjectedFile((file.entry,), made=file.pieces) for file in made}
+
+    def path_of(self, name: str) -> str:
+        """Of the file that is a section."""
+        return f"{folder_of(self.scope)}/{name}.json"
 
     @cached_property
     def places(self) -> tuple[str, ...]:
         """The folders that are its own, without those below them."""
-        return (
-            folder_of(self.scope),
-            *dict.fromkeys(file.path.rpartition("/")[0] for file in self._entry_files() if "/" in file.path),
-        )
+        beside = () if self._is_config else (path.rpartition("/")[0] for path in self.others if "/" in path)
+        return folder_of(self.scope), *dict.fromkeys(beside)
 
     @property
     def shared_places(self) -> frozenset[str]:
@@ -88,17 +102,18 @@ class ProjectedScope:
     @property
     def lone_files(self) -> Iterator[str]:
         """Those that lie in no folder of its own."""
-        return (path for path in self.files if "/" not in path)
+        return (path for path in self.others if "/" not in path)
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
         """Its own and those below them, parents first."""
         below = tuple(f"{place}/" for place in self.places)
-        found = {folder for path in self.files for folder in folders_above(path) if folder.startswith(below)}
+        found = {folder for path in self.others for folder in folders_above(path) if folder.startswith(below)}
         return *self.places, *sorted(found)
 
-    def _entry_files(self) -> Iterator[EntryFile]:
-        return entry_files(self.scope, self.sections, self.read, self.made, self.revoked)
+    @property
+    def _is_config(self) -> bool:
+        return parse_scope(self.scope).type == CONFIG
 
     def _config_files(self) -> Iterator[tuple[str, ProjectedFile]]:
         for path, file in parse_index(canonical.loads(self.read(FILES))).items():

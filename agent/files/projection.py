@@ -34,7 +34,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from agent.files.entry_files import MadeEntries
@@ -56,13 +56,30 @@ FAULTS = {
 }
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Of a scope: what the present folder has already; sections by name, other files by path."""
+
+    sections: Set[str] = frozenset()
+    files: Set[str] = frozenset()
+
+    def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
+        """In bytes, of the files that it has not."""
+        yield from (entry.size for name, entry in scope.signed.items() if name not in self.sections)
+        yield from (file.size for path, file in scope.others.items() if path not in self.files)
+
+
+NOTHING = Kept()
+
+
 @dataclass
 class Projection:
     """Synchronous, for one worker thread. What `read` and the disk raise is passed on, and the old files stay."""
 
     generations: Generations
     access: FileAccess
-    _files: dict[str, ProjectedFile] = field(default_factory=dict)  # by path in the present folder
+    _signed: dict[str, Mapping[str, SectionEntry]] = field(default_factory=dict)  # in the present folder, by scope
+    _others: dict[str, ProjectedFile] = field(default_factory=dict)  # in the present folder, by path
     _given: dict[str, Permissions | None] = field(default_factory=dict)  # folder -> for whom; None: for others than now
     _made: MadeEntries = field(default_factory=MadeEntries)
     _present: str | None = None
@@ -120,7 +137,7 @@ class Projection:
 
     def _forget(self) -> None:
         """The next ones trust nothing that is there without a look at it."""
-        self._files, self._given, self._present, self._index = {}, {}, None, b""
+        self._signed, self._others, self._given, self._present, self._index = {}, {}, {}, None, b""
 
     def _indexes(self, generation: int, scopes: list[ProjectedScope]) -> dict[str, bytes]:
         """By path. Each has the form of the index of all."""
@@ -151,7 +168,8 @@ class Projection:
                 }
         except FilesError:  # another's, or a link: it goes with the old ones
             return
-        self._files = {path: wanted[path] for path in intact & wanted.keys()}
+        self._signed = {scope.scope: _signed_of(scope, intact) for scope in scopes}
+        self._others = {path: file for scope in scopes for path, file in scope.others.items() if path in intact}
         self._given = {place: whose[place] if place in right else None for place in placed}
         if intact != indexed.keys() & files:
             self._given["."] = None
@@ -203,22 +221,22 @@ class Projection:
 
     def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         whose = self._whose(scopes)
-        files = {path: file for scope in scopes for path, file in scope.files.items()}
-        same = {path for path, file in files.items() if self._has(path, file, whose)}
-        new = [file.size for path, file in files.items() if path not in same]
+        kept = {scope.scope: self._kept_of(scope, whose) for scope in scopes}
+        new = [size for scope in scopes for size in kept[scope.scope].sizes_of_the_others(scope)]
         self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
         with self.generations.fresh(label) as folder:
-            self._fill(folder, scopes, whose, same)
+            self._fill(folder, scopes, whose, kept)
             self._fill_indexes(folder, indexes, whose)
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
-        self._files = files
+        self._signed = {scope.scope: scope.signed for scope in scopes}
+        self._others = {path: file for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
     def _fill(
-        self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], same: Container[str]
+        self, folder: int, scopes: list[ProjectedScope], whose: Mapping[str, Permissions], kept: Mapping[str, Kept]
     ) -> None:
         """Written, or linked from the present folder."""
         present = (
@@ -226,7 +244,7 @@ class Projection:
         )
         with present as before:
             for scope in scopes:
-                write_scope(folder, scope, whose[folder_of(scope.scope)], same, before)
+                write_scope(folder, scope, whose[folder_of(scope.scope)], kept[scope.scope], before)
         for place in {above for scope in scopes for above in scope.shared_places}:
             with open_place(folder, place) as made:
                 whose[place].give(made, whose[place].folder_mode)
@@ -241,10 +259,21 @@ class Projection:
             with open_place(folder, INDEXES) as made:
                 whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
+    def _kept_of(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
+        """What is there with the same bytes and mode, and for the same readers. Most sections are the same objects as
+        before, which is asked first.
+        """
+        place, before = folder_of(scope.scope), self._signed.get(scope.scope, {})
+        sections: Set[str] = frozenset()
+        if self._given.get(place) == whose[place]:
+            sections = {
+                name for name, entry in scope.signed.items() if (held := before.get(name)) is entry or held == entry
+            }
+        return Kept(sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
+
     def _has(self, path: str, file: ProjectedFile, whose: Mapping[str, Permissions]) -> bool:
-        """With the same bytes and mode, and for the same readers."""
         place = path.rpartition("/")[0] or path
-        return self._files.get(path) == file and self._given.get(place) == whose[place]
+        return self._others.get(path) == file and self._given.get(place) == whose[place]
 
     def _next_label(self, generation: int) -> str:
         """Unused, also by another process before this one."""
@@ -290,15 +319,23 @@ def open_place(folder: int, place: str) -> Iterator[int]:
         os.close(descriptor)
 
 
+def _signed_of(scope: ProjectedScope, intact: Container[str]) -> Mapping[str, SectionEntry]:
+    """Those of its sections whose files are intact; where all are, the same mapping, which others hold as well."""
+    found = {name: entry for name, entry in scope.signed.items() if scope.path_of(name) in intact}
+    return scope.signed if len(found) == len(scope.signed) else found
+
+
 def write_scope(
-    folder: int, scope: ProjectedScope, permissions: Permissions, same: Container[str] = (), before: int = -1
+    folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept = NOTHING, before: int = -1
 ) -> None:
-    """The files of a scope below `folder`; those in `same` are linked from below `before`. Both are descriptors."""
+    """The files of a scope below `folder`; those that are kept are linked from below `before`. Both are descriptors."""
     for place in (*sorted(scope.shared_places), *scope.folders):
         with contextlib.suppress(FileExistsError):  # the one that all configs have in common, or all services
             os.mkdir(place, 0o700, dir_fd=folder)
-    for path, file in scope.files.items():
-        if path in same:
+    if scope.signed:
+        _write_signed(folder, scope, permissions, kept, before)
+    for path, file in scope.others.items():
+        if path in kept.files:
             os.link(path, path, src_dir_fd=before, dst_dir_fd=folder, follow_symlinks=False)
         else:
             mode = file.mode_within(permissions.file_mode)
@@ -306,6 +343,19 @@ def write_scope(
     for place in reversed(scope.folders):
         with open_place(folder, place) as made:
             permissions.give(made, permissions.folder_mode)
+
+
+def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, kept: Kept, before: int) -> None:
+    """By names within the two folders: of tens of thousands each saves the way there."""
+    place = folder_of(scope.scope)
+    held = open_place(before, place) if kept.sections else contextlib.nullcontext(-1)
+    with open_place(folder, place) as inside, held as outside:
+        for section in scope.signed:
+            name = f"{section}.json"
+            if section in kept.sections:
+                os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
+            else:
+                write_file(inside, name, (scope.read(section),), permissions, permissions.file_mode)
 
 
 def write_file(folder: int, path: str, pieces: Iterable[bytes], permissions: Permissions, mode: int) -> None:

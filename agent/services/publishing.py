@@ -20,7 +20,7 @@ from wire.backoff import BackOff
 from wire.logs import log
 
 RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
-HEAD_ALONE_S = 0.2
+HEAD_ALONE_S = 1.0  # that files wait at most for what a new head lists
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 
@@ -68,12 +68,13 @@ class Publishing:
                 await self.active.wait_woken(max(seen, view.generation))
 
     async def publish(self) -> View:
-        """One round: the files show what is active now. Where a head alone is new, what it lists is on its way: one
-        folder is made for both, since each costs as much as there are files.
+        """One round: the files show what is active now. Where a head alone is new, what it lists is on its way, and is
+        waited for: one folder is made for both, since each costs as much as there are files.
         """
         view = await self.threads.read(self.views.all)
         if self._is_of_a_head_alone(view):
-            await trio.sleep(HEAD_ALONE_S)
+            with trio.move_on_after(HEAD_ALONE_S):
+                await self.active.wait_above(view.generation)
             view = await self.threads.read(self.views.all)
         if self.projection is not None:
             await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
