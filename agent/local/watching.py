@@ -11,6 +11,7 @@ more have changed than a notice should hold, `*` stands for all.
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import trio
 
@@ -27,7 +28,7 @@ from wire.logs import log
 from wire.messages import SCOPES_MAX, WatchAnswer
 from wire.request import Request
 
-REMEMBERED = 256
+REMEMBERED, REMEMBERED_BYTES = 256, 4 << 20  # steps, and their names; the last step is always known
 KEEP_ALIVE_S = 15.0
 RETRY_S = 1.0
 ROUTES_NAMED = 256  # in one notice; more are `*`
@@ -38,14 +39,35 @@ SERVICE = "service_assignment/"
 Readable = Callable[[str], bool]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Step:
-    """What changed on the way from one generation that was seen to the next."""
+    """What changed on the way from one generation that was seen to the next. Its names are written into one piece of
+    bytes each: they stay for a day, and one by one they would hold on to the memory of all that was read beside them.
+    """
 
     start: int
     end: int
-    changed: Mapping[str, frozenset[str]]
-    routes: frozenset[str] = frozenset()
+    changed: bytes  # section names by scope
+    routes: bytes
+
+    @classmethod
+    def of(cls, start: int, end: int, changed: Mapping[str, frozenset[str]], routes: frozenset[str]) -> Self:
+        names = {scope: sorted(sections) for scope, sections in changed.items()}
+        return cls(start, end, canonical.dumps(names), canonical.dumps(sorted(routes)))
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.changed) + len(self.routes)
+
+    def sections(self) -> dict[str, frozenset[str]]:
+        """Those that have changed, by scope."""
+        found: dict[str, list[str]] = canonical.reread(self.changed)  # type: ignore[assignment]
+        return {scope: frozenset(names) for scope, names in found.items()}
+
+    def route_ids(self) -> frozenset[str]:
+        found: list[str] = canonical.reread(self.routes)  # type: ignore[assignment]
+        return frozenset(found)
 
 
 @dataclass
@@ -58,16 +80,21 @@ class Changelog:
 
     def observe(self, seen: "SeenView") -> None:
         """The view after the last one."""
-        if self.generation >= 0:
-            self.steps.append(_Step(self.generation, seen.generation, seen.changed, seen.routes))
+        if seen.step is not None:
+            self.steps.append(seen.step)
+        while len(self.steps) > 1 and sum(step.size for step in self.steps) > REMEMBERED_BYTES:
+            self.steps.popleft()
         self._sections = seen.sections
         self.generation = seen.generation
 
     def look_at(self, view: View, before: View | None = None) -> "SeenView":
         """What has changed since the view before. On a thread: it goes through all sections of what has changed."""
         sections = {name: scope.document.sections for name, scope in view.scopes.items()}
-        changed = {} if self.generation < 0 else _differences(self._sections, sections)
-        return SeenView(view.generation, sections, changed, changed_routes(before, view, changed))
+        if self.generation < 0:
+            return SeenView(view.generation, sections)
+        changed = _differences(self._sections, sections)
+        step = _Step.of(self.generation, view.generation, changed, changed_routes(before, view, changed))
+        return SeenView(view.generation, sections, step)
 
     def since(self, generation: int) -> dict[str, frozenset[str]]:
         """What has changed since, by scope; a withdrawn scope with the sections that it had."""
@@ -76,7 +103,7 @@ class Changelog:
         found: dict[str, frozenset[str]] = {}
         for step in self.steps:
             if step.end > generation:
-                for name, sections in step.changed.items():
+                for name, sections in step.sections().items():
                     found[name] = found.get(name, frozenset()) | sections
         return found
 
@@ -84,7 +111,7 @@ class Changelog:
         """The ids of the routes that have changed since; EVERY_ROUTE where they are not known, or are many."""
         if not self._remembers(generation):
             return EVERY_ROUTE
-        found = frozenset[str]().union(*(step.routes for step in self.steps if step.end > generation))
+        found = frozenset[str]().union(*(step.route_ids() for step in self.steps if step.end > generation))
         return EVERY_ROUTE if found & EVERY_ROUTE or len(found) > ROUTES_NAMED else found
 
     def _remembers(self, generation: int) -> bool:
@@ -94,12 +121,11 @@ class Changelog:
 
 @dataclass(frozen=True)
 class SeenView:
-    """A view as the change log takes it."""
+    """A view as the change log takes it; `step`: from the view before, None for the first."""
 
     generation: int
     sections: dict[str, Mapping[str, SectionEntry]]
-    changed: Mapping[str, frozenset[str]]
-    routes: frozenset[str] = EVERY_ROUTE
+    step: _Step | None = None
 
 
 def _differences(
@@ -115,7 +141,8 @@ def _differences(
 
 
 def _differing_sections(old: Mapping[str, SectionEntry], new: Mapping[str, SectionEntry]) -> frozenset[str]:
-    others = frozenset(name for name, entry in new.items() if (held := old.get(name)) is None or held != entry)
+    """Most are the same objects, which is asked first."""
+    others = frozenset(name for name, entry in new.items() if (held := old.get(name)) is not entry and held != entry)
     return others | (old.keys() - new.keys())
 
 

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from agent.base.generation import Generation
 from agent.files.maps import ROUTES_SCOPE
-from agent.local.watching import EVERY_ROUTE, REMEMBERED, Changelog, _differences, _differing
+from agent.local.watching import (
+    EVERY_ROUTE,
+    REMEMBERED,
+    REMEMBERED_BYTES,
+    Changelog,
+    _differences,
+    _differing,
+)
 from snapshot import canonical
 from snapshot.manifest import SectionEntry
 
@@ -61,6 +68,19 @@ def test_what_is_not_known_any_more_is_everything():
     assert changelog.since(1) == changelog.since(6) == everything
     assert changelog.since(10**9) == everything  # of another store
     assert changelog.since(generation - 1) == {"routes": {"a"}}
+
+
+def test_names_are_kept_in_bounded_memory_and_the_last_change_is_always_known():
+    """A scope of 20,000 sections that all change with each version would hold 2 MiB more after each."""
+    changelog = Changelog()
+    names = [f"{number}".rjust(REMEMBERED_BYTES // 40, "n") for number in range(10)]
+    for generation in range(1, 9):
+        changelog.observe(changelog.look_at(view(generation, routes=dict.fromkeys(names, generation))))
+    assert sum(step.size for step in changelog.steps) <= REMEMBERED_BYTES
+    assert changelog.since(1) == {"routes": set(names)}  # not known any more
+    changelog.observe(changelog.look_at(view(9, other=dict.fromkeys([*names, "n" * REMEMBERED_BYTES], 1))))
+    assert len(changelog.steps) == 1
+    assert changelog.since(8).keys() == {"routes", "other"}  # also what has gone
 
 
 states = st.dictionaries(st.sampled_from(["x", "y"]), st.dictionaries(st.sampled_from("abc"), st.integers(0, 2)))
