@@ -64,12 +64,12 @@ class ProjectedScope:
     @property
     def files(self) -> Mapping[str, ProjectedFile]:
         """By their path in a generation."""
-        return {self.path_of(name): ProjectedFile((entry,), None, (name,)) for name, entry in self.signed.items()} | {
-            **self.others
-        }
+        return {
+            self.path_of(name): ProjectedFile((entry,), None, (name,)) for name, entry in self.signed_sections.items()
+        } | {**self.others}
 
     @property
-    def signed(self) -> Mapping[str, SectionEntry]:
+    def signed_sections(self) -> Mapping[str, SectionEntry]:
         """The sections that are files of their own, by name; `path_of` says where. There may be tens of thousands, so
         nothing is made of each where nothing is to be done about it.
         """

@@ -65,7 +65,7 @@ class Kept:
 
     def sizes_of_the_others(self, scope: ProjectedScope) -> Iterator[int]:
         """In bytes, of the files that it has not."""
-        yield from (entry.size for name, entry in scope.signed.items() if name not in self.sections)
+        yield from (entry.size for name, entry in scope.signed_sections.items() if name not in self.sections)
         yield from (file.size for path, file in scope.others.items() if path not in self.files)
 
 
@@ -168,7 +168,7 @@ class Projection:
                 }
         except FilesError:  # another's, or a link: it goes with the old ones
             return
-        self._signed = {scope.scope: _signed_of(scope, intact) for scope in scopes}
+        self._signed = {scope.scope: _intact_sections(scope, intact) for scope in scopes}
         self._others = {path: file for scope in scopes for path, file in scope.others.items() if path in intact}
         self._given = {place: whose[place] if place in right else None for place in placed}
         if intact != indexed.keys() & files:
@@ -221,7 +221,7 @@ class Projection:
 
     def _write(self, generation: int, scopes: list[ProjectedScope], indexes: Mapping[str, bytes]) -> None:
         whose = self._whose(scopes)
-        kept = {scope.scope: self._kept_of(scope, whose) for scope in scopes}
+        kept = {scope.scope: self._find_kept(scope, whose) for scope in scopes}
         new = [size for scope in scopes for size in kept[scope.scope].sizes_of_the_others(scope)]
         self.generations.make_room(sum(map(on_disk, [*new, *map(len, indexes.values())])))
         label = self._next_label(generation)
@@ -231,7 +231,7 @@ class Projection:
         self.generations.use(label)
         if any(self._given.get(place, permissions) != permissions for place, permissions in whose.items()):
             self.generations.drop_old()  # they are for whom these are not any more
-        self._signed = {scope.scope: scope.signed for scope in scopes}
+        self._signed = {scope.scope: scope.signed_sections for scope in scopes}
         self._others = {path: file for scope in scopes for path, file in scope.others.items()}
         self._given, self._present, self._index = {**whose}, label, indexes[INDEX]
 
@@ -259,7 +259,7 @@ class Projection:
             with open_place(folder, INDEXES) as made:
                 whose[INDEXES].give(made, whose[INDEXES].folder_mode)
 
-    def _kept_of(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
+    def _find_kept(self, scope: ProjectedScope, whose: Mapping[str, Permissions]) -> Kept:
         """What is there with the same bytes and mode, and for the same readers. Most sections are the same objects as
         before, which is asked first.
         """
@@ -267,7 +267,9 @@ class Projection:
         sections: Set[str] = frozenset()
         if self._given.get(place) == whose[place]:
             sections = {
-                name for name, entry in scope.signed.items() if (held := before.get(name)) is entry or held == entry
+                name
+                for name, entry in scope.signed_sections.items()
+                if (held := before.get(name)) is entry or held == entry
             }
         return Kept(sections, {path for path, file in scope.others.items() if self._has(path, file, whose)})
 
@@ -319,10 +321,10 @@ def open_place(folder: int, place: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _signed_of(scope: ProjectedScope, intact: Container[str]) -> Mapping[str, SectionEntry]:
+def _intact_sections(scope: ProjectedScope, intact: Container[str]) -> Mapping[str, SectionEntry]:
     """Those of its sections whose files are intact; where all are, the same mapping, which others hold as well."""
-    found = {name: entry for name, entry in scope.signed.items() if scope.path_of(name) in intact}
-    return scope.signed if len(found) == len(scope.signed) else found
+    found = {name: entry for name, entry in scope.signed_sections.items() if scope.path_of(name) in intact}
+    return scope.signed_sections if len(found) == len(scope.signed_sections) else found
 
 
 def write_scope(
@@ -332,7 +334,7 @@ def write_scope(
     for place in (*sorted(scope.shared_places), *scope.folders):
         with contextlib.suppress(FileExistsError):  # the one that all configs have in common, or all services
             os.mkdir(place, 0o700, dir_fd=folder)
-    if scope.signed:
+    if scope.signed_sections:
         _write_signed(folder, scope, permissions, kept, before)
     for path, file in scope.others.items():
         if path in kept.files:
@@ -350,7 +352,7 @@ def _write_signed(folder: int, scope: ProjectedScope, permissions: Permissions, 
     place = folder_of(scope.scope)
     held = open_place(before, place) if kept.sections else contextlib.nullcontext(-1)
     with open_place(folder, place) as inside, held as outside:
-        for section in scope.signed:
+        for section in scope.signed_sections:
             name = f"{section}.json"
             if section in kept.sections:
                 os.link(name, name, src_dir_fd=outside, dst_dir_fd=inside, follow_symlinks=False)
