@@ -21,6 +21,7 @@ from wire.logs import log
 
 RETRY_S, RETRY_MOST_S = 5.0, 300.0  # a round on a full disk writes all that fits
 HEAD_ALONE_S = 1.0  # that files wait at most for what a new head lists
+TOLD_FIRST_S = 0.05  # whoever waits at the socket, before files are made: both want the interpreter
 LOOK_EVERY_S = 5.0  # the wall clock may jump, and a cleaner may take files away
 
 
@@ -75,6 +76,7 @@ class Publishing:
         if self._is_of_a_head_alone(view):
             with trio.move_on_after(HEAD_ALONE_S):
                 await self.active.wait_above(view.generation)
+            await trio.sleep(TOLD_FIRST_S)
             view = await self.threads.read(self.views.all)
         if self.projection is not None:
             await self.threads.read(self._project, self.projection, view, self.now(), trio.current_time())
