@@ -280,7 +280,9 @@ def test_what_is_found_of_a_change_is_what_is_found_of_the_state_it_makes(change
     touched = affected_scopes(before, after)
 
     def nodes(judged):
-        return {node_id for found in judged.unmet for node_id in found.node_ids}
+        """Of this Expectation: others of the state look elsewhere."""
+        mine = (found for found in judged.unmet if found.expectation.id == wanted.id)
+        return {node_id for found in mine for node_id in found.node_ids}
 
     def read(_sha256):
         return b"text"
