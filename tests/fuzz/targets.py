@@ -145,4 +145,4 @@ def _state(**bodies: bytes) -> dict[str, object]:
 
 
 def _entry(data: bytes) -> dict[str, object]:
-    return dict(vars(entry_of(data)))
+    return entry_of(data).members()
