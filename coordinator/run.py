@@ -49,6 +49,7 @@ from coordinator.runtime.context import Coordinator, ShownCertificate, Standstil
 from coordinator.runtime.fleet_figures import Lately
 from coordinator.runtime.maintenance import Keeper
 from coordinator.runtime.metrics import Readiness
+from coordinator.runtime.own_report import OwnReport
 from coordinator.runtime.reminder import Reminder
 from coordinator.runtime.remote_admin import Door
 from coordinator.runtime.trims import Trims
@@ -79,6 +80,7 @@ class Daemon:
     coordinator: Coordinator
     keeper: Keeper
     trims: Trims
+    own_report: OwnReport
     door: Door
     reminder: Reminder
     lately: Lately
@@ -107,6 +109,7 @@ class Daemon:
         await self.keeper.look()
         await self.door.look()
         await self.reminder.remind()
+        await self.own_report.note()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.coordinator.collector.run)
             nursery.start_soon(self.coordinator.publisher.run)
@@ -118,6 +121,7 @@ class Daemon:
             nursery.start_soon(self.keeper.walk)
             nursery.start_soon(self.trims.note_readiness)
             nursery.start_soon(self.trims.run)
+            nursery.start_soon(self.own_report.run)
             nursery.start_soon(self.keeper.note_refused_joins)
             nursery.start_soon(self.reminder.poll)
             nursery.start_soon(self.lately.run)
@@ -152,6 +156,7 @@ class Daemon:
         for server in self.servers.values():
             await server.wait_empty()
         await self.coordinator.seen.write()
+        await self.own_report.note(is_stopped=True)
         await self.coordinator.refused_joins.flush(self.coordinator.database, self.coordinator.now())
 
     async def _reload(self) -> None:
@@ -219,7 +224,8 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     over = listeners.transports(coordinator, door, shown, limits)
     servers = listeners.servers(coordinator, door, readiness, reminder, lately, over, limits, probes_at=at.probes.host)
     keeper, trims = Keeper(coordinator, readiness), Trims(coordinator, readiness)
-    return Daemon(at, coordinator, keeper, trims, door, reminder, lately, readiness, servers, over)
+    own_report = OwnReport(coordinator, readiness, keeper)
+    return Daemon(at, coordinator, keeper, trims, own_report, door, reminder, lately, readiness, servers, over)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from coordinator.api.operator_route import for_operators, message_of, parameter
-from coordinator.base.refusal import Refused
 from coordinator.base.threads import in_database, in_library, in_planner
 from coordinator.database import cluster_state, documents, history
 from coordinator.database import revocations as revoked
@@ -16,7 +15,7 @@ from coordinator.database.documents import container_of
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import revocation
 from coordinator.publishing import published_state, signing_context, static_tree
-from coordinator.runtime.context import Coordinator, Standstill
+from coordinator.runtime.context import Coordinator
 from coordinator.runtime.reminder import Reminder
 from coordinator.trust import restored_backup, trust_import
 from snapshot.identifiers import HEAD, MAX_INTEGER, SCOPE_TYPES, format_time
@@ -83,7 +82,7 @@ class AuthorityApi:
             certificate=PresentCertificate(certificate.fingerprint, format_time(int(certificate.not_after))),
             publishing=PublishingHealth(health.reason, health.behind, health.conflicts, failed),
             due=tuple(EndingThing.of(thing, at.now()) for thing in self._reminder.due()),
-            history=await in_library(_history, at.database, at.standstill),
+            history=await in_library(history.describe, at.database, at.standstill.history),
         )
 
     async def keys(self, _request: Request) -> AnswerMessage:
@@ -159,17 +158,6 @@ def _standing(database: Database) -> tuple[ClusterState, PresentBundle | None, d
         entry, content = found
         bundle = PresentBundle(**vars(entry), expires_at=format_time(content.expires_at))
     return standing, bundle, sites
-
-
-def _history(database: Database, standstill: Standstill) -> str:
-    """How the history stands, for people."""
-    if standstill.history:
-        return standstill.history
-    try:
-        newest = history.look(database)
-    except Refused as refused:
-        return str(refused)
-    return f"good, {newest.number} links" if newest else f"none: changes are not proven ({history.BEGIN})"
 
 
 def _keys(database: Database, keys: Sequence[SigningKey], now: float) -> tuple[HeldKey, ...]:

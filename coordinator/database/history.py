@@ -264,6 +264,29 @@ def look(database: Database) -> LinkMark | None:
     return None
 
 
+def newest_manifest(database: Database) -> tuple[int, str]:
+    """The number of the newest link, and the hash of its manifest; 0 and nothing where there is none to be believed."""
+    if not isinstance(database.history, LinkedHistory):
+        return 0, ""
+    with database.read() as transaction:
+        try:
+            latest = database.history.latest(transaction)
+        except Refused:
+            return 0, ""
+    return latest.mark.number, latest.transition.manifest
+
+
+def describe(database: Database, fault: str) -> str:
+    """How it stands, for people. `fault`: what is known of it already, or nothing."""
+    if fault:
+        return fault
+    try:
+        newest = look(database)
+    except Refused as refused:
+        return str(refused)
+    return f"good, {newest.number} links" if newest else f"none: changes are not proven ({BEGIN})"
+
+
 def link_strays(database: Database, *, now: float) -> bool:
     """Give audit rows of reports their link; whether there were any."""
     with database.read() as transaction:

@@ -52,6 +52,20 @@ coordinators = Table(
     Column("added_at", Double, nullable=False),
 )
 
+coordinator_reports = Table(  # the last word of each, of itself: membership/replica_reports.py
+    "coordinator_reports",
+    metadata,
+    Column("coordinator_id", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("is_stopped", Boolean, nullable=False),
+    Column("reason", Text, nullable=False),  # why it is not ready, or nothing
+    Column("certificate_sha256", Text, nullable=False),  # the one that it shows
+    Column("link", BigInteger, nullable=False),  # the newest of the history that it has seen, or 0
+    Column("transition", Text, nullable=False),
+)
+
 sites = Table(
     "sites",
     metadata,

@@ -67,7 +67,8 @@ def remove(database: Database, coordinator_id: str, *, answering: str, actor: st
         own = _own(transaction, coordinator_id)
         if coordinator_id == answering:
             raise Refused(Code.IN_USE, f"{coordinator_id} is the one that answers", remedy="ask one that stays")
-        transaction.run(_TABLE.delete().where(_TABLE.c.coordinator_id == coordinator_id))
+        for table in (_TABLE, schema.coordinator_reports):
+            transaction.run(table.delete().where(table.c.coordinator_id == coordinator_id))
         transaction.audit("coordinator.remove", coordinator_id, {"url": own.url, **_of(own)}, None)
 
 

@@ -38,7 +38,7 @@ class Keeper:
         self._readiness = readiness
         self._said: str | None = None
         self._continuity = Continuity()
-        self._newest = LinkMark()
+        self.newest = LinkMark()  # the newest link of the history, as it was seen last
         self._broken = ""
 
     async def look(self) -> None:
@@ -56,7 +56,7 @@ class Keeper:
             known, behind = at.standstill.known, at.standstill.behind(standing)
             self._stand(restored_backup.reason_of(standing) or behind)
             if not behind:
-                self._continuity.seen = self._newest
+                self._continuity.seen = self.newest
             publisher.health.outlook = publisher.clock_fault() or unable
             if not behind and (known is None or standing.state_id != known.state_id):
                 at.standstill.known = standing
@@ -78,7 +78,7 @@ class Keeper:
         """Its newest link, and whether it has what was seen of it before."""
         at = self._at.standstill
         try:
-            self._newest, at.gap = await in_library(_look_at_history, self._at.database, self._continuity)
+            self.newest, at.gap = await in_library(_look_at_history, self._at.database, self._continuity)
         except Refused as refused:
             if refused.code is not Code.UNTRUSTED_HISTORY:
                 raise

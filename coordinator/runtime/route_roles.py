@@ -20,6 +20,7 @@ _BY_ROLE: Mapping[OperatorRole, tuple[str, ...]] = {
         "GET /v1/changes/{change}/diff",
         "GET /v1/changes/{change}/wait",
         "GET /v1/coordinators",
+        "GET /v1/coordinators/status",
         "GET /v1/diff",
         "GET /v1/drill/outage",
         "GET /v1/due",

@@ -9,10 +9,18 @@ from coordinator.setup.configuration import CREDENTIAL, DEFAULT_PATH
 from holdfast.ctl import output
 from holdfast.ctl.machine import set_up_here, with_a_coordinators_libraries
 from holdfast.ctl.signing import ca_passphrase, passphrase_option
-from holdfast.ctl.socket import REFUSED, CoordinatorClient, Failed, asks_the_coordinator, confirm, says_what_is_wrong
+from holdfast.ctl.socket import (
+    DIFFERENT,
+    REFUSED,
+    CoordinatorClient,
+    Failed,
+    asks_the_coordinator,
+    confirm,
+    says_what_is_wrong,
+)
 from holdfast.terminal.clock import wall_clock
 from holdfast.terminal.shown import say, say_json
-from wire.operators.operator_answers import RemovedReplica, ReplicaList
+from wire.operators.operator_answers import RemovedReplica, ReplicaList, ReplicaStandings
 
 RELOAD = "next: systemctl reload holdfast-coordinator"
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -28,6 +36,19 @@ def coordinators() -> None:
 def list_(asked: CoordinatorClient) -> None:
     """Which there are: a join is bound to the certificate of one, a token is signed by the key of one."""
     asked.show(asked.get(ReplicaList, "coordinators"), _render)
+
+
+@coordinators.command()
+@asks_the_coordinator
+def status(asked: CoordinatorClient) -> None:
+    """What each of them says of itself, and what is wrong, in words.
+
+    Exit status 1 where anything is wrong with one of them.
+    """
+    answer = asked.get(ReplicaStandings, "coordinators", "status")
+    asked.show(answer, _render_standings)
+    if any(standing.faults for standing in answer.coordinators):
+        raise SystemExit(DIFFERENT)
 
 
 @coordinators.command()
@@ -129,5 +150,24 @@ def _render(answer: ReplicaList) -> None:
     output.table(("coordinator", "url", "certificate", "added"), rows, nothing="none")
 
 
-def _name(coordinator_id: str, answer: ReplicaList) -> str:
+def _render_standings(answer: ReplicaStandings) -> None:
+    output.facts([("history", answer.history), ("manifest", answer.manifest)])
+    rows = (
+        (
+            _name(standing.coordinator_id, answer),
+            standing.state.replace("_", " "),
+            output.time(standing.said_at),
+            output.time(standing.started_at),
+            standing.version or "-",
+            standing.link or "-",
+        )
+        for standing in answer.coordinators
+    )
+    output.table(("coordinator", "state", "said", "since", "version", "link"), rows, nothing="none")
+    for standing in answer.coordinators:
+        for fault in standing.faults:
+            say(f"{standing.coordinator_id}: {fault}")
+
+
+def _name(coordinator_id: str, answer: ReplicaList | ReplicaStandings) -> str:
     return f"{coordinator_id} (answers)" if coordinator_id == answer.answering else coordinator_id

@@ -8,11 +8,12 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, text
 
-from coordinator.database import catalog, cluster_state, declared_places, schema, scope_versions
+from coordinator.database import catalog, cluster_state, declared_places, history_check, schema, scope_versions
 from coordinator.database.database import Database
 from coordinator.membership import operators
 from coordinator.publishing import declarations, heads
 from coordinator.reports import last_seen
+from tests.coordinator import histories
 from tests.coordinator.candidates import NOW, Candidate
 from wire.certificate import make_identity
 
@@ -54,7 +55,7 @@ def fill(connection: Connection) -> None:
 
 def test_the_first_schema_becomes_the_present_one(first: Database) -> None:
     """rules S1: the same on both databases, whichever revision it began with."""
-    assert first.migrate() == first.migrate() == "m0016"
+    assert first.migrate() == first.migrate() == "m0017"
     with first.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
 
@@ -132,3 +133,15 @@ def test_where_older_resources_were_declared_is_said_by_the_next_apply(first: Da
     assert (plan.changes, plan.unchanged, plan.moved) == ((), 1, 1)
     with first.read() as transaction:
         assert declared_places.read(transaction, [acme]) == {acme: ("f/a.yaml", 2)}
+
+
+def test_a_history_is_begun_over_what_was_in_it(first: Database) -> None:
+    """rules H12: with the member of before among its digests, and the audit rows"""
+    first.migrate()
+    histories.begin(first, now=NOW)
+    assert {history_check.compare(first, table) for table in history_check.COMPARED} == {""}
+    assert history_check.verify(first).faults == []
+    with first.engine.begin() as connection:
+        connection.execute(text("UPDATE nodes SET site_id = 'elsewhere'"))
+    first.is_tampered = True
+    assert "nodes" in history_check.compare(first, "nodes")

@@ -3,10 +3,12 @@
 import pytest
 
 from coordinator.membership import replicas
-from tests.coordinator.candidates import FOUNDING
+from coordinator.setup import begin_history
+from tests.coordinator.candidates import FOUNDING, contents
 from tests.coordinator.daemon import refusal, running
 from tests.coordinator.founding import Founded
 from tests.coordinator.test_replicas import SECOND
+from wire.version import VERSION
 
 
 async def test_they_are_listed_and_one_that_is_gone_is_removed(founded: Founded) -> None:
@@ -31,3 +33,29 @@ async def test_one_always_stays(founded: Founded, name: str, code: str) -> None:
         before = await at.ask("GET", "/v1/coordinators")
         assert await refusal(at.ask("DELETE", f"/v1/coordinators/{name}")) == code
         assert await at.ask("GET", "/v1/coordinators") == before
+
+
+async def test_what_each_says_of_itself_and_what_is_wrong(founded: Founded) -> None:
+    """rules H20: and what was said is no link of the history, nor any change"""
+    begin_history.begin(founded.configuration(), anew=False, actor="root", now=founded.now)
+    async with running(founded) as at:
+        database = at.daemon.coordinator.database
+        before = contents(database, "audit", "transitions", "cluster")
+        await at.daemon.own_report.note()
+        assert contents(database, "audit", "transitions", "cluster") == before
+        answer = await at.ask("GET", "/v1/coordinators/status")
+        (own,) = answer["coordinators"]
+        assert (own["coordinator_id"], own["state"], own["faults"]) == (answer["answering"], "ready", [])
+        assert (own["link"], own["version"]) == (answer["newest"], VERSION)
+        assert (answer["history"][:4], len(answer["manifest"])) == ("good", 64)
+        replicas.add(database, SECOND, actor="root", now=founded.now)
+        at.daemon.readiness.reason = "the test says so"
+        await at.daemon.own_report.note()
+        states = {
+            each["coordinator_id"]: (each["state"], each["faults"][0])
+            for each in (await at.ask("GET", "/v1/coordinators/status"))["coordinators"]
+        }
+        assert states[FOUNDING.coordinator_id] == ("not_ready", "the test says so")
+        assert states["coord-2"][0] == "unheard"
+        await at.daemon.own_report.note(is_stopped=True)
+        assert (await at.ask("GET", "/v1/coordinators/status"))["coordinators"][0]["state"] == "stopped"

@@ -1,13 +1,15 @@
 """`holdfastctl coordinators`: which there are, one more, one less, and the certificate of this one."""
 
 import socket
+import sqlite3
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from holdfast.ctl.socket import NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
+from holdfast.ctl.socket import DIFFERENT, NOT_FOUND, REFUSED, UNANSWERED, UNCONFIRMED
 from tests.holdfast.operator_lab import Lab, running
 from wire.certificate import Certificate, fingerprint
 
@@ -32,6 +34,20 @@ def further(lab: Lab, folder: Path, database: str) -> tuple[object, ...]:
     state = ("--state", folder / "state", "--configuration", folder / "coordinator.toml")
     url = ("--url", "https://second.example:7443")
     return ("coordinators", "add", "second", *url, "--database", database, "--from", lab.folder / "state", *state)
+
+
+def test_what_they_say_of_themselves(lab: Lab) -> None:
+    told = lab.good("coordinators", "status", "--json").json
+    (own,) = told["coordinators"]
+    assert (own["coordinator_id"], own["state"], own["faults"]) == (told["answering"], "ready", [])
+    said = lab.good("coordinators", "status").out
+    assert f"{told['answering']} (answers)" in said
+    assert told["manifest"] in said
+    outside = "UPDATE coordinator_reports SET reason = 'no room'"
+    with closing(sqlite3.connect(lab.folder / "state" / "coordinator.db", timeout=60)) as database, database:
+        database.execute(outside)
+    ran = lab.ctl("coordinators", "status")
+    assert (ran.status, f"{told['answering']}: no room" in ran.out) == (DIFFERENT, True)
 
 
 def test_a_certificate_is_renewed_and_shown_after_a_reload(lab: Lab) -> None:

@@ -23,6 +23,7 @@ from wire.forms import (
 )
 
 CHANGES_OF_A_SECTION = ("set", "remove", "patch")
+REPLICA_STATES = ("ready", "not_ready", "stopped", "silent", "unheard", "forgotten")
 COUNT = integer()
 VERSION = integer(1)
 
@@ -242,6 +243,36 @@ class ReplicaList(AnswerMessage):
 
     answering: str = member(IDENTIFIER)
     coordinators: tuple[Replica, ...]
+
+
+@message
+class ReplicaStanding:
+    """One coordinator, by its last word. `faults`: what is wrong with it, in sentences. `link`: the newest of the
+    history that it has seen, or 0.
+    """
+
+    coordinator_id: str
+    url: str
+    state: str = member(one_of(*REPLICA_STATES))
+    faults: tuple[str, ...]
+    said_at: float | None
+    started_at: float | None
+    version: str
+    link: int = member(COUNT)
+
+
+@message
+class ReplicaStandings(AnswerMessage):
+    """`history`: how it stands, in words. `newest`: its newest link, or 0; `manifest`: the hash of the manifest that
+    this link names, or nothing.
+    """
+
+    answering: str = member(IDENTIFIER)
+    now: float
+    history: str
+    newest: int = member(COUNT)
+    manifest: str
+    coordinators: tuple[ReplicaStanding, ...]
 
 
 @message

@@ -61,6 +61,7 @@ from wire.operators.operator_answers import (
     RemovedOperator,
     RemovedReplica,
     ReplicaList,
+    ReplicaStandings,
     ResourceEntry,
     ResourcePage,
     RevokedToken,
@@ -458,6 +459,11 @@ OPERATIONS = {
             "And which of them answers.",
             ReplicaList,
         ),
+        (403, 503),
+    ),
+    ("GET", "/v1/coordinators/status"): Operation(
+        "What each coordinator says of itself, and what is wrong with it",
+        _ok("By its last word, which is at most half a minute old where it runs.", ReplicaStandings),
         (403, 503),
     ),
     ("DELETE", "/v1/coordinators/{coordinator_id}"): Operation(
