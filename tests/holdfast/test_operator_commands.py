@@ -18,7 +18,7 @@ OURS = [line for line in SHOWN if line.split()[0] in ("holdfastctl", "holdfast")
 def found(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that the words name, and the words that are left."""
     at: click.Command = operator.main if words.pop(0) == "holdfastctl" else command.main
-    while isinstance(at, click.Group):
+    while isinstance(at, click.Group) and not words[0].startswith("-"):
         inner = at.get_command(click.Context(at), words[0])
         assert inner is not None, f"there is no command {words[0]}"
         at = inner

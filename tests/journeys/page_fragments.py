@@ -6,6 +6,7 @@ import textwrap
 import tomllib
 from dataclasses import fields
 
+import pytest
 import yaml
 
 from agent.config import configuration as agents
@@ -124,3 +125,22 @@ def disk_of_a_node(text: str) -> None:
     """The numbers that the product has."""
     assert f"journal ({MOST_EVENTS:,} events" in text
     assert f"at most {MOST_COPIES} copies, {MOST_BYTES >> 30} GiB" in text
+
+
+def share_of_a_core(text: str) -> None:
+    """Each line is what its figures come to (`nodes / interval / a second`, or `* milliseconds`), the last the sum."""
+    *parts, together = text.strip().splitlines()
+    assert sum(_share(part) for part in parts) == pytest.approx(_percent(together)[0], abs=0.06)
+
+
+def _share(line: str) -> float:
+    found = re.search(r"([\d,]+) / (\d+) +([/*]) ([\d,.]+)", line)
+    assert found is not None, line
+    nodes, interval, figure = (float(found[one].replace(",", "")) for one in (1, 2, 4))
+    share = nodes / interval * (1 / figure if found[3] == "/" else figure / 1000)
+    assert share * 100 == pytest.approx(_percent(line)[0], abs=0.06), line
+    return share * 100
+
+
+def _percent(line: str) -> list[float]:
+    return [float(each) for each in re.findall(r"([\d.]+) %", line)]

@@ -34,6 +34,7 @@ from tests.journeys.page_fragments import (
     service_on_probation,
     service_table,
     service_with_limits,
+    share_of_a_core,
     targets,
     unit,
 )
@@ -87,6 +88,7 @@ HALTED = {"holdfastctl apply": 7}
 TOO_MUCH = {"holdfastctl apply -f fabric --prune": 6}
 ENDLESS = {"journalctl": "tests/systemd/arrival.py", "holdfast status --watch": "tests/holdfast/test_status_command.py"}
 BACKUP = "tests/journeys/test_backup.py"
+HISTORY = "tests/holdfast/test_operator_audit.py"
 LEAVING = "tests/holdfast/test_operator_leaving.py"
 CONSUMERS = Boots("consumers.programs_live_by_what_is_declared")
 INSTALLED_BY_APT = "arrival.agent_is_installed_by_apt_with_what_it_depends_on"
@@ -241,6 +243,8 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("holdfastctl backup verify", Elsewhere(BACKUP, '"backup", "verify"')),
         ("holdfast-coordinator: database_missing", Elsewhere(BACKUP, "database_missing")),
         ("systemctl stop holdfast-coordinator", Elsewhere(BACKUP, '"restore"')),
+        ("holdfastctl audit verify", Runs()),
+        ("holdfastctl coordinators begin-history", Elsewhere(HISTORY, '"coordinators", "begin-history"')),
         ("holdfastctl status", Elsewhere("tests/coordinator/test_run.py", "clock_jumped")),
         ("holdfastctl epoch raise --request", Runs(before=no_request)),
         ("holdfast status", Elsewhere("tests/holdfast/test_may_command.py", "continue_services", "start_service")),
@@ -265,7 +269,7 @@ COVERED: dict[str, list[tuple[str, Kind]]] = {
         ("from holdfast.testing import Agent", Computes("after", "worker_processes 8;", before=plain_files)),
     ],
     "docs/resources.md": [("kind: Organization", Reads(resources))],
-    "docs/sizing.md": [("3 x content", Reads(disk_of_a_node))],
+    "docs/sizing.md": [("3 x content", Reads(disk_of_a_node)), ("heartbeats", Reads(share_of_a_core))],
     "examples/fabric/README.md": [("holdfastctl apply -f examples/fabric", Runs(before=examples_beside))],
     "docs/consumers.md": [
         ("kind: Config", Reads(file_of_a_consumer)),

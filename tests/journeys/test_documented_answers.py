@@ -205,6 +205,12 @@ def test_what_the_coordinator_answers_its_operators_is_what_its_page_says(lab: L
     assert api.ask("POST", "/v1/contents", many) == {"parts": 2}
     (lab.folder / "tree").mkdir()
     assert api.ask("POST", "/v1/publish", {"to": str(lab.folder / "tree")})["new"] > 0
+    page = api.ask("GET", "/v1/audit/verify")
+    assert page["faults"] == [] and page["links"] > 0
+    assert api.ask("GET", "/v1/audit/verify", query="?after=nowhere")["code"] == "bad_request"
+    table = page["tables"][0]
+    assert api.ask("GET", "/v1/audit/verify/{table}", table=table) == {"table": table, "fault": ""}
+    assert api.ask("GET", "/v1/audit/verify/{table}", table="nothing")["code"] == "not_found"
     assert api.ask("GET", "/v1/trim")["due"] == []
     assert api.ask("POST", "/v1/trim", {"node_ids": ["gateway"]})["code"] == "contradiction"
     path = "/v1/nodes/{node_id}/remove"

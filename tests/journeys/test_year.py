@@ -25,6 +25,7 @@ from coordinator.runtime.metrics import Readiness
 from coordinator.setup import backup, configuration, initialise
 from coordinator.setup.backup import BackupRequest
 from coordinator.setup.initialise import CONFIG_LIFETIME_S
+from coordinator.setup.opening import with_history
 from coordinator.trust import request_builder, trust_import
 from coordinator.trust.ceremony import Add, PublicKey, Retire
 from holdfast.ctl.setup import configuration_text
@@ -100,7 +101,7 @@ class Year:
 
     def _admit(self, url: str) -> None:
         """Through the entry that test nodes know; the daemon's start puts its own there again."""
-        database = Database(url)
+        database = with_history(Database(url), self.folder / "state" / "keys")
         with database.change(actor="root", now=self.now) as transaction:
             mine = {"certificate_sha256": FOUNDING.certificate_sha256, "token_public_key": FOUNDING.token_public_key}
             key_id = tokens.key_id_of(FOUNDING.token_public_key)
