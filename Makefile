@@ -36,7 +36,7 @@ test: export HOLDFAST_DATABASES ?= either
 # Half of each property's examples: the runs on old libraries look for others, and `make faults` for ten times as many.
 test: export HOLDFAST_EXAMPLES ?= 0.5
 test: $(READY) ## all tests but those that take minutes each
-	$(BIN)/python $(PYTEST) -m 'not slow' $(ARGS)
+	$(BIN)/python $(PYTEST) -m 'not slow' $(if $(filter elsewhere,$(COVERED)),$(MEASURED:%=--ignore=%)) $(ARGS)
 
 # The main job from end to end on this machine, in a temporary directory; KEEP=1 leaves it running.
 $(VENV)/.demo: pyproject.toml tests/constraints/newest.txt | demo-packages
@@ -58,11 +58,12 @@ CHECKS := $(wildcard tests/test_*.py) tests/snapshot
 check: lint types ## lint, types, the house's own rules, and the document core
 	$(BIN)/python $(PYTEST) -q $(CHECKS) $(ARGS)
 
-# By units alone, with a fifth of their examples: a program that is traced takes half as long again.
-coverage: export HOLDFAST_EXAMPLES ?= 0.2
-coverage: SEED := 1
+# By units alone, all of them with the examples of `make test`: where this is run (.ci/run), `make test COVERED=elsewhere`
+# leaves them out.
+MEASURED := tests/snapshot tests/wire tests/store
+coverage: export HOLDFAST_EXAMPLES ?= 0.5
 coverage: $(READY) ## branches that units reach in the document core, the wire and the store; not fewer than the floor
-	$(BIN)/python $(PYTEST) --cov --cov-report=term tests/snapshot tests/wire tests/store $(ARGS)
+	$(BIN)/python $(PYTEST) -m 'not slow' --cov --cov-report=term $(MEASURED) $(ARGS)
 
 # ONLY="publishing growth": programs of benchmarks/goals.toml. On a quiet machine: a figure is what this one gave.
 bench: $(READY) ## all benchmarks, docs/performance.md anew; what falls short of its goal (15 minutes)
