@@ -515,6 +515,10 @@ _REQUEST: Table = {
         "hold.",
         "holdfastctl audit verify names what differs; operating.md, 'The history', says what to do then.",
     ),
+    "no_signer": Explanation(
+        "This replica is without the config keys that nodes believe: it signs, admits and gives out nothing.",
+        "Put them into its keys directory, then systemctl reload holdfast-coordinator; other replicas go on meanwhile.",
+    ),
     "clock_behind": Explanation(
         "What was signed last is dated later than this machine's clock says: nodes would refuse whatever came next.",
         "Set the clock right. If it is right, it was ahead before: holdfastctl epoch raise, or wait for that date.",

@@ -251,6 +251,7 @@ class AdminApi:
     async def issue_token(self, request: Request) -> AnswerMessage:
         """The text is in this answer and nowhere else."""
         at = self._at
+        at.standstill.check_keys()
         asked = await message_of(request, TokenRequest)
         several = MultiUse(asked.uses, asked.nodes)
         text, claims = await in_database(

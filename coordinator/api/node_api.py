@@ -343,7 +343,7 @@ class NodeApi:
         peer = request.peer
         if not isinstance(peer, TlsPeer):
             raise HttpError(403, Code.BAD_PROOF.value, "no client certificate was shown")
-        if is_report and self._at.standstill.reason:
+        if is_report and self._at.standstill.why:
             return peer
         self._sound()
         pins = self._at.pins
@@ -354,8 +354,10 @@ class NodeApi:
         return peer
 
     def _sound(self) -> None:
-        """A coordinator that was restored from an old backup serves nobody (rules K41)."""
-        if self._at.standstill.reason:
+        """A coordinator that was restored from an old backup serves nobody (rules K41), nor does one without the config
+        keys: others have them, and nodes go there (rules H21).
+        """
+        if self._at.standstill.why:
             raise HttpError(503, "not_ready", "refused", retry_after=5)
 
     def _issuer(self) -> tuple[str, str]:

@@ -40,6 +40,7 @@ class Code(enum.StrEnum):
     BACKUP_DAMAGED = "backup_damaged"
     STALE_STATE = "stale_state"
     UNTRUSTED_HISTORY = "untrusted_history"
+    NO_SIGNER = "no_signer"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_JUMPED = "clock_jumped"
     CONCURRENT_UPDATE = "concurrent_update"

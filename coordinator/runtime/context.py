@@ -26,6 +26,7 @@ from wire.logs import log
 from wire.request import HttpError
 
 UNAVAILABLE_S = 5  # until a node or an operator asks again
+BRING_KEYS = "put them into its keys directory, then systemctl reload holdfast-coordinator"
 
 
 _STATUS = {
@@ -54,24 +55,39 @@ _STATUS = {
     Code.NO_STATE: 503,
     Code.STALE_STATE: 503,
     Code.UNTRUSTED_HISTORY: 503,
+    Code.NO_SIGNER: 503,
     Code.TIMED_OUT: 503,
 }
+
+
+_OF_THIS_REPLICA = (Code.STALE_STATE, Code.UNTRUSTED_HISTORY, Code.NO_SIGNER)  # not_ready: a node asks the next one
 
 
 @dataclass
 class Standstill:
     """`reason`: why nothing is signed or served (restored_backup.py), or nothing. The database knows it first
-    (maintenance.py).
+    (maintenance.py). `without_keys`: the same of this replica alone, which lacks what others may have (rules H21).
 
     `reading` is held from a look at the database until it is noted: or an older look might be the last word.
     """
 
     reason: str = ""
+    without_keys: str = ""
     reading: trio.Lock = field(default_factory=trio.Lock)
     known: cluster_state.ClusterState | None = None  # the last state that followed from the one before (maintenance.py)
     is_behind: bool = False
     gap: str = ""  # the history lacks what this replica has seen of it (history.Continuity)
     history: str = ""  # why the history cannot be believed, or nothing (maintenance.py)
+
+    @property
+    def why(self) -> str:
+        """Either of them."""
+        return self.reason or (f"{Code.NO_SIGNER}: {self.without_keys} ({BRING_KEYS})" if self.without_keys else "")
+
+    def check_keys(self) -> None:
+        """Refused where this replica has nobody believe it."""
+        if self.without_keys:
+            raise Refused(Code.NO_SIGNER, self.without_keys, remedy=BRING_KEYS)
 
     def behind(self, found: cluster_state.ClusterState) -> str:
         """Why this state does not follow from the known one, or nothing; remembered until it does."""
@@ -121,8 +137,8 @@ class Coordinator:
     @property
     def fault(self) -> str:
         """Why this replica does not do its work, as far as it knows without asking the database; or nothing."""
-        if self.standstill.reason:
-            return self.standstill.reason
+        if self.standstill.why:
+            return self.standstill.why
         if self.database.write_fault:
             return f"the database takes no writes: {self.database.write_fault}"
         unable = self.publisher.health.reason
@@ -138,7 +154,7 @@ def to_peer(refused: Refused) -> HttpError:
     """The code alone: the details are the operator's (rules X20, H-000-4)."""
     code = refused.code
     retry_after = 5 if status_of(code) == 503 else None
-    name = "not_ready" if code in (Code.STALE_STATE, Code.UNTRUSTED_HISTORY) else code.value
+    name = "not_ready" if code in _OF_THIS_REPLICA else code.value
     return HttpError(status_of(code), name, "refused", retry_after=retry_after)
 
 

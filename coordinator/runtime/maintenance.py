@@ -20,11 +20,13 @@ from coordinator.database.history import Continuity, LinkMark
 from coordinator.keys.signing_key import SigningKey
 from coordinator.membership import refused_joins
 from coordinator.publishing import head_cache, published_state
-from coordinator.publishing.signing_context import Unpublishable
+from coordinator.publishing.signing_context import Issue, Unpublishable
 from coordinator.runtime import retention
 from coordinator.runtime.context import Coordinator
 from coordinator.runtime.metrics import Readiness
 from coordinator.trust import restored_backup
+from snapshot.bundle import ACTIVE, CONFIG
+from snapshot.ending import short
 from snapshot.identifiers import HEAD
 from wire.logs import log
 
@@ -51,10 +53,10 @@ class Keeper:
         try:
             publisher = at.publisher
             looked = partial(_look_at_keys, at.database, publisher.keys, at.settings, at.now())
-            standing, unable = await in_library(looked)
+            standing, unable, without_keys = await in_library(looked)
             await self._look_at_history()
             known, behind = at.standstill.known, at.standstill.behind(standing)
-            self._stand(restored_backup.reason_of(standing) or behind)
+            self._stand(restored_backup.reason_of(standing) or behind, without_keys)
             if not behind:
                 self._continuity.seen = self.newest
             publisher.health.outlook = publisher.clock_fault() or unable
@@ -147,13 +149,14 @@ class Keeper:
             if pair > known.get(node_id, (0, 0)):
                 self._at.board.forget(node_id)
 
-    def _stand(self, reason: str) -> None:
-        if reason and not self._at.standstill.reason:
-            log.error("nothing is signed or served", reason=reason)
+    def _stand(self, reason: str, without_keys: str) -> None:
+        standstill = self._at.standstill
+        stood = standstill.why
+        standstill.reason, standstill.without_keys = reason, without_keys
+        if standstill.why and not stood:
+            log.error("nothing is signed or served", reason=standstill.why)
             self._at.board.wake_all()
-        has_ended = bool(self._at.standstill.reason) and not reason
-        self._at.standstill.reason = reason
-        if has_ended:
+        if stood and not standstill.why:
             self._at.publisher.reconsider()
 
     def _ready(self, reason: str) -> None:
@@ -176,13 +179,34 @@ def _look_at_history(database: Database, continuity: Continuity) -> tuple[LinkMa
 
 def _look_at_keys(
     database: Database, keys: Sequence[SigningKey], settings: CoordinatorSettings, now: float
-) -> tuple[cluster_state.ClusterState, str]:
-    """The state, and why no head could be signed from it now, or nothing."""
+) -> tuple[cluster_state.ClusterState, str, str]:
+    """The state; why no head could be signed from it now; which keys others may have and we lack: or nothing."""
     with database.read() as transaction:
         standing = cluster_state.standing(transaction)
         try:
             issue = published_state.read_issue(transaction, keys, settings, now)
-            issue.signers(HEAD)
         except (Unpublishable, Refused) as fault:
-            return standing, str(fault)
-    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else ""
+            return standing, str(fault), ""
+    try:
+        issue.signers(HEAD)
+    except Unpublishable as fault:
+        return standing, str(fault), _missing_keys(issue)
+    return standing, "the trust bundle has expired" if now >= issue.bundle.expires_at else "", ""
+
+
+def _missing_keys(issue: Issue) -> str:
+    """Nothing where nobody could sign: there is no replica that nodes could go to, and they are given what there is."""
+    needed = issue.bundle.config_threshold(HEAD)
+    able = [
+        key_id
+        for key_id, record in issue.bundle.keys.items()
+        if record.status == ACTIVE
+        and record.fault(issue.cluster_id, issue.now, HEAD, CONFIG, key_id in issue.revocations.key_ids) is None
+    ]
+    held = {key.key_id for key in issue.keys}
+    missing = [short(key_id) for key_id in able if key_id not in held]
+    if len(able) < needed or not missing:
+        return ""
+    has = len(able) - len(missing)
+    said = f"this replica is without its keys: {needed} of the config keys must sign, and it holds {has}; missing: "
+    return said + ", ".join(missing)

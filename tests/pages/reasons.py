@@ -116,8 +116,8 @@ def _sources() -> str:
 def _coordinator() -> str:
     rows = [(f"`{code}`", str(status_of(code)), *CATALOGUE[Area.REQUEST][code]) for code in refusal.Code]
     about = (
-        "A node is told the code alone, an operator the details as well. To a node `stale_state` is `not_ready`, with "
-        "`Retry-After`."
+        "A node is told the code alone, an operator the details as well. To a node `stale_state` and "
+        "`no_signer` are `not_ready`, with `Retry-After`."
     )
     return _section("The coordinator refuses", about, ("code", "HTTP", "meaning", "what to do"), rows)
 
