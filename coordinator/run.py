@@ -37,6 +37,7 @@ from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import replicas
 from coordinator.membership.pin_sync import PinSync
 from coordinator.publishing.board import Board
+from coordinator.publishing.claims import Claims
 from coordinator.publishing.publisher import Publisher
 from coordinator.reports import heartbeats
 from coordinator.reports.collector import HeartbeatCollector
@@ -194,7 +195,10 @@ def build(at: Configuration, now: Callable[[], float] = clock.now) -> Daemon:
     board = Board()
     leap = Leap(clock.now, clock.elapsed_s, min(HOLD_S, at.settings.head_refresh_s / 2))
     standstill = Standstill()
-    publisher = Publisher(database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.why)
+    claimed = None if database.is_sqlite else Claims(database, at.coordinator_id)  # of a file there is one (rules P8)
+    publisher = Publisher(
+        database, _config_keys(at), at.settings, board, now, leap.fault, lambda: standstill.why, claimed
+    )
     rollouts = Rollouts(database, at.settings, now, clock.elapsed_s, publisher.wake)
     coordinator = Coordinator(
         cluster_id=cluster_id,

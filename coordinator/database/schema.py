@@ -298,6 +298,14 @@ readiness = Table(  # since when members could have been seen: readiness.py
     Column("until", Double, nullable=False),
 )
 
+publishing_claims = Table(  # who publishes for whom at this moment: claims.py
+    "publishing_claims",
+    metadata,
+    Column("coordinator_id", Text, primary_key=True),
+    Column("word", Text, nullable=False),  # another one each time
+    Column("node_ids", Text, nullable=False),  # JSON array
+)
+
 # --- objects (rules H8) --------------------------------------------------------------------------------------------
 
 objects = Table(

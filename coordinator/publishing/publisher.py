@@ -11,8 +11,9 @@ The rules of the room:
    was beaten to it, finds the same answer.
 2. Three steps, in three places: compile and sign in a thread of the compiler, publish in one transaction, tell those
    who wait on the event loop. Only the second changes anything, and it is refused where the first is outdated.
-3. Several coordinators may publish at once. Who comes second for a node gets `conflict` and leaves it alone for a
-   moment; there is no leader, and nothing is lost when one dies between two steps.
+3. Several coordinators may publish at once. Each says first which nodes it takes (claims.py), so that none makes what
+   another one makes. Who comes second for a node all the same gets `conflict` and leaves it alone for a moment; there
+   is no leader, and nothing is lost when one dies between two steps.
 4. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
    exchanged in between.
 
@@ -32,6 +33,7 @@ Rejected:
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import trio
@@ -45,9 +47,10 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.documents import Document, HeadEntry, container_of
 from coordinator.keys.signing_key import SigningKey
-from coordinator.publishing import backlog, heads
+from coordinator.publishing import backlog, claims, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
+from coordinator.publishing.claims import Claims
 from coordinator.publishing.handouts import Handouts
 from coordinator.publishing.newcomers import Newcomers
 from coordinator.publishing.publication import Draft
@@ -87,7 +90,7 @@ class Publisher:
     """`now` reads the clock, in Unix seconds; `keys` are the config keys that this replica signs with.
 
     `clock_fault`: why nothing is signed by that clock now, or nothing (clock_jump.py). `standstill`: why nothing may be
-    signed from this database now, or nothing (maintenance.py).
+    signed from this database now, or nothing (maintenance.py). `claimed`: by which others know what this one is at.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Publisher:
         now: Callable[[], float],
         clock_fault: Callable[[], str] = str,
         standstill: Callable[[], str] = str,
+        claimed: Claims | None = None,
     ) -> None:
         self._database = database
         self.keys = tuple(keys)
@@ -107,6 +111,7 @@ class Publisher:
         self._now = now
         self.clock_fault = clock_fault
         self._standstill = standstill
+        self._claims = claimed
         self._backlog = Backlog()
         self._newcomers = Newcomers()
         self.handouts = Handouts()
@@ -138,6 +143,12 @@ class Publisher:
 
     async def run(self) -> None:
         """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            if self._claims is not None:
+                nursery.start_soon(self._keep, self._claims)
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             self._woken = trio.Event()
             try:
@@ -149,9 +160,17 @@ class Publisher:
             with trio.move_on_after(TICK_S):
                 await self._woken.wait()
 
+    async def _keep(self, claimed: Claims) -> None:
+        """Until cancelled: others see that this one is at it still."""
+        while True:
+            await trio.sleep(claims.KEEP_S)
+            if claimed.holds:
+                with suppress(SQLAlchemyError):  # then nothing can be published either, and that says so
+                    await in_database(claimed.keep)
+
     async def _publish_due(self) -> None:
-        round_s = self._settings.head_refresh_s / ROUNDS
-        due = await in_compiler(backlog.due, self._database, self._now(), round_s=round_s, most=BATCH)
+        now, round_s = self._now(), self._settings.head_refresh_s / ROUNDS
+        due = await in_compiler(backlog.due, self._database, now, round_s=round_s, most=BATCH)
         if not due:
             self.health.fault = ""  # what could not be published is not to be any more
         rested = self._resting.ready(due)
@@ -161,15 +180,31 @@ class Publisher:
         self._urgent.clear()
         waiting = [*first, *(node_id for node_id in rested if node_id not in set(first))]
         self.health.behind = len(due)
+        try:
+            await self._publish_all(waiting, now + round_s)
+        finally:
+            if self._claims is not None and self._claims.holds:
+                await in_database(self._claims.release)
+
+    async def _publish_all(self, waiting: Sequence[str], due_by: float) -> None:
         while waiting:
-            tried = await self._publish(waiting[:BATCH])
-            if not tried:
+            batch = waiting[:BATCH]
+            taken = await self._take(batch, due_by)
+            tried = await self._publish(taken) if taken else ()
+            if taken and not tried:
                 await trio.sleep(TICK_S)  # nor is this tried again at once
                 return
-            waiting = waiting[len(tried) :]
+            over = {*batch}.difference(taken).union(tried)  # what another one is at is not ours
+            waiting = [node_id for node_id in waiting if node_id not in over]
             self.health.behind = len(waiting) + len(self._resting)
             if self._urgent:
                 return  # somebody waits: begin anew, with them first
+
+    async def _take(self, node_ids: Sequence[str], due_by: float) -> Sequence[str]:
+        """Of these, what no other replica is at work on."""
+        if self._claims is None or self.clock_fault() or self._standstill():
+            return node_ids
+        return await in_database(self._claims.take, node_ids, at=trio.current_time(), due_by=due_by)
 
     async def _publish(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Who was tried: the first of them. Nobody where there is no going on."""
