@@ -1,4 +1,4 @@
-"""Which nodes each replica is publishing for: of several over one PostgreSQL. Until one says so, nobody is at anything."""
+"""Which nodes each replica is publishing for, of several over one PostgreSQL; at first, none of any."""
 
 import sqlalchemy as sa
 from alembic import op
