@@ -37,8 +37,8 @@ from coordinator.keys.signing_key import SigningKey, UnusableKeyError
 from coordinator.membership import replicas
 from coordinator.membership.pin_sync import PinSync
 from coordinator.publishing.board import Board
-from coordinator.publishing.claims import Claims
 from coordinator.publishing.publisher import Publisher
+from coordinator.replicas.claims import Claims
 from coordinator.reports import heartbeats
 from coordinator.reports.collector import HeartbeatCollector
 from coordinator.reports.heartbeat_form import ReceivedHeartbeat

@@ -86,10 +86,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("snapshot", "wire", "wire.operators", "coordinator.base", "coordinator.database"),
         "coordinator.changes",
     ),
+    "coordinator.replicas": ("snapshot", "coordinator.database"),
     "coordinator.publishing": (
         *("snapshot", "wire", "wire.operators"),
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.expected"),
         *("coordinator.keys", "coordinator.database", "coordinator.changes", "coordinator.reports"),
+        "coordinator.replicas",
     ),
     "coordinator.rollout": (
         *("snapshot", "wire", "wire.operators"),
@@ -143,8 +145,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "coordinator": (
         "wire",
         *("coordinator.base", "coordinator.declared", "coordinator.configs", "coordinator.keys"),
-        *("coordinator.database", "coordinator.changes", "coordinator.reports", "coordinator.publishing"),
-        *("coordinator.rollout", "coordinator.membership", "coordinator.setup"),
+        *("coordinator.database", "coordinator.changes", "coordinator.reports", "coordinator.replicas"),
+        *("coordinator.publishing", "coordinator.rollout", "coordinator.membership", "coordinator.setup"),
         *("coordinator.runtime", "coordinator.api"),
     ),
     "holdfast": (),

@@ -298,7 +298,7 @@ readiness = Table(  # since when members could have been seen: readiness.py
     Column("until", Double, nullable=False),
 )
 
-publishing_claims = Table(  # who publishes for whom at this moment: claims.py
+publishing_claims = Table(  # who publishes for whom at this moment: replicas/claims.py
     "publishing_claims",
     metadata,
     Column("coordinator_id", Text, primary_key=True),

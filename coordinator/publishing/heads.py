@@ -121,16 +121,6 @@ def due(transaction: Transaction, now: float, *, round_s: float = 0, most: int =
     return sorted(found)
 
 
-def still_due(transaction: Transaction, node_ids: Sequence[str], due_by: float) -> set[str]:
-    """Of these, whose head is missing, behind its generation, or to be renewed by then."""
-    nodes, heads = schema.nodes, schema.heads
-    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
-    is_due = (nodes.c.published < nodes.c.generation) | (heads.c.refresh_after <= due_by)
-    mine = is_in(nodes.c.node_id, node_ids)
-    rows = transaction.rows(select(nodes.c.node_id).select_from(joined).where(mine, is_due))
-    return {row.node_id for row in rows}
-
-
 def publish(database: Database, publications: Sequence[Publication], *, actor: str, now: float) -> dict[str, Refused]:
     """Publish for each node or for none of it; the refusals by node id, empty when all went out.
 

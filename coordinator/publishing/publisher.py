@@ -11,9 +11,9 @@ The rules of the room:
    was beaten to it, finds the same answer.
 2. Three steps, in three places: compile and sign in a thread of the compiler, publish in one transaction, tell those
    who wait on the event loop. Only the second changes anything, and it is refused where the first is outdated.
-3. Several coordinators may publish at once. Each says first which nodes it takes (claims.py), so that none makes what
-   another one makes. Who comes second for a node all the same gets `conflict` and leaves it alone for a moment; there
-   is no leader, and nothing is lost when one dies between two steps.
+3. Several coordinators may publish at once. Each says first which nodes it takes (replicas/claims.py), so that none
+   makes what another one makes. Who comes second for a node all the same gets `conflict` and leaves it alone for a
+   moment; there is no leader, and nothing is lost when one dies between two steps.
 4. Nothing is signed while the clock is in doubt, while the database turned out to be restored, or with keys that were
    exchanged in between.
 
@@ -47,14 +47,15 @@ from coordinator.database.database import Database
 from coordinator.database.database_fault import line_of
 from coordinator.database.documents import Document, HeadEntry, container_of
 from coordinator.keys.signing_key import SigningKey
-from coordinator.publishing import backlog, claims, heads
+from coordinator.publishing import backlog, heads
 from coordinator.publishing.backlog import Backlog, Batch
 from coordinator.publishing.board import Board, News
-from coordinator.publishing.claims import Claims
 from coordinator.publishing.handouts import Handouts
 from coordinator.publishing.newcomers import Newcomers
 from coordinator.publishing.publication import Draft
 from coordinator.publishing.signing_context import Unpublishable
+from coordinator.replicas import claims
+from coordinator.replicas.claims import Claims
 from snapshot.identifiers import HEAD
 from wire.logs import log
 

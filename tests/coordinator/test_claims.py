@@ -16,10 +16,11 @@ from sqlalchemy import delete, select, update
 from coordinator.base.settings import CoordinatorSettings
 from coordinator.database import schema
 from coordinator.database.database import Database
-from coordinator.publishing import claims, publisher
+from coordinator.publishing import publisher
 from coordinator.publishing.board import Board
-from coordinator.publishing.claims import LEASE_S, Claims
 from coordinator.publishing.publisher import Publisher
+from coordinator.replicas import claims
+from coordinator.replicas.claims import LEASE_S, Claims
 from tests.coordinator.candidates import NOW
 from tests.coordinator.publishing import STATE, Press
 from tests.examples import examples

@@ -1,10 +1,10 @@
 """Which replica is at work on which nodes, so that no two of them make the same documents at a time.
 
-Several coordinators over one PostgreSQL find the same nodes due. Whoever comes second is refused in the end (heads.py),
-and that alone keeps what is published right; but by then it has compiled and signed for nothing, as much as the first.
-So each says first what it takes: a row of its own with the nodes of one batch. What is in another one's row is left to
-it. In the same transaction it is looked whether the nodes are due still, so that what the other one has just finished
-is not made once more.
+Several coordinators over one PostgreSQL find the same nodes due. Whoever comes second is refused in the end
+(publishing/heads.py), and that alone keeps what is published right; but by then it has compiled and signed for nothing,
+as much as the first. So each says first what it takes: a row of its own with the nodes of one batch. What is in another
+one's row is left to it. In the same transaction it is looked whether the nodes are due still, so that what the other
+one has just finished is not made once more.
 
 A row counts for LEASE_S after it was seen last to change, by the clock of whoever looks; who is at work changes it
 more often than that (`keep`). So a replica that dies in a batch costs its nodes that time, and no clock has to agree
@@ -32,8 +32,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import delete, select, text, update
 
 from coordinator.database import schema
-from coordinator.database.database import Database, Transaction
-from coordinator.publishing import heads
+from coordinator.database.database import Database, Transaction, is_in
 from snapshot import canonical
 
 LEASE_S = 5.0
@@ -64,7 +63,7 @@ class Claims:
         with self.database.record() as transaction:
             _lock(transaction)
             busy = self._busy(transaction, at)
-            due = heads.still_due(transaction, [node_id for node_id in node_ids if node_id not in busy], due_by)
+            due = _still_due(transaction, [node_id for node_id in node_ids if node_id not in busy], due_by)
             ours = [node_id for node_id in node_ids if node_id in due]
             transaction.put(_TABLE, [{**self._own(), "node_ids": canonical.dumps(ours).decode()}])
         self.holds = True
@@ -90,16 +89,26 @@ class Claims:
 
     def _busy(self, transaction: Transaction, at: float) -> set[str]:
         rows = transaction.rows(select(_TABLE).where(_TABLE.c.coordinator_id != self.coordinator_id))
-        heard = {row.coordinator_id: self._heard(row.coordinator_id, row.word, at) for row in rows}
+        heard = {row.coordinator_id: self._note(row.coordinator_id, row.word, at) for row in rows}
         self._others = heard
         alive = {name for name, last in heard.items() if at - last.first < LEASE_S}
         if dead := [name for name in heard if name not in alive]:
             transaction.run(delete(_TABLE).where(_TABLE.c.coordinator_id.in_(dead)))
         return {node_id for row in rows if row.coordinator_id in alive for node_id in json.loads(row.node_ids)}
 
-    def _heard(self, name: str, word: str, at: float) -> _Heard:
+    def _note(self, name: str, word: str, at: float) -> _Heard:
         known = self._others.get(name)
         return known if known is not None and known.word == word else _Heard(word, at)
+
+
+def _still_due(transaction: Transaction, node_ids: Sequence[str], due_by: float) -> set[str]:
+    """Of these, whose head is missing, behind its generation, or to be renewed by then (publishing/heads.py)."""
+    nodes, heads = schema.nodes, schema.heads
+    joined = nodes.outerjoin(heads, nodes.c.node_id == heads.c.node_id)
+    is_due = (nodes.c.published < nodes.c.generation) | (heads.c.refresh_after <= due_by)
+    mine = is_in(nodes.c.node_id, node_ids)
+    rows = transaction.rows(select(nodes.c.node_id).select_from(joined).where(mine, is_due))
+    return {row.node_id for row in rows}
 
 
 def _lock(transaction: Transaction) -> None:

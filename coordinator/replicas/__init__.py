@@ -1,0 +1,1 @@
+"""What the coordinators over one database leave to each other."""
